@@ -220,7 +220,7 @@ def _longest(run: Run, rules: tuple[object, ...], values: exp.Table) -> int:
     """The longest text, which gives a mask its levels: the source's own, whatever the outside table has."""
     if not any(isinstance(rule, MaskRule) for rule in rules):
         return 0
-    return max(1, run.engine.rows(longest_query(values))[0][0] or 1)
+    return max(1, run.engine.rows(longest_query(values=values))[0][0] or 1)
 
 
 def _outside_values(rows: exp.Expr, column: str, type_: str, longest: int, known: exp.Expr | None) -> exp.Select:

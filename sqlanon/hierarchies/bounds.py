@@ -28,13 +28,12 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, cast, number, text
+from sqlanon.expressions import fragment
 from sqlanon.hierarchies.numerals import NUMERAL, part_of
 
 Kind: TypeAlias = Literal["integer", "number", "date"]
 """What the labels are made of: integers of up to 64 bits, any numbers, or dates and timestamps."""
 
-_TYPES = {"integer": "BIGINT", "number": "DOUBLE", "date": "DATE"}
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:[+-][0-9:]+)?)?"
 _VALUES = {
@@ -42,6 +41,13 @@ _VALUES = {
     "number": f"({NUMERAL})",
     "date": f"({_DAY}){_TIME}",
 }
+_TYPED = {
+    "integer": fragment("TRY_CAST(:part AS BIGINT)"),
+    "number": fragment("TRY_CAST(:part AS DOUBLE)"),
+    "date": fragment("TRY_CAST(:part AS DATE)"),
+}
+_BEFORE = fragment(":bound - 1")  # the last integer or day before a bound
+_FIRST_KNOWN = fragment("coalesce(:values)")
 
 
 def bounds(label: exp.Expr, kind: Kind) -> tuple[exp.Expr, exp.Expr]:
@@ -51,10 +57,8 @@ def bounds(label: exp.Expr, kind: Kind) -> tuple[exp.Expr, exp.Expr]:
     ``[20, 25)`` and ``<20`` is the first number beyond. A bound is NULL where a label has none: at an open end, and
     both where it is no range.
 
-    Examples
-    --------
     >>> import duckdb
-    >>> from sqlanon.expressions import select
+    >>> from sqlanon.expressions import text
     >>> low, high = bounds(text("[1980-01-02, 1980-01-09)"), "date")
     >>> query = exp.Select(expressions=[low, high]).sql("duckdb")
     >>> [str(day) for day in duckdb.connect().execute(query).fetchall()[0]]
@@ -63,75 +67,47 @@ def bounds(label: exp.Expr, kind: Kind) -> tuple[exp.Expr, exp.Expr]:
     value = _VALUES[kind]
     closed = [value, f"{value}-{value}", f"{value} to {value}"]
     half_open = rf"\[{value}, {value}\)"
-    lows = [_value(label, form, 1, kind) for form in [*closed, half_open, f"≥{value}"]]
-    highs = [_value(label, form, min(2, form.count(value)), kind) for form in closed]
-    highs += [_before(_value(label, form, i, kind), kind) for form, i in ((half_open, 2), (f"<{value}", 1))]
+
+    def end(form: str, group: int) -> exp.Expr:
+        return _TYPED[kind](part=part_of(label, form, group))
+
+    lows = [end(form, 1) for form in [*closed, half_open, f"≥{value}"]]
+    highs = [end(form, min(2, form.count(value))) for form in closed]
+    beyond = [end(half_open, 2), end(f"<{value}", 1)]
+    highs += beyond if kind == "number" else [_BEFORE(bound=one) for one in beyond]
     if kind == "date":
         periods = _periods(label)
         lows += [first for first, _ in periods]
         highs += [last for _, last in periods]
-    return _first_known(lows), _first_known(highs)
+    return _FIRST_KNOWN(values=lows), _FIRST_KNOWN(values=highs)
 
 
-def _first_known(values: list[exp.Expr]) -> exp.Expr:
-    return exp.Coalesce(this=values[0], expressions=values[1:])
-
-
-def _before(bound: exp.Expr, kind: Kind) -> exp.Expr:
-    """The last value before a bound, where there is one."""
-    return bound if kind == "number" else (bound - 1)
-
-
-def _value(label: exp.Expr, form: str, group: int, kind: Kind) -> exp.Expr:
-    return _tried(part_of(label, form, group), _TYPES[kind])
-
-
-def _tried(value: exp.Expr, type_: str) -> exp.TryCast:
-    return exp.TryCast(this=value, to=exp.DataType.build(type_))
-
-
-def _day(*parts: exp.Expr) -> exp.Expr:
-    """A date, of the parts of its text; NULL if it is none."""
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = exp.DPipe(this=whole, expression=part)
-    return _tried(whole, "DATE")
+_FIRST_DAY = fragment("TRY_CAST(:year || '-01-01' AS DATE)")
+_LAST_DAY = fragment("TRY_CAST(:year || '-12-31' AS DATE)")
+_FIRST_OF_MONTH = fragment("TRY_CAST(:month || '-01' AS DATE)")
+_LAST_OF_MONTH = fragment("last_day(TRY_CAST(:month || '-01' AS DATE))")
+# There is no year 0: the first decade begins with year 1.
+_DECADE_BEGINS = fragment("CASE WHEN :decade = '000' THEN '0001' ELSE :decade || '0' END")
+_DECADE_ENDS = fragment("TRY_CAST(:decade || '9-12-31' AS DATE)")
+_FIRST_OF_QUARTER = fragment("(:first_day + to_months(3 * (TRY_CAST(:quarter AS INTEGER) - 1)))::DATE")
+_LAST_OF_QUARTER = fragment("last_day((:first_day + to_months(3 * TRY_CAST(:quarter AS INTEGER) - 1))::DATE)")
+# The fourth of January is always in the first week of its ISO year.
+_MONDAY = fragment("""
+    date_trunc('week', TRY_CAST(:year || '-01-04' AS DATE))::DATE + (7 * (TRY_CAST(:week AS INTEGER) - 1))
+""")
+_SUNDAY = fragment(":monday + 6")
 
 
 def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
     """The first and the last day of a calendar level's label; NULL of those that are none."""
-    year, decade = part_of(label, "([0-9]{4})"), part_of(label, "([0-9]{3})0s")
-    month = _day(part_of(label, "([0-9]{4}-[0-9]{2})"), text("-01"))
-    # There is no year 0: the first decade begins with year 1.
-    began = exp.Case(ifs=[exp.If(this=decade.eq("000"), true=text("0001"))])
-    began = began.else_(exp.DPipe(this=decade.copy(), expression=text("0")))
+    month, year = part_of(label, "([0-9]{4}-[0-9]{2})"), part_of(label, "([0-9]{4})")
+    decade, quarter, week = part_of(label, "([0-9]{3})0s"), "([0-9]{4})-Q([1-4])", "([0-9]{4})-W([0-9]{2})"
+    in_quarter = {"first_day": _FIRST_DAY(year=part_of(label, quarter)), "quarter": part_of(label, quarter, 2)}
+    monday = _MONDAY(year=part_of(label, week), week=part_of(label, week, 2))
     return [
-        (month, anonymous("last_day", month.copy())),
-        (_day(year, text("-01-01")), _day(year.copy(), text("-12-31"))),
-        (_day(began, text("-01-01")), _day(decade.copy(), text("9-12-31"))),
-        _quarter(label),
-        _week(label),
+        (_FIRST_OF_MONTH(month=month), _LAST_OF_MONTH(month=month)),
+        (_FIRST_DAY(year=year), _LAST_DAY(year=year)),
+        (_FIRST_DAY(year=_DECADE_BEGINS(decade=decade)), _DECADE_ENDS(decade=decade)),
+        (_FIRST_OF_QUARTER(**in_quarter), _LAST_OF_QUARTER(**in_quarter)),
+        (monday, _SUNDAY(monday=monday)),
     ]
-
-
-def _quarter(label: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
-    form = "([0-9]{4})-Q([1-4])"
-    quarter = _tried(part_of(label, form, 2), "INTEGER")
-    year = _day(part_of(label, form), text("-01-01"))
-
-    def month(nth: exp.Expr) -> exp.Expr:
-        return cast(year + anonymous("to_months", nth), "DATE")
-
-    before = number(3) * exp.Paren(this=quarter - 1)
-    last = (number(3) * quarter) - 1
-    return month(before), anonymous("last_day", month(last))
-
-
-def _week(label: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
-    """The fourth of January is always in the first week of its ISO year."""
-    form = "([0-9]{4})-W([0-9]{2})"
-    first = cast(anonymous("date_trunc", text("week"), _day(part_of(label, form), text("-01-04"))), "DATE")
-    week = _tried(part_of(label, form, 2), "INTEGER")
-    days = number(7) * exp.Paren(this=week - 1)
-    monday = first + exp.Paren(this=days)
-    return monday, monday + 6

@@ -10,37 +10,20 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem
-from sqlanon.expressions import (
-    aliased,
-    all_columns,
-    col,
-    drop_table,
-    ident,
-    is_null,
-    named,
-    select,
-    subquery,
-    text,
-    union_all,
-)
+from sqlanon.expressions import all_of, cast, col, drop_table, fragment, is_there, named, template, text, union_all
 from sqlanon.hierarchies.labels import longest_query
-from sqlanon.hierarchies.messages import Finding
-from sqlanon.hierarchies.parts import (
-    TOP,
-    VALUE,
-    Draft,
-    Labelled,
-    Listed,
-    Part,
-    choose,
-    is_known,
-    keys_name,
-    keys_query,
-    keys_table,
-    to_type,
-)
+from sqlanon.hierarchies.parts import TOP, Draft, Labelled, Listed, keys_table
 from sqlanon.hierarchies.rules import resolve
-from sqlanon.hierarchies.validate import Check, Summary, checks, first_findings, summary, totals, usual_checks
+from sqlanon.hierarchies.validate import (
+    Check,
+    Finding,
+    Summary,
+    checks,
+    first_findings,
+    summary,
+    totals,
+    usual_checks,
+)
 from sqlanon.policy.rules import MaskRule, Rule
 
 
@@ -48,26 +31,15 @@ from sqlanon.policy.rules import MaskRule, Rule
 class Hierarchy:
     """A validated hierarchy.
 
-    Attributes
-    ----------
-    attribute:
-        The attribute that it generalizes.
-    table:
-        One row per ground value: ``level_0`` (the column's type), ``level_1`` .. ``level_{height}`` (text).
-        A column with NULLs has one more row for them: NULL below the top.
-    height:
-        Its top level.
-    leaves:
-        Its ground values, and one more if the column has NULLs; not if a population alone has.
-    top:
-        The label of its top level; ``None`` for height 0 and where there are no ground values at all.
+    Its table has one row per ground value: ``level_0`` (the column's type), ``level_1`` .. ``level_{height}`` (text). A
+    column with NULLs has one more row for them: NULL below the top.
     """
 
     attribute: str
     table: exp.Table
     height: int
-    leaves: int
-    top: str | None
+    leaves: int  # ground values, and one more if the column has NULLs; not if a population alone has
+    top: str | None  # the label of its top level; None for height 0 and where there are no ground values at all
 
 
 EXAMPLE_LENGTH = 5
@@ -100,15 +72,14 @@ def build_hierarchy(
             raise
         names = " and ".join(part.what for part in draft.listed.values())
         # Only errors about names and files are shown whole: others may quote values.
-        told = type(error).__name__ in ("CatalogException", "BinderException", "ParserException", "IOException")
-        reason = str(error).partition("\n")[0] if told else type(error).__name__
+        is_shown = type(error).__name__ in ("CatalogException", "BinderException", "ParserException", "IOException")
+        reason = str(error).partition("\n")[0] if is_shown else type(error).__name__
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
     if steps.dry:
         return Hierarchy(attribute, target, draft.height, EXAMPLE_LEAVES, TOP if draft.height else None), []
     usual = usual_checks(draft, target, on_unknown)
     facts = Summary(*engine.rows(summary(draft, target, usual))[0])
-    found = checks(draft, target, facts, usual)
-    if messages := _messages(engine, draft, found):
+    if messages := _messages(engine, draft, checks(draft, target, facts, usual)):
         engine.execute(drop_table(target))
         return None, [Problem(place, message) for message in messages]
     top = TOP if parts[-1].top else facts.top
@@ -124,10 +95,8 @@ def hierarchy_query(
     engine: Engine | None = None,
     longest: int = 1,
 ) -> exp.Select:
-    """Return the query that makes a hierarchy's table; no rows are read, but hierarchy files are.
+    """The query that makes a hierarchy's table; no rows are read, but hierarchy files are.
 
-    Examples
-    --------
     >>> from sqlanon.policy.rules import SuppressRule
     >>> from sqlanon.expressions import table
     >>> hierarchy_query([SuppressRule()], table("v"), "VARCHAR").sql("duckdb")
@@ -142,87 +111,85 @@ def hierarchy_query(
 def _longest(steps: StatementRunner, rules: Sequence[Rule], values: exp.Table) -> int:
     if not any(isinstance(rule, MaskRule) for rule in rules):
         return 1
-    return max(1, steps.look_up(longest_query(values), [(EXAMPLE_LENGTH,)])[0][0] or 1)
+    return max(1, steps.look_up(longest_query(values=values), [(EXAMPLE_LENGTH,)])[0][0] or 1)
+
+
+def _messages(engine: Engine, draft: Draft, found: Sequence[Check]) -> list[str]:
+    """What is wrong: one message for each check that found something."""
+    messages = []
+    for index, total in sorted(engine.rows(totals(found, draft))) if found else ():
+        findings = [Finding(*row) for row in engine.rows(first_findings(found[index], draft))]
+        messages.append(found[index].message(findings, total))
+    return messages
 
 
 def _query(draft: Draft) -> exp.Select:
     first = draft.parts[0]
     if len(draft.parts) == 1 and isinstance(first, Listed):
-        query = _listed_query(first, draft)
-    else:
-        query = _composed_query(draft.parts, draft.values)
-    for index, part in draft.listed.items():
-        keys = keys_query(part, draft.column_type)
-        query = query.with_(ident(keys_name(index)), as_=keys, copy=False)
-    return query
+        return draft.with_keys(_listed_query(first, draft))
+    return draft.with_keys(_composed_query(draft))
 
 
-def _composed_query(parts: Sequence[Part], values: exp.Table) -> exp.Select:
-    """Select the column's values, with the labels that each part gives them."""
-    query = select([named(col(VALUE), VALUE)], values.copy())
+_VALUES = template("SELECT value AS value FROM :values")
+_COMPOSED = template("SELECT :levels FROM :query AS v")
+_IS_KNOWN = fragment("value IS NULL OR (:known)")
+_NULL_AT_TOP = fragment("CASE WHEN value IS NULL THEN :top ELSE :label END")
+
+
+def _composed_query(draft: Draft) -> exp.Select:
+    """The column's values, with the labels that each part gives them."""
+    query = _VALUES(values=draft.values)
     labels: list[exp.Expr] = []
     known: list[exp.Expr] = []
-    for index, part in enumerate(parts):
-        prefix = f"p{index}_"
-        labelled = _joined(part, query, index) if isinstance(part, Listed) else part.extend(query, prefix)
+    for index, part in enumerate(draft.parts):
+        labelled = _joined(part, query, index) if isinstance(part, Listed) else part.extend(query, f"p{index}_")
         query = labelled.query
         labels += labelled.labels
         known += [labelled.known] if labelled.known is not None else []
-    last = parts[-1]
+    last = draft.parts[-1]
     if last.top:
         labels.append(text(TOP))
     elif labels and isinstance(last, Listed):
-        null_top = (is_null(col(VALUE)), subquery(_listed_top(last, len(parts) - 1)))
-        labels[-1] = choose([null_top], labels[-1])
-    whole = select(_level_columns(col(VALUE), labels), subquery(query, "v"))
-    if known:
-        whole.where(exp.or_(is_null(col(VALUE)), exp.and_(*known)), copy=False)
-    return whole
+        labels[-1] = _NULL_AT_TOP(top=_listed_top(last, len(draft.parts) - 1), label=labels[-1])
+    whole = _COMPOSED(levels=_level_columns(col("value"), labels), query=query)
+    return whole.where(_IS_KNOWN(known=all_of(known)), copy=False) if known else whole
 
 
 def _level_columns(value: exp.Expr, labels: Sequence[exp.Expr]) -> list[exp.Expr]:
     return [named(label, f"level_{level}") for level, label in enumerate([value, *labels])]
 
 
+_JOINED = template("SELECT v.*, :columns FROM :query AS v LEFT JOIN :keys AS k ON v.value = k.key")
+
+
 def _joined(part: Listed, query: exp.Select, index: int) -> Labelled:
     """Look the values up among a part's keys."""
-    names = [f"p{index}_c{level}" for level in range(1, part.levels + 1)]
-    key = f"p{index}_key"
-    everything = all_columns("v")
-    columns: list[exp.Expr] = [everything, named(col("key", "k"), key)]
+    key, names = col(f"p{index}_key"), [f"p{index}_c{level}" for level in range(1, part.levels + 1)]
+    columns = [named(col("key", "k"), key.name)]
     columns += [named(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
-    equal = col(VALUE, "v").eq(col("key", "k"))
-    joined = select(columns, subquery(query, "v"))
-    joined.append("joins", exp.Join(this=aliased(keys_table(index), "k"), side="LEFT", on=equal))
-    return Labelled(joined, tuple(col(name) for name in names), is_known(col(key)))
+    joined = _JOINED(columns=columns, query=query, keys=keys_table(index))
+    return Labelled(joined, tuple(col(name) for name in names), is_there(key))
+
+
+_LISTED = template("SELECT :levels FROM :keys WHERE key IS NOT NULL")
+_NULL_ROW = template("SELECT :levels FROM :values WHERE value IS NULL")
+_WITH_NULL = template("SELECT * FROM :rows AS h")
+_TOP = fragment("(SELECT max(:label) FROM :keys)")
 
 
 def _listed_query(part: Listed, draft: Draft) -> exp.Select:
-    """Select all keys of a listed hierarchy, also those that the column lacks, and a row for its NULLs."""
+    """All keys of a listed hierarchy, also those that the column lacks, and a row for its NULLs."""
     labels: list[exp.Expr] = [col(f"c{level}") for level in range(1, part.levels + 1)]
     if part.top:
         labels.append(text(TOP))
-    listed = select(_level_columns(col("key"), labels), keys_table(0))
-    listed.where(is_known(col("key")), copy=False)
+    listed = _LISTED(levels=_level_columns(col("key"), labels), keys=keys_table(0))
     if not labels or not draft.nullable:
         return listed
-    top = text(TOP) if part.top else subquery(_listed_top(part, 0))
-    nulls = [*(to_type(exp.null(), "VARCHAR") for _ in labels[:-1]), top]
-    null_row = select(_level_columns(col(VALUE), nulls), draft.values.copy()).where(is_null(col(VALUE)), copy=False)
-    return select([exp.Star()], subquery(union_all(listed, null_row), "h"))
+    top = text(TOP) if part.top else _listed_top(part, 0)
+    nulls = [*(cast(exp.null(), "VARCHAR") for _ in labels[:-1]), top]
+    null_row = _NULL_ROW(levels=_level_columns(col("value"), nulls), values=draft.values)
+    return _WITH_NULL(rows=union_all(listed, null_row))
 
 
-def _listed_top(part: Listed, index: int) -> exp.Select:
-    return select([exp.Max(this=col(f"c{part.levels}"))], keys_table(index))
-
-
-def _messages(engine: Engine, draft: Draft, found: Sequence[Check]) -> list[str]:
-    """Return what is wrong: one message for each check that found something."""
-    if not found:
-        return []
-    messages = []
-    for index, total in sorted(engine.rows(totals(found, draft))):
-        check = found[index]
-        findings = [Finding(*row) for row in engine.rows(first_findings(check, draft))]
-        messages.append(check.message(findings, total))
-    return messages
+def _listed_top(part: Listed, index: int) -> exp.Expr:
+    return _TOP(label=col(f"c{part.levels}"), keys=keys_table(index))

@@ -1,27 +1,43 @@
-"""Labels that follow from a value alone: masks and calendar levels."""
+"""Labels that follow from the values: masks, calendar levels, and intervals of growing width.
+
+Intervals are exact: the value becomes an integer or a DECIMAL x, and an interval of width w starts at
+``x - ((x - origin) mod w)``. Since widths are multiples of each other and the arithmetic is exact, each interval lies
+in one of the next level.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+
 from sqlglot import exp
 
-from sqlanon.expressions import col, number, text
+from sqlanon.expressions import all_of, anonymous, cast, col, fragment, is_there, template, text
 from sqlanon.hierarchies.parts import (
     CAST_IT,
-    VALUE,
     ColumnKind,
     Flaw,
     Generated,
     Labelled,
-    choose,
     column_kind,
-    is_known,
-    join_texts,
-    pad,
+    decimal_size,
+    is_narrow_integer,
     stage,
-    to_type,
+    try_cast,
 )
+from sqlanon.policy.rules import IntervalsRule
 
 _MOST_MASKED = 1000
+
+longest_query = template("SELECT max(length(value::VARCHAR)) FROM :values")
+"""The length of a column's longest text: one row, NULL if there is none."""
+
+_MASKS = {
+    "right": fragment("rpad(left(value::VARCHAR, :kept), :longest, '*')"),
+    # Shorter texts are padded before anything is cut.
+    "left": fragment("lpad(right(lpad(value::VARCHAR, :longest, '*'), :kept), :longest, '*')"),
+}
 
 
 def mask_part(side: str, levels: int, longest: int) -> Generated:
@@ -29,65 +45,293 @@ def mask_part(side: str, levels: int, longest: int) -> Generated:
     if levels > _MOST_MASKED:
         raise Flaw(f"the longest text has {longest} characters: give a number of levels, as in levels = 5")
 
-    def extend(query: exp.Select, prefix: str) -> Labelled:
-        del prefix
-        labels = (_mask(side, longest, longest - level) for level in range(1, levels + 1))
-        return Labelled(query, tuple(labels))
+    def extend(query: exp.Select, _: str) -> Labelled:
+        return Labelled(query, tuple(_MASKS[side](kept=longest - j, longest=longest) for j in range(1, levels + 1)))
 
     return Generated("mask", levels, extend, total=True)
 
 
-def _mask(side: str, longest: int, kept: int) -> exp.Expr:
-    value = to_type(col(VALUE), "VARCHAR")
-    if side == "right":
-        return pad(exp.Left(this=value, expression=number(kept)), longest, "*", left=False)
-    # Shorter texts are padded before anything is cut.
-    padded = pad(value, longest, "*", left=True)
-    return pad(exp.Right(this=padded, expression=number(kept)), longest, "*", left=True)
+_DATE = fragment(":value::DATE")
+# Infinite dates are out of these bounds too.
+_IN_YEARS = fragment("CASE WHEN :date BETWEEN '0001-01-01'::DATE AND '9999-12-31'::DATE THEN :date END")
 
 
-def longest_query(values: exp.Table) -> exp.Select:
-    """Return the length of a column's longest text: one row, NULL if there is none."""
-    length = exp.Length(this=to_type(col(VALUE), "VARCHAR"))
-    return exp.Select(expressions=[exp.Max(this=length)]).from_(values.copy())
-
-
-def day(column_type: str) -> exp.Expr:
-    """Return the day of a date or timestamp, in UTC if it has a time zone; NULL outside years 1 to 9999."""
-    value: exp.Expr = col(VALUE)
+def _day(column_type: str) -> exp.Expr:
+    """The day of a date or timestamp, in UTC if it has a time zone; NULL outside years 1 to 9999."""
+    value: exp.Expr = col("value")
     if column_kind(column_type) is ColumnKind.ZONED:
         # AT TIME ZONE needs an extension; these two do not.
-        value = exp.Anonymous(this="MAKE_TIMESTAMP", expressions=[exp.Anonymous(this="EPOCH_US", expressions=[value])])
-    date_ = to_type(value, "DATE")
-    bounds = [to_type(text(bound), "DATE") for bound in ("0001-01-01", "9999-12-31")]
-    # Infinite dates are out of these bounds too.
-    return choose([(exp.Between(this=date_, low=bounds[0], high=bounds[1]), date_.copy())])
+        value = anonymous("MAKE_TIMESTAMP", anonymous("EPOCH_US", value))
+    return _IN_YEARS(date=_DATE(value=value))
+
+
+_CALENDAR = {
+    "day": fragment("strftime(:day, '%Y-%m-%d')"),
+    "week": fragment("strftime(:day, '%G-W%V')"),
+    "month": fragment("strftime(:day, '%Y-%m')"),
+    "year": fragment("strftime(:day, '%Y')"),
+    "decade": fragment("left(strftime(:day, '%Y'), 3) || '0s'"),
+}
+_QUARTER = fragment("strftime(:day, '%Y') || '-Q' || :quarter::VARCHAR")
 
 
 def dates_part(granularities: tuple[str, ...], column_type: str) -> Generated:
-    """Make a calendar level for each granularity: ``1980-W01`` (ISO year), ``1980-Q1``, ``1980s``, ..."""
+    """A calendar level for each granularity: ``1980-W01`` (ISO year), ``1980-Q1``, ``1980s``, ..."""
     if column_kind(column_type) not in (ColumnKind.DATE, ColumnKind.ZONED):
         raise Flaw(f"dates need a column of dates or timestamps, not {column_type}: {CAST_IT}")
 
     def extend(query: exp.Select, prefix: str) -> Labelled:
-        name = f"{prefix}day"
-        labels = tuple(_calendar(granularity, name) for granularity in granularities)
-        return Labelled(stage(query, [(name, day(column_type))]), labels, is_known(col(name)))
+        day = col(f"{prefix}day")
+        labels = tuple(_calendar(granularity, day) for granularity in granularities)
+        return Labelled(stage(query, {day.name: _day(column_type)}), labels, is_there(day))
 
     return Generated("dates", len(granularities), extend, total=False)
 
 
-def _calendar(granularity: str, name: str) -> exp.Expr:
-    formats = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "year": "%Y"}
-    if granularity in formats:
-        return date_text(col(name), formats[granularity])
-    year = date_text(col(name), "%Y")
-    if granularity == "quarter":
-        quarter = exp.Extract(this=exp.Var(this="QUARTER"), expression=col(name))
-        return join_texts([year, text("-Q"), to_type(quarter, "VARCHAR")])
-    return join_texts([exp.Left(this=year, expression=number(3)), text("0s")])
+def _calendar(granularity: str, day: exp.Column) -> exp.Expr:
+    if granularity != "quarter":
+        return _CALENDAR[granularity](day=day)
+    return _QUARTER(day=day, quarter=exp.Extract(this=exp.Var(this="QUARTER"), expression=day.copy()))
 
 
-def date_text(date_: exp.Expr, format_: str = "%Y-%m-%d") -> exp.TimeToStr:
-    """Return the text of a date."""
-    return exp.TimeToStr(this=date_, format=text(format_))
+_EPOCH = date(1970, 1, 1)
+_FLOATING_SCALE = 12
+_LONGEST_DAYS = 3_652_059  # 9,999 years
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The numbers that intervals are made of, checked against their column; for dates, days since ``start``."""
+
+    widths: tuple[Decimal, ...]
+    origin: Decimal
+    below: Decimal | None
+    above: Decimal | None
+    column_type: str
+    start: date | None = None  # the date from which days are counted; None for numbers
+
+    @property
+    def kind(self) -> ColumnKind:
+        return column_kind(self.column_type)
+
+    @property
+    def shown(self) -> int:
+        """The decimals that labels show."""
+        bounds = (self.origin, self.below, self.above, *self.widths)
+        return max(_decimals(bound) for bound in bounds if bound is not None)
+
+    @property
+    def computed(self) -> int:
+        """The decimals that are computed with."""
+        if self.kind is ColumnKind.DECIMAL:
+            return max(self.shown, decimal_size(self.column_type)[1])
+        return max(self.shown, _FLOATING_SCALE) if self.kind is ColumnKind.FLOATING else 0
+
+    @property
+    def narrow(self) -> bool:
+        """Whether 64 bits hold all that is computed: for days, and integers of up to 32 bits. It is faster."""
+        return self.start is not None or is_narrow_integer(self.column_type)
+
+    @property
+    def exact(self) -> str:
+        """The type that is computed with."""
+        return "BIGINT" if self.narrow else f"DECIMAL(38, {self.computed})"
+
+    @property
+    def limit(self) -> Decimal:
+        """What widths and bounds must stay below, so that no sum of them and a value can overflow."""
+        return Decimal(10) ** (15 if self.narrow else 36 - self.computed)
+
+    @property
+    def half_open(self) -> bool:
+        """Whether labels are ``[20, 25)``; otherwise ``20-24``."""
+        return self.kind is not ColumnKind.INTEGER
+
+    def end_text(self, bound: Decimal) -> str:
+        """An open end's bound as the policy gives it."""
+        return _plain(bound) if self.start is None else (self.start + timedelta(days=int(bound))).isoformat()
+
+    def literal(self, value: Decimal) -> exp.Cast:
+        """A number in the type that is computed with."""
+        return cast(exp.Literal.number(f"{value:f}"), self.exact)
+
+
+def _decimals(value: Decimal) -> int:
+    """How many decimals a number needs.
+
+    >>> _decimals(Decimal("2.50")), _decimals(Decimal("100"))
+    (1, 0)
+    """
+    return len(_plain(value).partition(".")[2])
+
+
+def _plain(value: Decimal) -> str:
+    """A number with no more digits than it needs. (Arithmetic on Decimal would round long ones.)
+
+    >>> _plain(Decimal("2.50")), _plain(Decimal("1E+2")), _plain(Decimal("-0"))
+    ('2.5', '100', '0')
+    """
+    digits = f"{value:f}"
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return "0" if digits == "-0" else digits
+
+
+def _scale(rule: IntervalsRule, levels: int, column_type: str) -> _Scale:
+    """The numbers of a rule's first levels."""
+    kind = column_kind(column_type)
+    if kind in (ColumnKind.TEXT, ColumnKind.OTHER):
+        raise Flaw(f"intervals need a column of numbers or dates, not {column_type}: {CAST_IT}")
+    make = _date_scale if kind in (ColumnKind.DATE, ColumnKind.ZONED) else _number_scale
+    return make(rule, rule.widths[:levels], column_type)
+
+
+def _date_scale(rule: IntervalsRule, widths: tuple[Decimal, ...], column_type: str) -> _Scale:
+    start = rule.origin if isinstance(rule.origin, date) else _EPOCH
+    origin = None if rule.origin == 0 else rule.origin
+    for name, bound in {"origin": origin, "below": rule.below, "above": rule.above}.items():
+        if isinstance(bound, Decimal):
+            raise Flaw(f"{name} must be a date, such as 1980-01-01: the column is of type {column_type}")
+    if any(_decimals(width) for width in widths):
+        raise Flaw(f"widths must be whole days: the column is of type {column_type}")
+    if max(widths) > _LONGEST_DAYS:
+        raise Flaw(f"widths for dates are days, at most {_LONGEST_DAYS:,}")
+    below, above = (Decimal((end - start).days) if isinstance(end, date) else None for end in (rule.below, rule.above))
+    return _Scale(widths, Decimal(0), below, above, column_type, start)
+
+
+def _number_scale(rule: IntervalsRule, widths: tuple[Decimal, ...], column_type: str) -> _Scale:
+    numbers: dict[str, Decimal] = {f"width {width}": width for width in widths}
+    for name, bound in {"origin": rule.origin, "below": rule.below, "above": rule.above}.items():
+        if isinstance(bound, date):
+            raise Flaw(f"{name} is a date, but the column is of type {column_type}: give a number")
+        if bound is not None:
+            numbers[name] = bound
+    scale = _Scale(widths, numbers["origin"], numbers.get("below"), numbers.get("above"), column_type)
+    for name, value in numbers.items():
+        if scale.kind is ColumnKind.INTEGER and _decimals(value):
+            raise Flaw(f"{name} must be a whole number: the column is of type {column_type}")
+        if value.copy_abs() >= scale.limit:
+            raise Flaw(f"{name} is out of the range of a column of type {column_type}")
+    return scale
+
+
+def intervals_part(rule: IntervalsRule, levels: int, column_type: str) -> Generated:
+    """A level for each of the first widths."""
+    scale = _scale(rule, levels, column_type)
+    return Generated("intervals", levels, lambda query, prefix: _intervals(scale, query, prefix), total=False)
+
+
+_IF_WITHIN = fragment("CASE WHEN :x BETWEEN :low AND :high THEN :x END")
+_IF_INSIDE = fragment("CASE WHEN :inside THEN :x END")
+# SQL's % has the sign of its dividend: hence twice.
+_START = fragment(":x - (((:distance % :width) + :width) % :width)")
+_FROM_END = fragment("CASE WHEN :bound < :end THEN :end ELSE :bound END")
+_TO_END = fragment("CASE WHEN :bound > :end THEN :end ELSE :bound END")
+# The length of the level's longest bound, without sign.
+_DIGITS = fragment("""
+    length((max(CASE WHEN abs(:low) > abs(:high) THEN abs(:low) ELSE abs(:high) END) OVER ())::VARCHAR)::INTEGER
+""")
+_HALF_OPEN = fragment("'[' || :low || ', ' || :high || ')'")
+_CLOSED = fragment(":low || '-' || :high")
+_PADDED = fragment("CASE WHEN :bound < 0 THEN '-' ELSE '' END || lpad(abs(:bound)::VARCHAR, :digits, '0')")
+
+
+def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> Labelled:
+    """Add the labels in stages: the value as x, starts of intervals, their bounds, and how long those are."""
+    levels = range(len(scale.widths))
+    x = inside = col(f"{prefix}x")
+    if scale.narrow:
+        query = stage(query, {x.name: _exact_number(scale)})
+    else:
+        number = col(f"{prefix}number")
+        query = stage(query, {number.name: _exact_number(scale)})
+        # Beyond it arithmetic could overflow.
+        most = 9 * Decimal(10) ** (37 - scale.computed)
+        query = stage(query, {x.name: _IF_WITHIN(x=number, low=scale.literal(-most), high=scale.literal(most))})
+    conditions: list[exp.Expr] = []
+    if scale.below is not None:
+        conditions.append(x >= scale.literal(scale.below))
+    if scale.above is not None:
+        conditions.append(x < scale.literal(scale.above))
+    if conditions:
+        inside = col(f"{prefix}inside")
+        query = stage(query, {inside.name: _IF_INSIDE(inside=all_of(conditions), x=x)})
+    distance = inside - scale.literal(scale.origin) if scale.origin else inside
+    starts = [_START(x=inside, distance=distance, width=scale.literal(width)) for width in scale.widths]
+    query = stage(query, {f"{prefix}start_{i}": start for i, start in enumerate(starts)})
+    bounds = {}
+    for i, width in enumerate(scale.widths):
+        bounds[f"{prefix}from_{i}"] = _from(scale, col(f"{prefix}start_{i}"))
+        bounds[f"{prefix}to_{i}"] = _to(scale, col(f"{prefix}start_{i}"), width)
+    query = stage(query, bounds)
+    ends = [(col(f"{prefix}from_{i}"), col(f"{prefix}to_{i}")) for i in levels]
+    if scale.start is None:
+        digits = {f"{prefix}digits_{i}": _DIGITS(low=low, high=high) for i, (low, high) in enumerate(ends)}
+        query = stage(query, digits)
+    return Labelled(query, tuple(_label(scale, prefix, i, *ends[i]) for i in levels), is_there(x))
+
+
+_DAYS = fragment("date_diff('day', :start, :day)::BIGINT")
+# Only small numbers have more than 12 decimals in their text; they are rounded down.
+_ROUNDED_DOWN = fragment("CASE WHEN abs(value) < 10000 AND :back > value THEN :rounded - :unit ELSE :rounded END")
+
+
+def _exact_number(scale: _Scale) -> exp.Expr:
+    """The value as an exact number, rounded down if need be; NULL for NaN, infinity and overflow."""
+    if scale.start is not None:
+        return _DAYS(start=_date(scale.start), day=_day(scale.column_type))
+    if scale.kind is not ColumnKind.FLOATING:
+        return try_cast(col("value"), scale.exact)
+    # By the number's text, which is what people see: 0.7 is 0.7, not 0.699999988 or 0.69999999999999996.
+    rounded = try_cast(cast(col("value"), "VARCHAR"), scale.exact)
+    unit = scale.literal(Decimal(1).scaleb(-scale.computed))
+    return _ROUNDED_DOWN(back=cast(rounded.copy(), scale.column_type), rounded=rounded, unit=unit)
+
+
+def _from(scale: _Scale, start: exp.Expr) -> exp.Expr:
+    """The lower bound, not below the open end."""
+    bound = start if scale.below is None else _FROM_END(bound=start, end=scale.literal(scale.below))
+    return _shown(scale, bound)
+
+
+def _to(scale: _Scale, start: exp.Expr, width: Decimal) -> exp.Expr:
+    """The upper bound, not above the open end: the last integer, or else the first number beyond."""
+    step = 0 if scale.half_open else 1
+    bound: exp.Expr = start + scale.literal(_less(width, step))
+    if scale.above is not None:
+        bound = _TO_END(bound=bound, end=scale.literal(_less(scale.above, step)))
+    return _shown(scale, bound)
+
+
+def _less(value: Decimal, step: int) -> Decimal:
+    """The value less the step, exactly: with a step, the value is a whole number."""
+    return Decimal(int(value) - step) if step else value
+
+
+_DATE_AFTER = fragment(":start + :days::INTEGER")
+
+
+def _shown(scale: _Scale, bound: exp.Expr) -> exp.Expr:
+    """A bound as a date, or a number with the decimals that labels show."""
+    if scale.start is not None:
+        return _DATE_AFTER(start=_date(scale.start), days=bound)
+    return bound if scale.shown == scale.computed else cast(bound, f"DECIMAL(38, {scale.shown})")
+
+
+def _date(value: date) -> exp.Cast:
+    return cast(text(value.isoformat()), "DATE")
+
+
+def _label(scale: _Scale, prefix: str, level: int, low: exp.Expr, high: exp.Expr) -> exp.Expr:
+    digits = col(f"{prefix}digits_{level}")
+    low, high = (
+        _PADDED(bound=bound, digits=digits) if scale.start is None else _CALENDAR["day"](day=bound)
+        for bound in (low, high)
+    )
+    label = (_HALF_OPEN if scale.half_open else _CLOSED)(low=low, high=high)
+    case, x = exp.Case(default=label), col(f"{prefix}x")
+    if scale.below is not None:
+        case = case.when(x < scale.literal(scale.below), text(f"<{scale.end_text(scale.below)}"), copy=False)
+    if scale.above is not None:
+        case = case.when(x >= scale.literal(scale.above), text(f"≥{scale.end_text(scale.above)}"), copy=False)
+    return case if case.args.get("ifs") else label

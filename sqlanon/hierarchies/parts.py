@@ -1,8 +1,9 @@
-"""What a rule becomes: a part of a hierarchy, made of SQL expressions over the values of its column."""
+"""What a rule becomes: a part of a hierarchy, made of SQL expressions over the values of its column; and the types of
+columns, as rules see them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -12,11 +13,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from sqlanon.engines.values import one_form
-from sqlanon.expressions import col, ident, is_null, named, native_type, number, select, subquery
+from sqlanon.expressions import col, fragment, ident, named, native_type, select, subquery, template
 from sqlanon.hierarchies.bounds import Kind
 
 TOP = "*"
-VALUE = "value"
 CAST_IT = "cast it in the source query"
 
 
@@ -45,7 +45,7 @@ _KINDS = {
     ColumnKind.ZONED: {_Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ},
     ColumnKind.DATE: exp.DataType.TEMPORAL_TYPES - {_Type.TIME, _Type.TIMETZ},
 }
-_WIDE = {_Type.UBIGINT, _Type.INT128, _Type.UINT128, _Type.INT256, _Type.UINT256}  # than BIGINT
+_HUGE = {_Type.INT128, _Type.UINT128, _Type.INT256, _Type.UINT256}
 _NARROW = {_Type.TINYINT, _Type.SMALLINT, _Type.INT, _Type.UTINYINT, _Type.USMALLINT, _Type.UINT}
 
 
@@ -58,7 +58,7 @@ def _parsed_type(text: str) -> exp.DataType:
 
 
 def column_kind(column_type: str) -> ColumnKind:
-    """Tell how rules see a column's type.
+    """How rules see a column's type.
 
     >>> column_kind("DECIMAL(18,3)"), column_kind("TIMESTAMP WITH TIME ZONE")
     (<ColumnKind.DECIMAL: 'decimal'>, <ColumnKind.ZONED: 'zoned'>)
@@ -68,7 +68,7 @@ def column_kind(column_type: str) -> ColumnKind:
 
 
 def is_narrow_integer(column_type: str) -> bool:
-    """Tell whether a type is an integer of up to 32 bits.
+    """Whether a type is an integer of up to 32 bits.
 
     >>> is_narrow_integer("UINTEGER"), is_narrow_integer("BIGINT")
     (True, False)
@@ -77,14 +77,14 @@ def is_narrow_integer(column_type: str) -> bool:
 
 
 def bounds_kind(column_type: str) -> Kind | None:
-    """Tell what the labels of a column are made of, as `hierarchies.bounds` asks; ``None``: of no numbers or dates.
+    """What the labels of a column are made of, as `hierarchies.bounds` asks; None: of no numbers or dates.
 
     >>> bounds_kind("SMALLINT"), bounds_kind("UBIGINT"), bounds_kind("TIMESTAMP"), bounds_kind("VARCHAR")
     ('integer', 'number', 'date', None)
     """
     match column_kind(column_type):
         case ColumnKind.INTEGER:
-            return "number" if _parsed_type(column_type).this in _WIDE else "integer"
+            return "number" if _parsed_type(column_type).this in _HUGE | {_Type.UBIGINT} else "integer"
         case ColumnKind.DECIMAL | ColumnKind.FLOATING:
             return "number"
         case ColumnKind.DATE | ColumnKind.ZONED:
@@ -92,135 +92,75 @@ def bounds_kind(column_type: str) -> Kind | None:
     return None
 
 
-def to_type(expression: exp.Expr, type_: str, attempt: bool = False) -> exp.Cast:
-    """Cast to one of our own types; with ``attempt``, what cannot be cast becomes NULL."""
-    return (exp.TryCast if attempt else exp.Cast)(this=expression, to=_parsed_type(type_).copy())
+def decimal_size(column_type: str) -> tuple[int, int]:
+    """Precision and scale of a DECIMAL type.
+
+    >>> decimal_size("DECIMAL(10,2)")
+    (10, 2)
+    """
+    sizes = [int(param.name) for param in _parsed_type(column_type).expressions]
+    return (sizes[0], sizes[1] if len(sizes) > 1 else 0) if sizes else (18, 3)
 
 
-def choose(cases: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None = None) -> exp.Case:
-    """``CASE WHEN condition THEN value ... [ELSE default] END``."""
-    return exp.Case(ifs=[exp.If(this=when, true=then) for when, then in cases], default=default)
-
-
-def is_known(expression: exp.Expr) -> exp.Not:
-    """``NOT expression IS NULL``."""
-    return ~is_null(expression)
-
-
-def join_texts(parts: Sequence[exp.Expr]) -> exp.Expr:
-    """Texts one after the other; NULL if one of them is NULL."""
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = exp.DPipe(this=whole, expression=part)
-    return whole
-
-
-def pad(text: exp.Expr, length: exp.Expr | int, fill: str, left: bool) -> exp.Pad:
-    """Fill a text up to a length, on its left or its right."""
-    size = number(length) if isinstance(length, int) else length
-    return exp.Pad(this=text, expression=size, fill_pattern=exp.Literal.string(fill), is_left=left)
-
-
-def stage(query: exp.Select, columns: Sequence[tuple[str, exp.Expr]]) -> exp.Select:
-    """Add computed columns to a query: ``SELECT *, ... FROM (query)``."""
-    return select([exp.Star(), *(named(value, name) for name, value in columns)], subquery(query, "v"))
+def _exact_scale(column_type: str) -> int | None:
+    """The decimals that fit beside all digits of an integer or decimal type; None of another."""
+    match column_kind(column_type):
+        case ColumnKind.DECIMAL:
+            precision, scale = decimal_size(column_type)
+            return 38 - (precision - scale)
+        case ColumnKind.INTEGER if _parsed_type(column_type).this not in _HUGE:
+            return 12
+    return None
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A query over a column's values that has what labels are made from.
+    """A query over a column's values that has what labels are made from."""
 
-    Attributes
-    ----------
-    query:
-        One row a value, with a column ``value``.
-    labels:
-        The label of each level, finest first, over the query's columns. NULL for NULL.
-    known:
-        The condition on a value of having labels; ``None`` where every value has.
-    """
-
-    query: exp.Select
-    labels: tuple[exp.Expr, ...]
-    known: exp.Expr | None = None
+    query: exp.Select  # one row a value, with a column ``value``
+    labels: tuple[exp.Expr, ...]  # of each level, finest first, over the query's columns; NULL for NULL
+    known: exp.Expr | None = None  # whether a value has labels; None where every value has
 
 
 @dataclass(frozen=True)
 class Generated:
-    """Levels that a rule computes from the values.
+    """Levels that a rule computes from the values."""
 
-    Attributes
-    ----------
-    what:
-        The rule, in words for people.
-    levels:
-        How many levels it gives; a top is not counted.
-    extend:
-        Adds the labels to a query over values; its new columns begin with the prefix.
-    total:
-        Whether every value has labels.
-    top:
-        Whether ``*`` stands above the levels; for what is computed it always does.
-    """
-
-    what: str
-    levels: int
-    extend: Callable[[exp.Select, str], Labelled]
-    total: bool
-    top: bool = True
+    what: str  # the rule, in words for people
+    levels: int  # how many; a top is not counted
+    extend: Callable[[exp.Select, str], Labelled]  # adds the labels to a query; its columns begin with the prefix
+    total: bool  # whether every value has labels
+    top: bool = True  # ``*`` always stands above what is computed
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Levels that a file, a table or categories list for their keys.
+    """Levels that a file, a table or categories list for their keys."""
 
-    Attributes
-    ----------
-    what:
-        Where they are listed, in words for people.
-    levels:
-        How many levels are used.
-    width:
-        How many levels are listed.
-    query:
-        Columns ``c0`` (the key) and ``c1`` .. ``c{width}``, all text.
-    top:
-        Whether ``*`` stands above the used levels; otherwise the last of them is the top.
-    lines:
-        How many keys are listed; ``None`` where only the engine knows (a table).
-    """
-
-    what: str
-    levels: int
-    width: int
-    query: exp.Select
-    top: bool
-    lines: int | None = None
+    what: str  # where they are listed, in words for people
+    levels: int  # that are used
+    width: int  # that are listed
+    query: exp.Select  # columns ``c0`` (the key) and ``c1`` .. ``c{width}``, all text
+    top: bool  # whether ``*`` stands above the used levels; otherwise the last of them is the top
+    lines: int | None = None  # the keys that are listed; None where only the engine knows (a table)
 
 
 Part: TypeAlias = Generated | Listed
 
 
+def stage(query: exp.Select, columns: Mapping[str, exp.Expr]) -> exp.Select:
+    """Add computed columns to a query: ``SELECT *, ... FROM (query)``."""
+    return select([exp.Star(), *(named(value, name) for name, value in columns.items())], subquery(query, "v"))
+
+
 @dataclass(frozen=True)
 class Draft:
-    """A hierarchy that is not validated yet.
+    """A hierarchy that is not validated yet."""
 
-    Attributes
-    ----------
-    parts:
-        What its rules became, finest levels first.
-    values:
-        The column's values, NULL among them: columns ``value`` and ``rows``.
-    column_type:
-        The type of the column.
-    nullable:
-        Whether there may be a NULL among its values.
-    """
-
-    parts: tuple[Part, ...]
-    values: exp.Table
+    parts: tuple[Part, ...]  # what its rules became, finest levels first
+    values: exp.Table  # the column's values, NULL among them: columns ``value`` and ``rows``
     column_type: str
-    nullable: bool = True
+    nullable: bool = True  # whether there may be a NULL among its values
 
     @property
     def height(self) -> int:
@@ -232,55 +172,37 @@ class Draft:
         """The listed parts by their index."""
         return {index: part for index, part in enumerate(self.parts) if isinstance(part, Listed)}
 
+    def with_keys(self, query: exp.Select, materialized: bool | None = None) -> exp.Select:
+        """A query that reads the keys of listed parts as `keys_table`.
 
-def keys_name(index: int) -> str:
-    """Return the name of the common table expression with a part's keys: one that no table of a user has."""
-    return f"keys of rule {index + 1}"
+        Their columns are ``text`` (the key as it is listed), ``key`` (cast to the column's type; NULL where that
+        fails), ``c1`` .. ``c{width}``.
+        """
+        for index, part in self.listed.items():
+            levels = [col(f"c{level}") for level in range(1, part.width + 1)]
+            keys = _KEYS(key=_cast_key(self.column_type), levels=levels, listed=part.query)
+            query = query.with_(keys_table(index).this, as_=keys, materialized=materialized, copy=False)
+        return query
 
 
 def keys_table(index: int) -> exp.Table:
-    """Return the table of that name."""
-    return exp.Table(this=ident(keys_name(index)))
+    """The keys of a part, under a name that no table of a user has."""
+    return exp.Table(this=ident(f"keys of rule {index + 1}"))
 
 
-def keys_query(part: Listed, column_type: str) -> exp.Select:
-    """Return the keys of a listed part with their labels.
-
-    Makes the columns ``text`` (the key as it is listed), ``key`` (cast to the column's type; NULL where that
-    fails), ``c1`` .. ``c{width}``.
-    """
-    levels = [col(f"c{level}") for level in range(1, part.width + 1)]
-    key = named(cast_key(col("c0"), column_type), "key")
-    return select([named(col("c0"), "text"), key, *levels], subquery(part.query.copy(), "k"))
+_KEYS = template("SELECT c0 AS text, :key AS key, :levels FROM :listed AS k")
+_IF_EXACT = fragment("CASE WHEN :exact = :key THEN :key END")
 
 
-def cast_key(text: exp.Expr, column_type: str) -> exp.Expr:
-    """Cast a listed key to the column's type; NULL where that fails or would round it (1.5 to an integer)."""
-    kind = column_kind(column_type)
-    if kind is ColumnKind.TEXT:
-        return text
-    key = one_form(exp.TryCast(this=text, to=native_type(column_type)), column_type)
-    scale = _exact_scale(kind, column_type)
-    if scale is None:
-        return key
-    exact = to_type(text.copy(), f"DECIMAL(38, {scale})", attempt=True)
-    return choose([(exact.eq(key), key)])
+def _cast_key(column_type: str) -> exp.Expr:
+    """A listed key of the column's type; NULL where the cast fails or would round it (1.5 to an integer)."""
+    if column_kind(column_type) is ColumnKind.TEXT:
+        return col("c0")
+    key = one_form(try_cast(col("c0"), column_type), column_type)
+    scale = _exact_scale(column_type)
+    return key if scale is None else _IF_EXACT(exact=try_cast(col("c0"), f"DECIMAL(38, {scale})"), key=key)
 
 
-def _exact_scale(kind: ColumnKind, column_type: str) -> int | None:
-    """Return the decimals that fit beside all digits of an integer or decimal type."""
-    if kind is ColumnKind.DECIMAL:
-        precision, scale = decimal_size(column_type)
-        return 38 - (precision - scale)
-    wide = {_Type.INT128, _Type.UINT128, _Type.INT256, _Type.UINT256}
-    return 12 if kind is ColumnKind.INTEGER and _parsed_type(column_type).this not in wide else None
-
-
-def decimal_size(column_type: str) -> tuple[int, int]:
-    """Return precision and scale of a DECIMAL type.
-
-    >>> decimal_size("DECIMAL(10,2)")
-    (10, 2)
-    """
-    sizes = [int(param.name) for param in _parsed_type(column_type).expressions]
-    return (sizes[0], sizes[1] if len(sizes) > 1 else 0) if sizes else (18, 3)
+def try_cast(expression: exp.Expr, type_: str) -> exp.TryCast:
+    """A cast to a type in the engine's own spelling; NULL where it fails."""
+    return exp.TryCast(this=expression, to=native_type(type_))

@@ -1,20 +1,23 @@
-"""From the rules of a policy to the parts of a hierarchy."""
+"""From the rules of a policy to the parts of a hierarchy; what files, tables and categories list is read here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import aliased, col, ident, named, select, text
-from sqlanon.hierarchies.files import file_query, inspect_file
-from sqlanon.hierarchies.intervals import intervals_part
-from sqlanon.hierarchies.labels import dates_part, mask_part
-from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, Listed, Part, to_type
+from sqlanon.expressions import aliased, col, fragment, ident, literal_path, named, select, template, text
+from sqlanon.hierarchies.labels import dates_part, intervals_part, mask_part
+from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, Listed, Part
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.rules import (
     CategoriesRule,
@@ -30,26 +33,16 @@ from sqlanon.policy.rules import (
 
 @dataclass(frozen=True)
 class _Offer:
-    """What a rule has to give.
+    """What a rule has to give."""
 
-    Attributes
-    ----------
-    levels:
-        How many levels.
-    make:
-        Makes a part of the first so many of them; the flag tells whether ``*`` stands above.
-    own_top:
-        Whether the last of them is its own top.
-    """
-
-    levels: int
-    make: Callable[[int, bool], Part]
-    own_top: bool = False
+    levels: int  # how many
+    make: Callable[[int, bool], Part]  # a part of the first so many of them; whether ``*`` stands above
+    own_top: bool = False  # whether the last of them is its own top
 
     def used(self, levels: int | None, last: bool) -> tuple[int, bool]:
-        """Return how many levels are used, and whether ``*`` stands above them, if the rule is the last one.
+        """How many levels are used, and whether ``*`` stands above them, if the rule is the last one.
 
-        A rule before the last one gives its levels without its top, or as many as it is told to.
+        A rule before the last one gives its levels without its top, or as many as the policy says.
         """
         used = self.levels if levels is None else min(levels, self.levels)
         if not last and self.own_top and levels is None:
@@ -60,7 +53,7 @@ class _Offer:
 def resolve(
     rules: Sequence[Rule], column_type: str, engine: Engine | None = None, longest: int = 1
 ) -> tuple[list[Part], list[str]]:
-    """Make the parts of a hierarchy from an attribute's rules; no rows are read, but hierarchy files are."""
+    """The parts of a hierarchy, and what is wrong with its rules; no rows are read, but hierarchy files are."""
     parts: list[Part] = []
     flaws: list[str] = []
     for index, rule in enumerate(rules):
@@ -73,10 +66,8 @@ def resolve(
 
 
 def known_height(rules: Sequence[Rule], engine: Engine | None = None, longest: int | None = None) -> int | None:
-    """Tell a hierarchy's height without reading rows of data.
+    """A hierarchy's height as far as it is known without reading rows of data.
 
-    Examples
-    --------
     >>> known_height([IntervalsRule(intervals=[5, 10])])
     3
     >>> known_height([MaskRule(mask="right")])
@@ -101,7 +92,7 @@ def _levels(rule: Rule) -> int | None:
 
 
 def _offer(rule: Rule, column_type: str, engine: Engine | None, longest: int) -> _Offer:
-    """Find out what a rule has to give. A file or the schema of a table is read here, once."""
+    """What a rule has to give. A file or the schema of a table is read here, once."""
     offer: _Offer
     match rule:
         case MaskRule():
@@ -111,22 +102,18 @@ def _offer(rule: Rule, column_type: str, engine: Engine | None, longest: int) ->
         case DatesRule():
             offer = _Offer(len(rule.dates), lambda used, _: dates_part(rule.dates[:used], column_type))
         case SuppressRule():
-            offer = _Offer(0, lambda *_: Generated("suppress", 0, _unlabelled, total=True))
+            offer = _Offer(0, lambda *_: Generated("suppress", 0, lambda query, _: Labelled(query, ()), total=True))
         case CategoriesRule():
-            query, one_root = _categories_query(rule), len(rule.categories) == 1
-            offer = _listed("categories", rule.depth, query, lines=len(rule.rows), own_top=one_root)
+            one_root = len(rule.categories) == 1
+            offer = _listed("categories", rule.depth, _categories_query(rule), own_top=one_root, lines=len(rule.rows))
         case FileRule():
-            file = inspect_file(rule.file)
-            offer = _listed(f"file {rule.file}", file.width - 1, file_query(file), lines=file.lines)
+            separator, width, lines = _inspected(rule.file)
+            query = _file_query(rule.file.absolute(), separator, width)
+            offer = _listed(f"file {rule.file}", width - 1, query, lines=lines)
         case TableRule():
             names = _table_columns(rule, engine)
             offer = _listed(f"table {rule.table}", len(names) - 1, _table_query(rule, names))
     return offer
-
-
-def _unlabelled(query: exp.Select, prefix: str) -> Labelled:
-    del prefix
-    return Labelled(query, ())
 
 
 def _listed(what: str, width: int, query: exp.Select, *, own_top: bool = True, lines: int | None = None) -> _Offer:
@@ -141,20 +128,18 @@ def _categories_query(rule: CategoriesRule) -> exp.Select:
 
 
 def _leaf_text(leaf: Any) -> str:
-    """Write a ground value as SQL would."""
+    """A ground value as SQL writes it."""
     if isinstance(leaf, bool):
         return str(leaf).lower()
     return leaf.isoformat() if isinstance(leaf, date) else str(leaf)
 
 
-def named_table(name: str) -> exp.Table:
-    """Read a table's name: ``table``, ``schema.table`` or ``database.schema.table``, in double quotes or not.
+def _named_table(name: str) -> exp.Table:
+    """The table of a name, ``table``, ``schema.table`` or ``database.schema.table``, in double quotes or not.
 
     It is taken apart here and never parsed as SQL.
 
-    Examples
-    --------
-    >>> named_table('geo."my table"').sql("duckdb")
+    >>> _named_table('geo."my table"').sql("duckdb")
     '"geo"."my table"'
     """
     parts = [ident(part) for part in table_parts(name)]
@@ -170,7 +155,7 @@ def named_table(name: str) -> exp.Table:
 def _table_columns(rule: TableRule, engine: Engine | None) -> list[str]:
     if engine is None:
         raise Flaw(f"the columns of table {rule.table} are not known")
-    table = named_table(rule.table)
+    table = _named_table(rule.table)
     try:
         return list(engine.columns(table))
     except Exception as error:  # each engine has errors of its own
@@ -178,11 +163,99 @@ def _table_columns(rule: TableRule, engine: Engine | None) -> list[str]:
         raise Flaw(f"table {rule.table} cannot be read: {reason}") from None
 
 
-def _label(column: exp.Column) -> exp.Expr:
-    """A label as text, of which readers see the case, whatever the column's collation."""
-    return exp.Collate(this=to_type(column, "VARCHAR"), expression=ident("binary"))
+# Readers see the case of a label, whatever the column's collation.
+_LABEL = fragment(':column::VARCHAR COLLATE "binary"')
 
 
 def _table_query(rule: TableRule, names: Sequence[str]) -> exp.Select:
-    columns: list[exp.Expr] = [named(_label(col(name, "t")), f"c{i}") for i, name in enumerate(names)]
-    return select(columns, aliased(named_table(rule.table), "t"))
+    columns: list[exp.Expr] = [named(_LABEL(column=col(name, "t")), f"c{i}") for i, name in enumerate(names)]
+    return select(columns, aliased(_named_table(rule.table), "t"))
+
+
+_SEPARATORS = (";", ",")
+_SNIFFED_LINES = 100
+_SHOWN = 5
+
+
+def _inspected(path: Path) -> tuple[str, int, int]:
+    """How a hierarchy file is to be read: its separator, its fields per line, the key included, and its lines.
+
+    (Lines are records: a quoted field may go over several lines of text.)
+    """
+    content = _content(path)
+    separator = _separator(content)
+    try:
+        counts = list(_field_counts(content, separator))
+    except csv.Error as error:
+        raise Flaw(f"file {path} is no sound CSV: {error}; close each quote, double those within") from None
+    if not counts:
+        raise Flaw(f"file {path} is empty: it needs one line per ground value, leaf to root")
+    width = Counter(fields for _, fields in counts).most_common(1)[0][0]
+    ragged = [(line, fields) for line, fields in counts if fields != width]
+    if ragged:
+        lines = ", ".join(f"line {line} has {fields}" for line, fields in ragged[:_SHOWN])
+        more = f" and {len(ragged) - _SHOWN} more lines differ" if len(ragged) > _SHOWN else ""
+        rest = f"but most have {width} fields: each line needs a label for each level"
+        raise Flaw(f"file {path}: {lines}{more}, {rest}")
+    return separator, width, len(counts)
+
+
+def _content(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise Flaw(f"file {path} does not exist; a relative path starts at the policy file") from None
+    except OSError as error:
+        raise Flaw(f"file {path} cannot be read: {error.strerror}") from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise Flaw(f"file {path} is not UTF-8 (line {line}): save it as UTF-8") from None
+
+
+def _field_counts(content: str, separator: str) -> Iterator[tuple[int, int]]:
+    """The number (of its last line of text) and the fields of each record. Empty lines are skipped."""
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
+    for fields in reader:
+        if fields:
+            yield reader.line_num, len(fields)
+
+
+def _separator(content: str) -> str:
+    """The separator that gives the same number of fields, more than one, in all of the first lines."""
+    most = []
+    for separator in _SEPARATORS:
+        try:
+            first = islice(_field_counts(content, separator), _SNIFFED_LINES)
+            counts = Counter(fields for _, fields in first)
+        except csv.Error:
+            counts = Counter()
+        if len(counts) == 1 and 1 not in counts:
+            return separator
+        most.append((sum(lines for fields, lines in counts.items() if fields > 1), separator))
+    # None is consistent: take the one that splits more lines, and `;` between equals.
+    return max(most, key=lambda pair: pair[0])[1]
+
+
+# Line ends may be mixed (strict_mode). What is not sound is refused, and the count of lines is compared.
+_FILE = template("""
+    SELECT *
+    FROM read_csv(
+        :path, columns = :columns, delim = :separator, quote = '"', escape = '"', comment = '', header = FALSE,
+        auto_detect = FALSE, compression = 'none', hive_partitioning = FALSE, force_not_null = :names,
+        strict_mode = FALSE
+    )
+""")
+
+
+def _file_query(path: Path, separator: str, width: int) -> exp.Select:
+    """A hierarchy file: columns ``c0`` (the key), ``c1``, ..., all text; the empty text stays empty."""
+    names = [f"c{i}" for i in range(width)]
+    types = [exp.PropertyEQ(this=ident(name), expression=text("VARCHAR")) for name in names]
+    return _FILE(
+        path=literal_path(str(path)),
+        columns=exp.Struct(expressions=types),
+        separator=separator,
+        names=exp.Array(expressions=[text(name) for name in names]),
+    )

@@ -1,4 +1,5 @@
-"""What can be wrong with a hierarchy: each check is a query that returns the violating rows."""
+"""What can be wrong with a hierarchy: each check is a query that returns the violating rows, and a message for people
+that names values, counts and the remedy."""
 
 from __future__ import annotations
 
@@ -6,108 +7,80 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from operator import add
+from typing import NamedTuple
 
 from sqlglot import exp
 
-from sqlanon.expressions import aliased, col, ident, is_null, named, number, select, subquery, text, union_all
-from sqlanon.hierarchies import messages
-from sqlanon.hierarchies.messages import Finding
-from sqlanon.hierarchies.parts import (
-    VALUE,
-    Draft,
-    Generated,
-    Listed,
-    Part,
-    choose,
-    is_known,
-    keys_name,
-    keys_query,
-    keys_table,
-    to_type,
-)
+from sqlanon.expressions import cast, col, fragment, template, union_all
+from sqlanon.fields import shown
+from sqlanon.hierarchies.parts import Draft, Generated, Listed, Part, keys_table
 
-_SHOWN = 5
-_Texts: TypeAlias = tuple[exp.Expr | None, exp.Expr | None, exp.Expr | None]
+
+class Finding(NamedTuple):
+    """A violating row: what it is about, up to two texts more, and how many there are of it."""
+
+    label: str | None
+    first: str | None
+    last: str | None
+    n: int
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something that must not be.
+    """Something that must not be."""
 
-    Attributes
-    ----------
-    query:
-        Makes the query of violating rows, with the columns of `Finding`.
-    message:
-        Says it, from the first findings and the number of all.
-    probe:
-        Makes a query of as many rows that is faster, if there is one.
-    """
-
-    query: Callable[[], exp.Select]
-    message: Callable[[list[Finding], int], str]
-    probe: Callable[[], exp.Select] | None = None
+    query: exp.Select  # the violating rows, with the columns of `Finding`
+    message: Callable[[list[Finding], int], str]  # of the first findings, and the number of all
+    probe: exp.Select | None = None  # a query of as many rows that is faster, if there is one
 
 
 class Summary(NamedTuple):
-    """What a hierarchy's table holds.
+    """What a hierarchy's table holds."""
 
-    Attributes
-    ----------
-    leaves, ground, distinct:
-        Its rows, its ground values, and how many of them differ.
-    nulls:
-        1 where the column has NULLs itself, 0 where none has or a population alone.
-    top, last_top:
-        Its least and its greatest top.
-    wrong:
-        How much `usual_checks` found.
-    """
-
-    leaves: int
-    ground: int
-    distinct: int
+    leaves: int  # rows
+    ground: int  # ground values
+    distinct: int  # those of them that differ
     top: str | None
-    last_top: str | None
-    wrong: int
-    nulls: int
+    last_top: str | None  # the least and the greatest
+    wrong: int  # how much `usual_checks` found
+    nulls: int  # 1 where the column has NULLs itself, 0 where none has or a population alone
+
+
+_SUMMARY = template("""
+    SELECT count(*), count(level_0), count(:distinct), min(:top::VARCHAR), max(:top::VARCHAR), :wrong, :nulls
+    FROM :hierarchy
+""")
+_HOW_MANY = fragment("(SELECT count(*) FROM :findings AS f)")
+_OWN_NULLS = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND rows > 0)")
 
 
 def summary(draft: Draft, target: exp.Table, usual: Sequence[Check]) -> exp.Select:
-    """Return the query of a table's `Summary`: one statement tells that nothing is wrong, which is the usual case."""
-    top = to_type(col(f"level_{draft.height}"), "VARCHAR")
-    ground = exp.Count(this=col("level_0"))
-    # Values of a column differ; keys that are listed need not.
-    distinct = exp.Count(this=exp.Distinct(expressions=[col("level_0")])) if draft.listed else ground.copy()
-    findings: list[exp.Expr] = [
-        subquery(select([_rows()], subquery((check.probe or check.query)(), "f"))) for check in usual
-    ]
-    wrong = reduce(_add, findings) if findings else number(0)
-    ends = exp.Min(this=top), exp.Max(this=top.copy())
-    null = is_null(col(VALUE)), col("rows") > 0
-    own = select([_rows()], draft.values.copy()).where(*null, copy=False)
-    nulls = subquery(own) if draft.nullable else number(0)
-    return select([_rows(), ground, distinct, *ends, wrong, nulls], target.copy())
-
-
-def _add(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    return left + right
+    """The query of a table's `Summary`: one statement tells that nothing is wrong, which is the usual case."""
+    ground = col("level_0")
+    findings = [_HOW_MANY(findings=check.probe or check.query) for check in usual]
+    return _SUMMARY(
+        # Values of a column differ; keys that are listed need not.
+        distinct=exp.Distinct(expressions=[ground]) if draft.listed else ground,
+        top=col(f"level_{draft.height}"),
+        wrong=reduce(add, findings) if findings else 0,
+        nulls=_OWN_NULLS(values=draft.values) if draft.nullable else 0,
+        hierarchy=target,
+    )
 
 
 def usual_checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
-    """Return the checks that a hierarchy needs whatever its summary says."""
+    """The checks that a hierarchy needs whatever its summary says."""
     found = list(_tree_checks(draft.parts, target))
     if draft.height == 0:
-        found.append(Check(partial(_nulls, draft.values), messages.null))
+        found.append(Check(_NULLS(values=draft.values), _null_message))
     if on_unknown == "error" and not all(isinstance(part, Generated) and part.total for part in draft.parts):
-        unknown = partial(_unknown_values, draft.values, target)
-        found.append(Check(unknown, partial(messages.unknown, draft.parts)))
+        found.append(Check(_UNKNOWN(values=draft.values, hierarchy=target), partial(_unknown_message, draft.parts)))
     return found
 
 
 def checks(draft: Draft, target: exp.Table, facts: Summary, usual: Sequence[Check]) -> list[Check]:
-    """Return the checks that can find something, after what is known from a hierarchy's summary."""
+    """The checks that can find something, after what is known from a hierarchy's summary."""
     found = [
         check
         for index, part in draft.listed.items()
@@ -115,67 +88,65 @@ def checks(draft: Draft, target: exp.Table, facts: Summary, usual: Sequence[Chec
         for check in _listed_checks(part, keys_table(index), draft.column_type)
     ]
     if facts.top != facts.last_top:
-        top = partial(_several_tops, target, draft.height)
-        found.append(Check(top, partial(messages.top, draft.height)))
+        found.append(Check(_several(target, draft.height, None), partial(_top_message, draft.height)))
     return [*found, *usual] if facts.wrong else found
 
 
+_OF_CHECK = template('SELECT :number AS "check" FROM :findings AS f')
+_TOTALS = template('SELECT "check", count(*) FROM :each AS c GROUP BY "check"')
+_FIRST = template("SELECT * FROM :findings AS f ORDER BY n DESC, label NULLS FIRST LIMIT 5")
+
+
 def totals(found: Sequence[Check], draft: Draft) -> exp.Select:
-    """Return one query over all checks: number of a check and of its findings. No row: nothing is wrong."""
-    queries = [
-        select([named(number(index), "check")], subquery(check.query(), "f")) for index, check in enumerate(found)
-    ]
-    whole = union_all(*queries) if len(queries) > 1 else queries[0]
-    return _with_keys(select([col("check"), _rows()], subquery(whole, "c"), [col("check")]), draft)
+    """One query over all checks: number of a check and of its findings. No row: nothing is wrong."""
+    each = [_OF_CHECK(number=index, findings=check.query) for index, check in enumerate(found)]
+    return draft.with_keys(_TOTALS(each=union_all(*each)), materialized=True)
 
 
 def first_findings(check: Check, draft: Draft) -> exp.Select:
-    """Return the query of a check's first findings, those with the highest counts."""
-    order = [exp.Ordered(this=col("n"), desc=True), exp.Ordered(this=col("label"), nulls_first=True)]
-    query = select([exp.Star()], subquery(check.query(), "f")).order_by(*order, copy=False)
-    return _with_keys(query.limit(_SHOWN, copy=False), draft)
+    """A check's first findings, those with the highest counts."""
+    return draft.with_keys(_FIRST(findings=check.query), materialized=True)
 
 
-def _with_keys(query: exp.Select, draft: Draft) -> exp.Select:
-    for index, part in draft.listed.items():
-        keys = keys_query(part, draft.column_type)
-        query = query.with_(ident(keys_name(index)), as_=keys, materialized=True, copy=False)
-    return query
+_WRONG_SIZE = template("""
+    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS n
+    FROM :keys
+    HAVING :is_wrong
+""")
+_ODD_KEYS = template("""
+    SELECT text AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS n
+    FROM :keys
+    WHERE key IS NULL
+    GROUP BY text
+""")
+_LISTED_TWICE = template("""
+    SELECT key::VARCHAR AS label, min(text) AS first, max(text) AS last, count(*) AS n
+    FROM :keys
+    WHERE key IS NOT NULL
+    GROUP BY key
+    HAVING count(*) > 1
+""")
+_MISSING_LABELS = template("""
+    SELECT text AS label, :gap AS first, NULL::VARCHAR AS last, 1 AS n
+    FROM :keys
+    WHERE :gap IS NOT NULL
+""")
 
 
 def _listed_checks(part: Listed, keys: exp.Table, column_type: str) -> Iterator[Check]:
     """Check a file, table or categories as they are listed."""
-    size = messages.empty if part.lines is None else messages.lines
-    yield Check(partial(_wrong_size, part, keys), partial(size, part))
-    yield Check(partial(_odd_keys, keys), partial(messages.odd, part, column_type))
-    yield Check(partial(_keys_listed_twice, keys), partial(messages.twice, part))
+    rows = exp.Count(this=exp.Star())
+    if part.lines is None:
+        yield Check(_WRONG_SIZE(keys=keys, is_wrong=rows.eq(0)), partial(_empty_message, part))
+    else:
+        yield Check(_WRONG_SIZE(keys=keys, is_wrong=rows.neq(part.lines)), partial(_lines_message, part))
+    yield Check(_ODD_KEYS(keys=keys), partial(_odd_message, part, column_type))
+    yield Check(_LISTED_TWICE(keys=keys), partial(_twice_message, part))
     if part.levels and part.lines is None:  # only a table can have NULL
-        yield Check(partial(_missing_labels, part, keys), partial(messages.missing, part))
-
-
-def _wrong_size(part: Listed, keys: exp.Table) -> exp.Select:
-    query = _finding(keys, (None, None, None), _rows())
-    compared = exp.EQ if part.lines is None else exp.NEQ
-    return query.having(compared(this=_rows(), expression=number(part.lines or 0)), copy=False)
-
-
-def _odd_keys(keys: exp.Table) -> exp.Select:
-    query = _finding(keys, (col("text"), None, None), _rows(), group=col("text"))
-    return query.where(is_null(col("key")), copy=False)
-
-
-def _keys_listed_twice(keys: exp.Table) -> exp.Select:
-    spelled = exp.Min(this=col("text")), exp.Max(this=col("text"))
-    query = _finding(keys, (to_type(col("key"), "VARCHAR"), *spelled), _rows(), group=col("key"))
-    query.where(is_known(col("key")), copy=False)
-    return query.having(_rows() > 1, copy=False)
-
-
-def _missing_labels(part: Listed, keys: exp.Table) -> exp.Select:
-    levels = range(1, part.levels + 1)
-    gap = choose([(is_null(col(f"c{level}")), text(str(level))) for level in levels])
-    query = _finding(keys, (col("text"), gap, None), number(1))
-    return query.where(is_known(gap.copy()), copy=False)
+        gap = exp.Case()
+        for level in range(1, part.levels + 1):
+            gap = gap.when(col(f"c{level}").is_(exp.null()), exp.Literal.string(str(level)), copy=False)
+        yield Check(_MISSING_LABELS(keys=keys, gap=gap), partial(_missing_message, part))
 
 
 def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Check]:
@@ -188,50 +159,124 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Check]:
         del owners[-1:]
     for level, (lower, upper) in enumerate(pairwise(owners), start=1):
         if lower is not upper or isinstance(upper, Listed):
-            broken = partial(_broken_branches, target, level)
-            yield Check(broken, partial(messages.tree, level), partial(broken, counted=False))
+            label = col(f"level_{level}")
+            probe = _several(target, level + 1, label, counted=False)
+            yield Check(_several(target, level + 1, label), partial(_tree_message, level), probe)
 
 
-def _broken_branches(target: exp.Table, level: int, counted: bool = True) -> exp.Select:
-    label, above = col(f"level_{level}"), f"level_{level + 1}"
-    return _several(target, above, label, counted)
+# To compare the ends is far faster than to count the distinct values.
+_SEVERAL = template("""
+    SELECT :label AS label, min(:value::VARCHAR) AS first, max(:value::VARCHAR) AS last, count(:counted) AS n
+    FROM :hierarchy
+    WHERE level_0 IS NOT NULL
+    GROUP BY :group
+    HAVING min(:value::VARCHAR) <> max(:value::VARCHAR)
+""")
 
 
-def _several_tops(target: exp.Table, height: int) -> exp.Select:
-    return _several(target, f"level_{height}", None)
+def _several(target: exp.Table, level: int, label: exp.Column | None, counted: bool = True) -> exp.Select:
+    """The labels with more than one value at a level; without label, whether the whole table has."""
+    value = col(f"level_{level}")
+    return _SEVERAL(
+        label=label or cast(exp.null(), "VARCHAR"),
+        value=value,
+        counted=exp.Distinct(expressions=[cast(value.copy(), "VARCHAR")]) if counted else exp.Star(),
+        hierarchy=target,
+        group=[label] if label else [],
+    )
 
 
-def _several(target: exp.Table, column: str, label: exp.Column | None, counted: bool = True) -> exp.Select:
-    """Find labels with more than one value in the column; without label, whether the whole table has."""
-    value = to_type(col(column), "VARCHAR")
-    ends = exp.Min(this=value), exp.Max(this=value.copy())
-    several = exp.Count(this=exp.Distinct(expressions=[value.copy()])) if counted else _rows()
-    query = _finding(target, (label, *ends), several, group=label.copy() if label else None)
-    query.where(is_known(col("level_0")), copy=False)
-    # Far faster than to count the distinct values.
-    return query.having(ends[0].neq(ends[1]), copy=False)
+_NULLS = template("""
+    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, rows AS n
+    FROM :values
+    WHERE value IS NULL
+""")
+# A value that only a population has is nobody's here: it may stay without a label.
+_UNKNOWN = template("""
+    SELECT v.value::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.rows AS n
+    FROM :values AS v
+    ANTI JOIN :hierarchy AS h ON v.value = h.level_0
+    WHERE v.value IS NOT NULL AND v.rows > 0
+""")
 
 
-def _nulls(values: exp.Table) -> exp.Select:
-    query = _finding(values, (None, None, None), col("rows"))
-    return query.where(is_null(col(VALUE)), copy=False)
+def _listing(names: Sequence[str], total: int, separator: str = ", ") -> str:
+    """The first names, and how many more there are."""
+    link = " and" if separator == ", " else "; and"
+    return separator.join(names) + (f"{link} {total - len(names):,} more" if total > len(names) else "")
 
 
-def _unknown_values(values: exp.Table, target: exp.Table) -> exp.Select:
-    label = to_type(col(VALUE, "v"), "VARCHAR")
-    query = _finding(aliased(values, "v"), (label, None, None), col("rows", "v"))
-    equal = col(VALUE, "v").eq(col("level_0", "h"))
-    query.append("joins", exp.Join(this=aliased(target, "h"), kind="ANTI", on=equal))
-    # A value that only a population has is nobody's here: it may stay without a label.
-    there = col("rows", "v") > 0
-    return query.where(is_known(col(VALUE, "v")), there, copy=False)
+def _rows(n: int) -> str:
+    return f" ({n:,} row{'s' if n != 1 else ''})"
 
 
-def _finding(source: exp.Table, texts: _Texts, n: exp.Expr, *, group: exp.Expr | None = None) -> exp.Select:
-    values = [*(value or to_type(exp.null(), "VARCHAR") for value in texts), n]
-    columns: list[exp.Expr] = [named(value, name) for name, value in zip(Finding._fields, values, strict=True)]
-    return select(columns, source.copy(), [group] if group else None)
+def _empty_message(part: Listed, findings: list[Finding], total: int) -> str:
+    return f"{part.what} is empty: it needs one row per ground value, leaf to root"
 
 
-def _rows() -> exp.Count:
-    return exp.Count(this=exp.Star())
+def _lines_message(part: Listed, findings: list[Finding], total: int) -> str:
+    read = findings[0].n
+    return f"{part.what} has {part.lines} lines, but the engine reads {read}: check its quotes and line ends"
+
+
+def _odd_message(part: Listed, column_type: str, findings: list[Finding], total: int) -> str:
+    if findings[0].label is None and total == 1:
+        return f"{part.what} has a row without a key: leave it out, NULL stays NULL up to the top"
+    names = _listing([shown(finding.label) for finding in findings if finding.label is not None], total)
+    hint = "a hierarchy file has no header; " if part.what.startswith("file") else ""
+    return (
+        f"{part.what}: keys that are no values of type {column_type}: {names}; "
+        f"{hint}each key has to be a value that the column can hold"
+    )
+
+
+def _twice_message(part: Listed, findings: list[Finding], total: int) -> str:
+    def spelled(finding: Finding) -> str:
+        if finding.first == finding.last:
+            return ""
+        return f", spelled {shown(finding.first)} and {shown(finding.last)}"
+
+    names = [f"{shown(finding.label)} ({finding.n:,} times{spelled(finding)})" for finding in findings]
+    return f"{part.what}: keys that are listed more than once: {_listing(names, total)}; keep one of each"
+
+
+def _missing_message(part: Listed, findings: list[Finding], total: int) -> str:
+    names = _listing([f"{shown(finding.label)} (level {finding.first})" for finding in findings], total)
+    return f"{part.what}: keys that lack a label: {names}; each needs one for each level"
+
+
+def _tree_message(level: int, findings: list[Finding], total: int) -> str:
+    names = _listing([f"{shown(finding.label)} lies under {_parents(finding)}" for finding in findings], total, "; ")
+    return (
+        f"no tree between levels {level} and {level + 1}: {names}. "
+        "Values equal at a level have to be equal above it: give them one parent, or labels that differ"
+    )
+
+
+def _parents(finding: Finding) -> str:
+    others = f", and {finding.n - 2:,} more" if finding.n > 2 else ""
+    return f"{shown(finding.first)} and {shown(finding.last)}{others}"
+
+
+def _top_message(height: int, findings: list[Finding], total: int) -> str:
+    return (
+        f"the top, level {height}, has {findings[0].n:,} values: {_parents(findings[0])}; "
+        "it has to have one: add a last level with the same label everywhere, such as *"
+    )
+
+
+def _null_message(findings: list[Finding], total: int) -> str:
+    return (
+        f"the hierarchy has no level above the values, and the column has NULL{_rows(findings[0].n)}, "
+        "which becomes the top: add a last level with the same label everywhere, such as *"
+    )
+
+
+def _unknown_message(parts: Sequence[Part], findings: list[Finding], total: int) -> str:
+    values = _listing([shown(finding.label) + _rows(finding.n) for finding in findings], total)
+    suppress = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
+    if any(isinstance(part, Listed) for part in parts):
+        return f"values that are missing from the hierarchy: {values}; add them to it, or {suppress}"
+    kinds = " and ".join(part.what for part in parts if isinstance(part, Generated) and not part.total)
+    remedy = f"make them NULL in the source query, or {suppress}"
+    return f"values that {kinds} have no label for: {values}; {remedy}"
