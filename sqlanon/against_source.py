@@ -27,9 +27,9 @@ from sqlanon.release.draft import suppressed_rows_by
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.noise_check import NoiseCheck
 from sqlanon.release.reader import attached
-from sqlanon.release.row_differences import different_rows
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import ReleasePlace
+from sqlanon.release.values import different_rows
 from sqlanon.release.verify import Verification
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.search.preparation import SearchInput

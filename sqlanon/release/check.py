@@ -1,16 +1,19 @@
-"""One check of a release; checks of its file's SHA-256, and of what it claims of its decoys."""
+"""Checks of a release, as all audits make them: by what is wrong, or by SQL that counts the rows that break a claim;
+those of its file's SHA-256, and of what it claims of its decoys."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from sqlglot import exp
 
 from sqlanon.errors import ReleaseError
 from sqlanon.release.manifest import Manifest
-from sqlanon.requirements.audit import Check
+from sqlanon.requirements.audit import Check, Queryable
 
 _AT_ONCE = 1 << 20
 
@@ -71,8 +74,8 @@ def k_counts_decoys(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
     message = f"k counts {manifest.decoys} decoys, which are rows of nobody"
     if manifest.smallest_class_without_decoys is not None:  # older releases say so
         message += f"; without them the smallest class has {manifest.smallest_class_without_decoys}"
-    asked = f"{manifest.policy['privacy']['k']}-anonymity"
-    names = (asked, f"{AGAINST}{asked}")
+    k = f"{manifest.policy['privacy']['k']}-anonymity"
+    names = (k, f"{AGAINST}{k}")
     return [replace(one, message=f"{one.message}; {message}") if one.name in names else one for one in checks]
 
 
@@ -89,24 +92,33 @@ def decoy_checks(manifest: Manifest, sizes: Mapping[int, int]) -> list[Check]:
 
 
 AGAINST = "against the source: "
-"""How the names of checks begin that have the source."""
+"""The names of checks that have the source begin with it."""
 
 
 UNREAD = "what is hidden in their unused ends is found by the file's SHA-256 alone (--sha256, --policy)"
-"""What no check that reads a file tells, of its blocks or pages."""
+"""What no check that reads a file sees, of its blocks or pages."""
+
+
+def check_of(name: str, wrong: Iterable[str], right: str) -> Check:
+    """A check by all that is wrong, in words."""
+    return Check(name, not (message := "; ".join(wrong)), message or right)
 
 
 def source_check(name: str, passed: bool, claim: str, found: str | None = None) -> Check:
-    """A check that has the source.
-
-    Parameters
-    ----------
-    name:
-        Of what, behind `AGAINST`.
-    claim, found:
-        What is so if it passed, and what was found if it did not: by default the claim.
-    """
+    """A check that has the source: the claim, if it passed, else what was found, by default that the claim is not so."""
     return Check(f"{AGAINST}{name}", passed, claim if passed else f"not so: {found or claim}")
 
 
-__all__ = ["AGAINST", "UNREAD", "Check", "source_check"]
+@dataclass(frozen=True)
+class Claim:
+    """A check against the source as SQL: its name, what holds, and the query of one number, the rows that break it."""
+
+    name: str
+    words: str
+    broken: exp.Select
+
+    def check(self, engine: Queryable) -> Check:
+        return source_check(self.name, not engine.rows(self.broken)[0][0], self.words)
+
+
+__all__ = ["AGAINST", "UNREAD", "Check", "Claim", "check_of", "source_check"]

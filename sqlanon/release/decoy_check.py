@@ -1,70 +1,66 @@
 """Checking a release with decoys against its source and the real rows, and against the catalog, which knows the
 decoys.
+
+Where no class was filled, the rows are the same. In the others, a few, what the release has beside the real rows are
+decoys. (A decoy may read like a real row. Then it does not matter which of them it is.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, aliased, all_columns, all_of, col, named, number, same, select, subquery
+from sqlanon.expressions import Namer, all_of, col, named, row_count, same, subquery, template, union_all
 from sqlanon.recode.recoding import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
-from sqlanon.release.check import AGAINST, Check, source_check
+from sqlanon.release.check import AGAINST, Check, Claim, source_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.row_differences import different_rows, same_to_readers, told_apart
+from sqlanon.release.values import different_rows, same_to_readers, told_apart
 from sqlanon.search.preparation import SearchInput
+
+_MINUS = template("""
+    SELECT :columns
+    FROM (SELECT :values FROM :rows EXCEPT ALL SELECT :values FROM :others) AS m
+""")
+# Classes are numbered columns, so that no name is taken twice.
+_SHORT_CLASSES = template("SELECT :keys FROM :real GROUP BY :quasi HAVING count(*) < :k")
+_WITHIN = template("SELECT r.* FROM :rows AS r SEMI JOIN :places AS p ON :same")
+_OUTSIDE = template("SELECT r.* FROM :rows AS r ANTI JOIN :places AS p ON :same")
+_NOT_FILLED = template("""
+    SELECT count(*)
+    FROM :places AS p
+    ANTI JOIN (SELECT :keys FROM :among GROUP BY :quasi HAVING count(*) = :k) AS f ON :same
+""")
+_STRANGERS = template("SELECT count(*) AS strangers FROM :decoys AS d ANTI JOIN :kept AS k ON :same")
+_SUM = template("SELECT coalesce(sum(strangers), 0) FROM :counts AS c")
+_NOT_IN_THE_RELEASE = template("""
+    SELECT l.lacking + d.added + d.missing
+    FROM (SELECT count(*) AS lacking FROM :lacking AS q) AS l
+    CROSS JOIN :elsewhere AS d
+""")
 
 
 def minus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
     """The rows that others do not have, or not so often: a row that is there twice is two rows."""
     values = [(name, [col(name), *told_apart(col(name), type_)]) for name, type_ in types.items()]
     numbered = [named(one, f"c{i}_{j}") for i, (_, parts) in enumerate(values) for j, one in enumerate(parts)]
-    own, theirs = (select([one.copy() for one in numbered], table.copy()) for table in (rows, others))
-    rest = subquery(exp.Except(this=own, expression=theirs, distinct=False), "m")
-    return select([named(col(f"c{i}_0"), name) for i, (name, _) in enumerate(values)], rest)
+    columns = [named(col(f"c{i}_0"), name) for i, name in enumerate(types)]
+    return _MINUS(columns=columns, values=numbered, rows=rows, others=others)
 
 
 def surplus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
     """One number: the rows that others do not have, or not so often."""
-    return select([exp.Count(this=exp.Star())], subquery(minus(rows, others, types), "q"))
-
-
-def short_classes(real: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
-    """The classes of fewer than k real rows: ``q0``, ``q1``, ...: numbered, so that no name is taken twice."""
-    too_few = exp.Count(this=exp.Star()) < number(k)
-    output: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
-    return select(output, real.copy(), [col(name) for name in quasi]).having(too_few, copy=False)
-
-
-def part(rows: exp.Table, places: exp.Table, quasi: Mapping[str, str], within: bool) -> exp.Select:
-    """The rows that are in some classes, or those that are not."""
-    on = all_of(
-        same_to_readers(col(name, "r"), col(f"q{i}", "p"), type_) for i, (name, type_) in enumerate(quasi.items())
-    )
-    query = select([all_columns("r")], aliased(rows, "r"))
-    return query.join(aliased(places, "p"), on=on, join_type="semi" if within else "anti", copy=False)
-
-
-def unfilled(places: exp.Table, among: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
-    """One number: the classes that have not exactly k rows in the release."""
-    right = exp.Count(this=exp.Star()).eq(number(k))
-    filled = select([named(col(name), f"q{i}") for i, name in enumerate(quasi)], among.copy())
-    filled = filled.group_by(*(col(name) for name in quasi), copy=False).having(right, copy=False)
-    on = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi)))
-    query = select([exp.Count(this=exp.Star())], aliased(places, "p"))
-    return query.join(subquery(filled, "f"), on=on, join_type="anti", copy=False)
+    return row_count(rows=subquery(minus(rows, others, types), "q"))
 
 
 def strangers(rest: exp.Table, kept: exp.Query, name: str, type_: str) -> exp.Select:
     """One number: the rows whose value in a column no kept row has."""
-    query = select([exp.Count(this=exp.Star())], aliased(rest, "d"))
     on = same_to_readers(col(name, "d"), col(name, "k"), type_)
-    return query.join(subquery(kept, "k"), on=on, join_type="anti", copy=False)
+    return _STRANGERS(decoys=rest, kept=kept, same=on)
 
 
 def filled_again(steps: StatementRunner, prepared: SearchInput, recoding: Recoding) -> tuple[Decoys, Recoding]:
@@ -93,21 +89,8 @@ def claims_check(manifest: Manifest, decoys: Decoys) -> Check:
 
 @dataclass(frozen=True)
 class DecoyCheck:
-    """Checks that a release has all real rows, and decoys where they belong and nowhere else.
-
-    Where no class was filled, the rows are the same. In the others, a few, what the release has beside the real rows
-    are decoys. (A decoy may read like a real row. Then it does not matter
-    which of them it is.)
-
-    Attributes
-    ----------
-    steps, work:
-        Where, and how tables are named.
-    manifest:
-        Of the release, which is verified.
-    real, released:
-        The source, recoded, and the rows of the release.
-    """
+    """Checks that a release has all ``real`` rows, which are those of the source, recoded, and decoys where they belong
+    and nowhere else."""
 
     steps: StatementRunner
     work: Namer
@@ -118,23 +101,40 @@ class DecoyCheck:
     def checks(self) -> list[Check]:
         """Make ``decoy_places``, ``decoys_beside``, ``decoys_among`` and ``decoys_found`` in the work schema: the
         classes that lack rows, what is real and what is released there, and the rest, which are decoys."""
-        steps, quasi, k = self.steps, self._quasi, self.manifest.policy["privacy"]["k"]
-        places = steps.make(self.work("decoy_places"), short_classes(self.real, list(quasi), k))
-        beside = steps.make(self.work("decoys_beside"), part(self.real, places, quasi, within=True))
-        among = steps.make(self.work("decoys_among"), part(self.released, places, quasi, within=True))
-        rest = steps.make(self.work("decoys_found"), minus(among, beside, self._types))
-        found = steps.count(rest)
-        # What the release has beside the rest are rows of both.
-        all_there = steps.count(among) - found == steps.count(beside)
-        wrong = steps.ask(unfilled(places, among, list(quasi), k), [(0,)])[0][0]
-        values = [name for name in self._types if name not in quasi]
-        strange = found and [one for one in values if self._is_strange(rest, places, one)]
-        return [
-            source_check("recoded source", all_there and self._same_elsewhere(places), "its rows are in the release"),
-            source_check("rows of nobody", found == self.manifest.decoys, f"{found} rows are not the source's: decoys"),
-            source_check("filled classes", not wrong, f"each class that lacked rows has {k}"),
-            source_check("values of decoys", not strange, "they are those of rows in classes that need none"),
+        steps, types, quasi, k = self.steps, self._types, self.manifest.quasi, self.manifest.policy["privacy"]["k"]
+        columns = [col(name) for name in quasi]
+        keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
+        on = all_of(same_to_readers(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi))
+        filled = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi)))
+
+        short = _SHORT_CLASSES(keys=keys, real=self.real, quasi=columns, k=k)
+        places = steps.make(self.work("decoy_places"), short)
+        beside = steps.make(self.work("decoys_beside"), _WITHIN(rows=self.real, places=places, same=on))
+        among = steps.make(self.work("decoys_among"), _WITHIN(rows=self.released, places=places, same=on))
+        rest = steps.make(self.work("decoys_found"), minus(among, beside, types))
+
+        real, released = (_OUTSIDE(rows=rows, places=places, same=on) for rows in (self.real, self.released))
+        elsewhere = different_rows(subquery(released, "r"), subquery(real, "r"), types)
+        foreign = [strangers(rest, real, name, types[name]) for name in types if name not in quasi]
+        claims = [
+            Claim(
+                "recoded source",
+                "its rows are in the release",
+                _NOT_IN_THE_RELEASE(lacking=minus(beside, among, types), elsewhere=elsewhere),
+            ),
+            Claim(
+                "filled classes",
+                f"each class that lacked rows has {k}",
+                _NOT_FILLED(places=places, keys=keys, among=among, quasi=columns, k=k, same=filled),
+            ),
         ]
+        if foreign:
+            words = "they are those of rows in classes that need none"
+            claims.append(Claim("values of decoys", words, _SUM(counts=union_all(*foreign))))
+        found = steps.count(rest)
+        words = f"{found} rows are not the source's: decoys"
+        first, *others = (claim.check(steps.engine) for claim in claims)
+        return [first, source_check("rows of nobody", found == self.manifest.decoys, words), *others]
 
     def recorded(self, table: exp.Table | None) -> Check:
         """Whether the decoys that `checks` found are those that the catalog has."""
@@ -149,19 +149,3 @@ class DecoyCheck:
     @property
     def _types(self) -> dict[str, str]:
         return {column.name: column.type for column in self.manifest.columns}
-
-    @property
-    def _quasi(self) -> dict[str, str]:
-        types = self._types
-        return {name: types[name] for name in self.manifest.quasi}
-
-    def _is_strange(self, rest: exp.Table, places: exp.Table, name: str) -> bool:
-        kept = part(self.real, places, self._quasi, within=False)
-        return bool(self.steps.ask(strangers(rest, kept, name, self._types[name]), [(0,)])[0][0])
-
-    def _same_elsewhere(self, places: exp.Table) -> bool:
-        """Whether the release has the real rows, and no others, in all other classes."""
-        real, released = (
-            subquery(part(rows, places, self._quasi, within=False), "r") for rows in (self.real, self.released)
-        )
-        return self.steps.ask(different_rows(released, real, self._types), [(0, 0)])[0] == (0, 0)

@@ -24,7 +24,7 @@ from sqlanon.hierarchies.bounds import Kind
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.names import labels_table
 from sqlanon.policy.problems import read_part
-from sqlanon.release.check import Check
+from sqlanon.release.check import Check, check_of
 from sqlanon.release.contents import ATTACHED, found_comments, found_views
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import (
@@ -93,12 +93,8 @@ def about_checks(
     changed = [*_changed_words(engine, manifests), *_changed_labels(engine, newest)]
     if same_engine:
         changed += _changed_views(engine, newest)
-    seen = (
-        "as sqlanon made them"
-        if same_engine
-        else "the words are as sqlanon made them; views were made by another engine"
-    )
-    return [Check("words and views", not changed, "; ".join(changed) or seen)]
+    seen = "unchanged" if same_engine else "comments unchanged; views were made by another engine"
+    return [check_of("words and views", changed, seen)]
 
 
 def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
@@ -135,7 +131,7 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
         return Check(SUPPRESSION, False, "what the requirements ask for cannot be read")
     least = promised_k(section, manifest.quasi)
     wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
-    return Check(SUPPRESSION, not wrong, "; ".join(wrong) or "of no fewer rows than a class has")
+    return check_of(SUPPRESSION, wrong, "no reported group is smaller than k")
 
 
 def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed, least: int) -> Iterator[str]:

@@ -20,7 +20,7 @@ from sqlanon.noise.columns import noisy_columns
 from sqlanon.noise.statements import STEPS, NoisyColumn, as_number, classes, on_steps, typed, usable
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.row_differences import different_rows
+from sqlanon.release.values import different_rows
 from sqlanon.search.preparation import SearchInput
 
 

@@ -35,9 +35,9 @@ from sqlanon.expressions import (
     subquery,
     total,
 )
-from sqlanon.release.check import UNREAD, Check
+from sqlanon.release.check import UNREAD, Check, check_of
 from sqlanon.release.reader import KEY
-from sqlanon.release.score import Leaf, leaves_of, values_of
+from sqlanon.release.values import Leaf, leaves_of, values_of
 
 Fields: TypeAlias = Mapping[int, Any]
 """The fields of a struct by their numbers: numbers, bytes, lists, and structs."""
@@ -188,8 +188,7 @@ def parquet_check(engine: DuckDBEngine, path: Path) -> Check:
     """Whether a Parquet file has nothing but its rows, what follows from them, and the manifest."""
     chunks, strange = chunks_of(path)
     wrong = [strange] if strange else list(_beyond_the_rows(engine, path, chunks))
-    fine = f"the rows in pages, what follows from them, and the manifest; {UNREAD}"
-    return Check("contents", not wrong, "; ".join(wrong) or fine)
+    return check_of("contents", wrong, f"the rows in pages, what follows from them, and the manifest; {UNREAD}")
 
 
 def _beyond_the_rows(engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk]) -> Iterator[str]:

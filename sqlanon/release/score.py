@@ -3,78 +3,20 @@
 A measure that looks at values which are not released gives them away: two tables that differ in one person's value,
 and have the same release, would show two scores. So a manifest has the score where it can be worked out from the rest
 of the manifest and from the released rows, and `verify` does so. The holder has it in any case, in the result and the
-catalog. `leaves_of` goes into fields, elements, keys and values of nested columns.
+catalog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from sqlanon.expressions import anonymous, col, named, template, text
 from sqlanon.measures import MEASURES, Figures, Marginals, Measure, measure_named
 from sqlanon.policy.strategies import traits_of
 
 if TYPE_CHECKING:
     from sqlanon.policy import Policy
     from sqlanon.release.manifest import Manifest
-if TYPE_CHECKING:
-    from duckdb.sqltypes import DuckDBPyType
-
-_VALUES = template("SELECT :beside, :value AS v FROM :rows")
-_INNER_VALUES = template("SELECT :beside, :value AS v FROM :outer AS q")
-_WITH_SIGN = template("SELECT count(*) FROM :values AS q WHERE (isnan(v) OR v = 0) AND signbit(v)")
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A column, or a part of a nested one, with the steps to its values: functions, and fields of structs with a dot
-    before them."""
-
-    name: str
-    type: str
-    steps: tuple[str, ...] = ()
-
-    @property
-    def is_text(self) -> bool:
-        return self.type in ("VARCHAR", "JSON", "BLOB")
-
-
-def leaves_of(types: Mapping[str, DuckDBPyType]) -> list[Leaf]:
-    """All there are in columns of these types, in the order of Parquet's columns."""
-    return [leaf for name, type_ in types.items() for leaf in _leaves(name, type_)]
-
-
-def _leaves(name: str, type_: DuckDBPyType, steps: tuple[str, ...] = ()) -> Iterator[Leaf]:
-    children: dict[str, Any] = dict(type_.children) if type_.id in ("list", "array", "map", "struct") else {}
-    if type_.id in ("list", "array"):
-        yield from _leaves(name, children["child"], (*steps, "unnest"))
-    elif type_.id == "map":
-        for part in ("key", "value"):
-            yield from _leaves(name, children[part], (*steps, f"map_{part}s", "unnest"))
-    elif type_.id == "struct":
-        for field, own in children.items():
-            yield from _leaves(name, own, (*steps, f".{field}"))
-    else:
-        yield Leaf(name, str(type_), steps)
-
-
-def values_of(leaf: Leaf, rows: exp.Expr, beside: exp.Alias) -> exp.Select:
-    """The query for the values of a leaf, ``v``, and what else is wanted of each row, by its name."""
-    query = _VALUES(beside=beside, value=col(leaf.name), rows=rows)
-    for step in leaf.steps:
-        inner = anonymous("struct_extract", col("v"), text(step[1:])) if step[0] == "." else anonymous(step, col("v"))
-        query = _INNER_VALUES(beside=col(beside.alias), value=inner, outer=query)
-    return query
-
-
-def with_sign(leaf: Leaf, rows: exp.Expr) -> exp.Select:
-    """The query for how many values of a leaf of floating-point numbers are −0.0, or NaN with a sign: they are equal to
-    0.0 and NaN, and a reader can tell them apart."""
-    return _WITH_SIGN(values=values_of(leaf, rows, named(exp.true(), "all")))
 
 
 def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:

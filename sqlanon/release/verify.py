@@ -27,7 +27,7 @@ from sqlanon.policy import PrivacySection, shown_place, strange_parts
 from sqlanon.policy.guarantee import combinations_of, guarantee_of
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
-from sqlanon.release.check import UNREAD, Check, claims_its_decoys, decoy_checks, k_counts_decoys
+from sqlanon.release.check import UNREAD, Check, check_of, claims_its_decoys, decoy_checks, k_counts_decoys
 from sqlanon.release.contents import (
     ATTACHED,
     changed_macros,
@@ -49,8 +49,9 @@ from sqlanon.release.metadata_check import (
 from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.requirements import requirement_checks, requirement_queries, unknown_names
-from sqlanon.release.score import follows, leaves_of, released_score, with_sign
+from sqlanon.release.score import follows, released_score
 from sqlanon.release.target import kind_at
+from sqlanon.release.values import leaves_of, with_sign
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.audit import Audited
 from sqlanon.requirements.macros import class_sizes_of, digest_of, k_anonymity_of
@@ -187,8 +188,8 @@ def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh
 def _fields(manifest: Manifest) -> Check:
     """Whether the manifest has nothing that sqlanon does not write."""
     strange = [*strange_fields(manifest), *(f"policy.{place}" for place in strange_parts(manifest.policy))]
-    message = f"no release of sqlanon has what it has in {', '.join(strange)}" if strange else "as sqlanon writes them"
-    return Check("manifest fields", not strange, message)
+    wrong = [f"no release of sqlanon has what it has in {', '.join(strange)}"] if strange else []
+    return check_of("manifest fields", wrong, "as sqlanon writes them")
 
 
 def _score(release: OpenRelease) -> list[Check]:
@@ -210,10 +211,9 @@ def _signs(release: OpenRelease) -> Check:
     """Whether values that are equal are the same to a reader: floating-point zeros and NaN without a sign."""
     floats = [one for one in leaves_of(release.engine.types(SUBJECT)) if one.type in ("FLOAT", "DOUBLE")]
     counts = [(one.name, release.asked.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
-    message = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
-    return Check(
-        "signs", not message, f"zeros or NaN with a sign, which tell equal rows apart: {message}" if message else "none"
-    )
+    found = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
+    wrong = [f"zeros or NaN with a sign, which tell equal rows apart: {found}"] if found else []
+    return check_of("signs", wrong, "none")
 
 
 def _content_digest(manifest: Manifest, found: str) -> Check:
@@ -277,7 +277,7 @@ def _consistent(manifest: Manifest) -> Check:
         )
         if not right
     ]
-    return Check("manifest", not wrong, f"contradicts itself in {', '.join(wrong)}" if wrong else "agrees with itself")
+    return check_of("manifest", [f"contradicts itself in {', '.join(wrong)}"] if wrong else [], "agrees with itself")
 
 
 def _claims_its_noise(manifest: Manifest) -> bool:
@@ -301,9 +301,8 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     wrong += [f"{name} is not of the release" for name in sorted(found - expected)]
     if not fresh:
         wrong += [f"table {name} has more than columns and their types" for name in unexpected_definitions(engine)]
-    message = "; ".join(wrong)
-    checks = [Check("contents", not message, message or "the rows, what tells about them, and nothing else")]
-    if newest.version is not None and release.manifest is newest and not message:
+    checks = [check_of("contents", wrong, "rows and metadata only")]
+    if newest.version is not None and release.manifest is newest and not wrong:
         checks += [stable_view_check(engine, newest), suppression_check(engine, newest)]
         checks += [_kept(engine, one) for one in release.manifests[1:]]
     if fresh:
@@ -312,15 +311,15 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     writer = (newest.sqlanon_version, newest.engine.partition(",")[0])
     same_version = newest.digest_algorithm == DIGEST and writer[0] == __version__
     same_writer = same_version and writer[1] == engine.version
-    if newest.version is not None and release.manifest is newest and not message:
+    if newest.version is not None and release.manifest is newest and not wrong:
         checks += about_checks(engine, release.manifests, same_version, same_writer)
     if not same_writer:  # each version spells a macro in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
         assert release.scratch is not None  # what is not fresh was opened by its file
         changed = changed_macros(engine, release.scratch)
-        message = f"not as sqlanon made them: {', '.join(changed)}" if changed else "as sqlanon made them"
-        checks.append(Check("macros", not changed, message))
+        wrong = [f"not as sqlanon made them: {', '.join(changed)}"] if changed else []
+        checks.append(check_of("macros", wrong, "as sqlanon made them"))
     return checks
 
 
@@ -329,8 +328,7 @@ def _no_more_bytes(release: OpenRelease) -> Check:
     strange = [] if release.file is None else list(strange_blocks(release.file))
     if free := free_blocks(release.engine):
         strange.append(f"{free} of its blocks are not in use: they may have rows that were deleted")
-    fine = f"its blocks, all in use, and nothing beside them; {UNREAD}"
-    return Check("file", not strange, "; ".join(strange) or fine)
+    return check_of("file", strange, f"its blocks, all in use, and nothing beside them; {UNREAD}")
 
 
 def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:

@@ -40,7 +40,7 @@ from sqlanon.expressions import name_of, of_rows, table
 from sqlanon.noise.laplace import drawing
 from sqlanon.noise.statements import STEPS
 from sqlanon.release import noise_check as nc
-from sqlanon.release.row_differences import different_rows
+from sqlanon.release.values import different_rows
 
 FALSE_ALARM = 1e-6
 """Of each test that may fail by chance."""

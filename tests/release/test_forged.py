@@ -17,7 +17,7 @@ from support import cli, failed
 import sqlanon
 from sqlanon.expressions import star, table
 from sqlanon.release.decoy_check import minus, strangers, surplus
-from sqlanon.release.row_differences import different_rows
+from sqlanon.release.values import different_rows
 from sqlanon.release.verify import verify_file
 from sqlanon.resources import PLAIN, macros, sql_text
 
