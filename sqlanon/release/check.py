@@ -105,7 +105,7 @@ def check_of(name: str, wrong: Iterable[str], right: str) -> Check:
 
 
 def source_check(name: str, passed: bool, claim: str, found: str | None = None) -> Check:
-    """A check that has the source: the claim, if it passed, else what was found, by default that the claim is not so."""
+    """A check that has the source: the claim, if it passed, else what was found, by default its contrary."""
     return Check(f"{AGAINST}{name}", passed, claim if passed else f"not so: {found or claim}")
 
 

@@ -1,7 +1,7 @@
-"""The noise of a release, checked with its source: is each value one that noise can make, and is the noise of its size?
+"""The noise of a release, checked with its source: is each value one that noise can give, and is the noise of its size?
 
 It compares the released rows with the source recoded without noise, which name columns alike, by the classes of the
-latter, made by `noise.statements.classes` with the released labels as keys.
+latter, from `noise.statements.classes` with the released labels as keys.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.engines.travel import count_column
-from sqlanon.expressions import Namer, aliased, all_of, cast, col, is_null, named, number, same, select, subquery, where
+from sqlanon.expressions import Namer, all_of, col, fragment, ident, named, number, same, select, subquery, template
 from sqlanon.noise.columns import noisy_columns
 from sqlanon.noise.statements import STEPS, NoisyColumn, as_number, classes, on_steps, typed, usable
 from sqlanon.release.check import AGAINST, Check, source_check
@@ -23,12 +23,44 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.values import different_rows
 from sqlanon.search.preparation import SearchInput
 
+_COUNTED = template("SELECT :columns, count(*) AS :count FROM :rows GROUP BY :columns")
+
+_IMPOSSIBLE = template("""
+    SELECT count(*) FILTER (WHERE c.class IS NULL), :wrong
+    FROM :released AS r
+    LEFT JOIN :classes AS c ON :same
+""")
+_MEANT = fragment("CASE WHEN :step IS NULL THEN :low ELSE :y END")
+# NaN is none of the values, for it would be cut off.
+_NOT_AS_DRAWN = fragment("count(*) FILTER (WHERE NOT coalesce((:is_one_of), false))")
+
+# Ends of the range of a class: midway between two multiples of the step, so that rounding moves no value across.
+_LOWER = fragment("(floor(:low / :step) - 0.5) * :step")
+_UPPER = fragment("(ceil((:low + :delta) / :step) + 0.5) * :step")
+# Whether there is noise, and values on both sides of an end may be released: else what is cut off says nothing of it.
+_OPEN = fragment(":delta > 0.0 AND (:end > :least AND :end < :most)")
+_BEYOND = template("""
+    SELECT count(*) FILTER (WHERE (:lower_is_open AND :y < :lower) OR (:upper_is_open AND :y > :upper))
+    FROM :released AS r
+    JOIN :classes AS c ON :same
+""")
+# Noise of scale b takes x beyond an end that is d away with a probability of exp(−d/b) / 2.
+_EXPECTED = template("""
+    SELECT sum(p), sum(p * (1.0 - p)), count(*) FILTER (WHERE noisy)::BIGINT
+    FROM (
+        SELECT
+            CASE WHEN :lower_is_open THEN exp(-((:x - :lower) / (:delta / :epsilon))) / 2.0 ELSE 0.0 END
+            + CASE WHEN :upper_is_open THEN exp(-((:upper - :x) / (:delta / :epsilon))) / 2.0 ELSE 0.0 END AS p,
+            :delta > 0.0 AS noisy
+        FROM :records AS r
+        JOIN :classes AS c ON :same
+    ) AS p
+""")
+
 
 def counted(relation: exp.Expr, names: Sequence[str], count: str) -> exp.Select:
     """Each combination of the columns that have no noise, and how often it is there."""
-    columns: list[exp.Expr] = [col(name) for name in names]
-    output = [*columns, named(exp.Count(this=exp.Star()), count)]
-    return select(output, relation.copy(), [column.copy() for column in columns])
+    return _COUNTED(columns=[col(name) for name in names], count=ident(count), rows=relation)
 
 
 def as_records(recoded: exp.Expr, quasi: Sequence[str], columns: Sequence[NoisyColumn]) -> exp.Select:
@@ -47,80 +79,42 @@ def as_noisy(released: exp.Expr, quasi: Sequence[str], columns: Sequence[NoisyCo
     return select(output, released.copy())
 
 
-def _in_classes(rows: exp.Expr, classes: exp.Table, quasi: int, output: list[exp.Expr], kind: str) -> exp.Select:
-    on = all_of(same(col(f"code_{i}", "r"), col(f"code_{i}", "c")) for i in range(quasi))
-    return select(output, aliased(rows, "r")).join(aliased(classes, "c"), on=on, join_type=kind, copy=False)
+def _in_class(quasi: int) -> exp.Expr:
+    return all_of(same(col(f"code_{i}", "r"), col(f"code_{i}", "c")) for i in range(quasi))
 
 
 def impossible(released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequence[NoisyColumn]) -> exp.Select:
-    """One row: the released rows that are in no class; and for each column the values that noise makes in no class."""
-    output: list[exp.Expr] = [where(exp.Count(this=exp.Star()), is_null(col("class", "c")))]
+    """One row: the released rows that are in no class; and for each column the values that noise draws in no class."""
+    wrong = []
     for j, one in enumerate(columns):
         y, low, step = col(f"y_{j}", "r"), col(f"low_{j}", "c"), col(f"step_{j}", "c")
-        still = is_null(step)
-        meant = exp.If(this=still, true=low, false=y)
-        shown = as_number(typed(on_steps(exp.Paren(this=meant), step.copy(), one), one), one.type)
+        meant = exp.Paren(this=_MEANT(step=step, low=low, y=y))
+        shown = as_number(typed(on_steps(meant, step, one), one), one.type)
         # What is cut off at a bound need not be on a step.
-        meant_or_cut = [shown, *(number(limit) for limit in one.limits)]
-        as_made = exp.Paren(this=exp.or_(*(y.eq(value) for value in meant_or_cut), copy=False))
-        right = exp.Coalesce(this=as_made, expressions=[exp.false()])  # NaN is none of them, for it would be cut off
-        output.append(where(exp.Count(this=exp.Star()), ~right))
-    return _in_classes(released, classes, quasi, output, "left")
-
-
-def _within(end: exp.Expr, least: exp.Expr, most: exp.Expr) -> exp.Expr:
-    """Whether values on both sides of an end may be released: else what is cut off tells nothing of it."""
-    above = end > least
-    return exp.Paren(this=all_of([above, end < most]))
+        possible = exp.or_(*(y.eq(value) for value in (shown, *map(number, one.limits))), copy=False)
+        wrong.append(_NOT_AS_DRAWN(is_one_of=possible))
+    return _IMPOSSIBLE(wrong=wrong, released=released, classes=classes, same=_in_class(quasi))
 
 
 def beyond(
     released: exp.Expr, records: exp.Table, classes: exp.Table, quasi: int, j: int, column: NoisyColumn
 ) -> tuple[exp.Select, exp.Select]:
-    """How many values are beyond the range of their class, and how many are to be: each one row, the second with the
-    variance of that number at most, and the records that were looked at.
-
-    The ends are midway between two multiples of the step, so that rounding moves no value across; an end that is not
-    within the limits is left out. Noise of scale b takes x beyond an end that is d away with a probability of
-    exp(−d/b) / 2.
-    """
-    delta, step = col(f"delta_{j}", "c"), col(f"step_{j}", "c")
-    high = exp.Paren(this=col(f"low_{j}", "c") + delta)
-    half = number(0.5)
-
-    def midway(value: exp.Expr, rounding: type[exp.Expr], step_out: type[exp.Expr]) -> exp.Expr:
-        steps = rounding(this=value / step)
-        return exp.Paren(this=step_out(this=steps, expression=half.copy())) * step
-
-    lower = exp.Paren(this=midway(col(f"low_{j}", "c"), exp.Floor, exp.Sub))
-    upper = exp.Paren(this=midway(high, exp.Ceil, exp.Add))
-    noisy = delta > 0.0
-    least, most = (number(limit) for limit in column.limits)
-    open_lower: list[exp.Expr] = [noisy, _within(lower, least, most)]
-    open_upper: list[exp.Expr] = [noisy.copy(), _within(upper, least, most)]
-    is_out = exp.or_(
-        all_of([*open_lower, col(f"y_{j}", "r") < lower]),
-        all_of([*open_upper, col(f"y_{j}", "r") > upper]),
-        copy=False,
-    )
-    found = _in_classes(released, classes, quasi, [where(exp.Count(this=exp.Star()), is_out)], "inner")
-    scale = exp.Paren(this=delta / number(column.epsilon))
-
-    def chance(distance: exp.Expr, open_: list[exp.Expr]) -> exp.Expr:
-        size = exp.Exp(this=exp.Neg(this=exp.Paren(this=distance) / scale))
-        there = size / 2.0
-        return exp.If(this=all_of(one.copy() for one in open_), true=there, false=number(0.0))
-
+    """How many values are beyond the range of their class, and how many should be: each one row, the second with the
+    variance of that number at most, and the records of classes with noise. An end that is not within the limits is left
+    out."""
+    low, delta, step = (col(f"{name}_{j}", "c") for name in ("low", "delta", "step"))
+    lower, upper = _LOWER(low=low, step=step), _UPPER(low=low, delta=delta, step=step)
+    least, most = column.limits
+    ends = {
+        "lower": lower,
+        "upper": upper,
+        "lower_is_open": _OPEN(delta=delta, end=lower, least=least, most=most),
+        "upper_is_open": _OPEN(delta=delta, end=upper, least=least, most=most),
+        "same": _in_class(quasi),
+    }
+    found = _BEYOND(**ends, y=col(f"y_{j}", "r"), released=released, classes=classes)
     x = col(f"x_{j}", "r")
-    p = chance(x - lower, open_lower) + chance(upper - x, open_upper)
-    each = _in_classes(records, classes, quasi, [named(p, "p"), named(noisy.copy(), "noisy")], "inner")
-    rest = exp.Paren(this=number(1.0) - col("p"))
-    sums: list[exp.Expr] = [
-        exp.Sum(this=col("p")),
-        exp.Sum(this=col("p") * rest),
-        cast(where(exp.Count(this=exp.Star()), col("noisy")), "BIGINT"),
-    ]
-    return found, select(sums, subquery(each, "p"))
+    return found, _EXPECTED(**ends, x=x, delta=delta, epsilon=column.epsilon, records=records, classes=classes)
 
 
 FALSE_ALARM = 1e-9
@@ -130,17 +124,8 @@ bound)."""
 
 @dataclass(frozen=True)
 class NoiseCheck:
-    """What is checked.
-
-    Attributes
-    ----------
-    engine, work:
-        Where, and how tables are named.
-    prepared, manifest:
-        The source, and what the release claims.
-    released, recoded:
-        The rows of the release; those of the source, recoded without noise.
-    """
+    """Checks the ``released`` rows, and what the manifest claims of them, against the source, ``recoded`` without
+    noise."""
 
     engine: Engine
     work: Namer
@@ -185,9 +170,9 @@ class NoiseCheck:
         query = query.where(all_of(usable(col(one.name), one) for one in columns), copy=False)
         records = steps.make(self.work("checked_records"), query)
         keys = {i: f"code_{i}" for i in range(len(quasi))}
-        made = steps.make(self.work("checked_classes"), classes(records, keys, columns))
+        checked = steps.make(self.work("checked_classes"), classes(records, keys, columns))
         released = subquery(as_noisy(self.released, quasi, columns), "r")
-        lost, *wrong = self.engine.rows(impossible(released, made, len(quasi), columns))[0]
+        lost, *wrong = self.engine.rows(impossible(released, checked, len(quasi), columns))[0]
         found = [
             source_check(
                 "classes", not lost, "the release has those of the source", f"{lost} rows are in none of its own"
@@ -199,7 +184,7 @@ class NoiseCheck:
         for j, (name, one) in enumerate(zip(prepared.policy.noisy, columns, strict=True)):
             bad = f"{wrong[j]} values are none that noise makes in their class"
             found.append(source_check(f"noise of {name}", not wrong[j], "the values are such as noise makes", bad))
-            out, expected = beyond(released, records, made, len(quasi), j, one)
+            out, expected = beyond(released, records, checked, len(quasi), j, one)
             count = self.engine.rows(out)[0][0]
             found.append(self._size(name, one.epsilon, late, count, *self.engine.rows(expected)[0]))
         return found
