@@ -93,7 +93,9 @@ def about_checks(
     changed = [*_changed_words(engine, manifests), *_changed_labels(engine, newest)]
     if same_engine:
         changed += _changed_views(engine, newest)
-    seen = "unchanged" if same_engine else "comments unchanged; views were made by another engine"
+    seen = "as sqlanon made them"
+    if not same_engine:
+        seen = "the words are as sqlanon made them; views were made by another engine"
     return [check_of("words and views", changed, seen)]
 
 
@@ -131,7 +133,7 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
         return Check(SUPPRESSION, False, "what the requirements ask for cannot be read")
     least = promised_k(section, manifest.quasi)
     wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
-    return check_of(SUPPRESSION, wrong, "no reported group is smaller than k")
+    return check_of(SUPPRESSION, wrong, "of no fewer rows than a class has")
 
 
 def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed, least: int) -> Iterator[str]:

@@ -301,7 +301,7 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     wrong += [f"{name} is not of the release" for name in sorted(found - expected)]
     if not fresh:
         wrong += [f"table {name} has more than columns and their types" for name in unexpected_definitions(engine)]
-    checks = [check_of("contents", wrong, "rows and metadata only")]
+    checks = [check_of("contents", wrong, "the rows, what tells about them, and nothing else")]
     if newest.version is not None and release.manifest is newest and not wrong:
         checks += [stable_view_check(engine, newest), suppression_check(engine, newest)]
         checks += [_kept(engine, one) for one in release.manifests[1:]]
