@@ -17,24 +17,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.expressions import Namer
+from sqlanon.frequency.counting import count_combinations
+from sqlanon.frequency.scan import scan
+from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding, SearchResult, recode, search
-from sqlanon.release.dependencies import narrowing_columns, refused
+from sqlanon.release.dependencies import narrowing_columns, refused, warn_of_unique_columns
 from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.release.targets.file import refuse_types_of
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.lattice_table import keep_lattice
-from sqlanon.search.preparation import (
-    SearchInput,
-    build_hierarchies,
-    count_combinations,
-    scan_values,
-    unique_columns,
-    unique_warnings,
-)
+from sqlanon.search.preparation import EarlierReleases, SearchInput, search_input
 from sqlanon.sources import Source, readable
+from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys
-from sqlanon.sources.run import Population, Run
+from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -117,15 +114,11 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
 def prepare(
     steps: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
 ) -> SearchInput:
-    """Count the values of each attribute, build and validate the hierarchies, and say how classes are counted."""
-    scanned = scan_values(steps, policy, source, work, population)
-    steps.finish("scan", "the values of each attribute, with counts: each column is read once")
-    trees = build_hierarchies(steps, policy, source, scanned, work)
-    steps.finish("hierarchies", "one table an attribute, leaf to root, then validated")
-    prepared = count_combinations(steps, policy, source, scanned, trees, work, population)
-    note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
-    steps.finish("frequency set", note)
-    return prepared
+    """From a bound source to what the search needs."""
+    scanned = scan(steps, policy, source, work, population)
+    hierarchies = build_hierarchies(steps, policy, scanned.values, work)
+    frequencies = count_combinations(steps, policy, scanned, hierarchies, work)
+    return search_input(policy, scanned, hierarchies, frequencies)
 
 
 def prepare_with_earlier(
@@ -163,12 +156,7 @@ def prepare_beside(
     first = prepare(steps, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
     marked = mark_earlier(run, first, earlier, fixed, verified)
     prepared = prepare(steps, marked.asked, marked.source, run.work)
-    return replace(prepared, policy=policy, after=marked.after, lost=marked.lost)
-
-
-def warn_of_unique_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[str, ...]:
-    """Warn of columns that are released as they are, and re-identify by themselves."""
-    return () if steps.dry else unique_warnings(prepared, unique_columns(steps.engine, prepared))
+    return replace(prepared, policy=policy, earlier=EarlierReleases(marked.after, marked.lost, marked.asked))
 
 
 def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise | None:

@@ -352,7 +352,7 @@ def count(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecodi
 def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
     """The figures of the real rows, where no class is too small: only unknown values are suppressed."""
     bare = replace(prepared.requirements, classes=())
-    everybody = replace(prepared, requirements=bare, sets=prepared.sets.with_requirements(bare))
+    everybody = replace(prepared, sets=prepared.sets.with_requirements(bare))
     measure = measure_of(prepared)
     return checker(steps.engine, everybody, measure, prepared.marginals.rows)(plain.levels)
 

@@ -1,4 +1,6 @@
-"""From a scan of the source, and of a population, to what is counted: combinations, persons, sensitive values."""
+"""The stage scan: each column of the source is read once, and of a population. Then what is counted of that:
+combinations, persons, sensitive values.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from sqlanon.expressions import Namer, col, named, select, subquery
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.distribution import Pairs
+from sqlanon.hierarchies.build import AttributeValues
+from sqlanon.policy import Policy
 from sqlanon.requirements import Distribution, Domain
+from sqlanon.sources.bound import Population, Source
+from sqlanon.sources.columns import Columns, match_columns, population_columns
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ def in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]
     return Scan(subquery(rows, "source"), len(quasi), counted=False)
 
 
-def scan(
+def scan_table(
     steps: StatementRunner,
     relation: exp.Table,
     quasi: Sequence[str],
@@ -185,3 +191,102 @@ def refuse_lost_values(
                 f"population: column {name!r} is {theirs[name]} and the source's is {type_}: {lost} values cannot be "
                 "cast; cast one of them with query = ..."
             )
+
+
+@dataclass(frozen=True)
+class ScannedPopulation:
+    """What was scanned of a population: its columns of the quasi-identifiers, and of its persons."""
+
+    scan: Scan
+    columns: tuple[str, ...]
+    person: str | None
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """The values of each attribute, with counts; and what combinations are counted from.
+
+    The two runners know the tables that are dropped once the combinations are counted.
+    """
+
+    source: Source
+    columns: Columns
+    steps: StatementRunner
+    reader: StatementRunner
+    own: Scan
+    population: ScannedPopulation | None
+    values: Mapping[str, AttributeValues]
+    sensitive: Mapping[str, Pairs]
+
+    @property
+    def types(self) -> list[str]:
+        """The types of the quasi-identifiers in the source."""
+        return [self.source.columns[column] for column in self.columns.generalized]
+
+    @property
+    def their_scan(self) -> Scan | None:
+        """What was scanned of the population."""
+        return None if self.population is None else self.population.scan
+
+
+def scan(
+    steps: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
+) -> Scanned:
+    """Read each column once.
+
+    Makes in the work schema what `scan_source`, `scan_population`, `attribute_values` and `sensitive_pairs` say.
+    """
+    columns, scanning = match_columns(policy, source), steps.on(steps.engine)
+    types = [source.columns[column] for column in columns.generalized]
+    own = scan_source(scanning, source, columns, work, population is not None)
+    reader = scanning if population is None or steps.dry else scanning.on(population.engine)
+    theirs = None if population is None else scan_population(reader, policy, population, types, work)
+    tables = attribute_values(scanning, own, None if theirs is None else theirs.scan, types, work)
+    pairs = {name: sensitive_pairs(scanning, own, s, work) for s, name in enumerate(columns.sensitive_names)}
+    quasi = zip(policy.generalized, tables, types, strict=True)
+    values = {name: AttributeValues(table, type_) for name, table, type_ in quasi}
+    for name, one in pairs.items():
+        values[name] = AttributeValues(one.values, source.columns[columns.by_attribute[name]])
+    steps.finish("scan", "the values of each attribute, with counts: each column is read once")
+    return Scanned(source, columns, scanning, reader, own, theirs, values, pairs)
+
+
+def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
+    """What is to be counted of the source.
+
+    A table is read in place. What is dear to read again (a query, a view), and what persons or a population are counted
+    beside, is scanned once for its distinct combinations. What another engine has was counted there.
+    """
+    if source.counted is not None:
+        own, count = source.counted.table, source.counted.count
+        return scan_table(steps, own, columns.generalized, columns.sensitive, None, work, counted=count)
+    if source.in_place and columns.person is None and not population:
+        return in_place(source.relation, columns.generalized, columns.sensitive)
+    return scan_table(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)
+
+
+def scan_population(
+    steps: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
+) -> ScannedPopulation:
+    """Scan the population table, by the engine that reads it, into the work schema."""
+    names, person = population_columns(policy, population.source)
+    found = scan_table(steps, population.source.relation, names, (), person, work, "population_")
+    refuse_lost_values(steps, found.raw, names, population.source.columns, types)
+    return ScannedPopulation(found, names, person)
+
+
+def attribute_values(
+    steps: StatementRunner, own: Scan, population: Scan | None, types: Sequence[str], work: Namer
+) -> list[exp.Table]:
+    """The values of each quasi-identifier with their rows; those that only the population has, too.
+
+    Makes ``values_i``, and with a population ``own_values_i``.
+    """
+    made = []
+    for i, type_ in enumerate(types):
+        query: exp.Query = cd.value_counts(own.raw, f"q{i}", own.counted)
+        if population is not None:
+            mine = steps.make(work(f"own_values_{i}"), query)
+            query = cd.values_of_both(mine, population.raw, i, type_)
+        made.append(steps.make(work(f"values_{i}"), query))
+    return made

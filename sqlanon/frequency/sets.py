@@ -22,8 +22,8 @@ from sqlanon.expressions import Namer
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.distribution import Pairs
-from sqlanon.frequency.statements import SMALL
 from sqlanon.requirements import Distribution, Requirements
+from sqlanon.sources.bound import SMALL
 
 DRAWN = 256
 """So many rows are drawn: the guess is a mean over them."""

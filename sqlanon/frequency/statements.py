@@ -40,9 +40,6 @@ POPULATION = "population"
 POPULATION_MOVER = "population_mover"
 _MOVERS = (MOVER, POPULATION_MOVER)
 
-SMALL = 500_000
-"""A table of so many rows has one frequency set, at the lowest levels."""
-
 
 def raw_frequency(
     source: exp.Table,

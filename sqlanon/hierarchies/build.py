@@ -1,17 +1,31 @@
-"""Build a hierarchy: from the rules and values of an attribute to a validated table."""
+"""The stage hierarchies: from the rules and values of each attribute to a validated table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlanon import coding as cd
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import HierarchyError, Problem
-from sqlanon.expressions import all_of, cast, col, drop_table, fragment, is_there, named, template, text, union_all
+from sqlanon.errors import HierarchyError, InfeasibleError, Problem
+from sqlanon.expressions import (
+    Namer,
+    all_of,
+    cast,
+    col,
+    drop_table,
+    fragment,
+    is_there,
+    named,
+    template,
+    text,
+    union_all,
+)
 from sqlanon.hierarchies.labels import longest_query
+from sqlanon.hierarchies.levels import level_problems
 from sqlanon.hierarchies.parts import TOP, Draft, Labelled, Listed, keys_table
 from sqlanon.hierarchies.rules import resolve
 from sqlanon.hierarchies.validate import (
@@ -24,7 +38,9 @@ from sqlanon.hierarchies.validate import (
     totals,
     usual_checks,
 )
+from sqlanon.policy import Policy
 from sqlanon.policy.rules import MaskRule, Rule
+from sqlanon.requirements import hierarchies_needed
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,71 @@ EXAMPLE_LENGTH = 5
 
 EXAMPLE_LEAVES = 1000
 """In a dry run, the values of a hierarchy, and of each of its levels."""
+
+
+@dataclass(frozen=True)
+class AttributeValues:
+    """The values of an attribute, with counts, and the type of its column."""
+
+    table: exp.Table
+    type: str
+
+
+@dataclass(frozen=True)
+class ValueFacts:
+    """How many values an attribute has (None in a dry run), whether NULL is one, and rows."""
+
+    count: int | None
+    nullable: bool
+    rows: int
+
+
+@dataclass(frozen=True)
+class Hierarchies:
+    """The hierarchies of the quasi-identifiers, in the policy's order, and of sensitive attributes that need theirs;
+    and what is known of the values of all of these."""
+
+    quasi: tuple[Hierarchy, ...]
+    sensitive: Mapping[str, Hierarchy]
+    facts: Mapping[str, ValueFacts]
+
+
+def build_hierarchies(
+    steps: StatementRunner, policy: Policy, values: Mapping[str, AttributeValues], work: Namer
+) -> Hierarchies:
+    """Build and validate the hierarchies over the values of quasi-identifiers, and of the sensitive attributes that
+    requirements look at, in this order. Makes ``hierarchy_i`` and ``sensitive_hierarchy_s``."""
+    facts = _facts(steps, values)
+    if not facts[policy.generalized[0]].rows and not steps.dry:
+        raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
+    built: dict[str, Hierarchy] = {}
+    problems: list[Problem] = []
+    sensitive = [name for name in values if name not in policy.generalized]
+    targets = {name: work(f"hierarchy_{i}") for i, name in enumerate(policy.generalized)}
+    targets |= {
+        name: work(f"sensitive_hierarchy_{s}")
+        for s, name in enumerate(sensitive)
+        if name in hierarchies_needed(policy.privacy)
+    }
+    for name, target in targets.items():
+        spec, of = policy.attributes[name], values[name]
+        rules, nullable = spec.hierarchy or (), facts[name].nullable
+        hierarchy, found = build_hierarchy(steps, name, rules, of.table, of.type, target, spec.on_unknown, nullable)
+        problems.extend(found)
+        if hierarchy is not None:
+            problems.extend(() if steps.dry else level_problems(steps, name, spec, target, hierarchy.height))
+            built[name] = hierarchy
+    if problems:
+        raise HierarchyError(problems)
+    steps.finish("hierarchies", "one table an attribute, leaf to root, then validated")
+    quasi = tuple(built[name] for name in policy.generalized)
+    return Hierarchies(quasi, {name: built[name] for name in built if name not in policy.generalized}, facts)
+
+
+def _facts(steps: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
+    tables = [one.table for one in values.values()]
+    rows = steps.look_up(cd.facts(tables), [(i, None, True, 0) for i in range(len(tables))])
+    return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}
 
 
 def build_hierarchy(

@@ -37,7 +37,7 @@ from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import FullDomainRecoding, suppressed_classes
 from sqlanon.release.check import Check
-from sqlanon.release.dependencies import Narrowing, narrowing_columns, refused
+from sqlanon.release.dependencies import Narrowing, narrowing_columns, refused, warn_of_unique_columns
 from sqlanon.release.draft import ranges_of
 from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed
@@ -50,7 +50,7 @@ from sqlanon.release.targets.file import FileTarget
 from sqlanon.resources import __version__
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.full_domain import measure_of
-from sqlanon.search.preparation import SearchInput, unique_columns, unique_warnings
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.earlier import EARLIER, KEY_HASH
 from sqlanon.sources.run import Run
@@ -151,7 +151,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies,
-        warnings=[*unique_warnings(prepared, unique_columns(run.engine, prepared)), *narrowed],
+        warnings=[*warn_of_unique_columns(steps, prepared), *narrowed],
         _refusals=refused(steps, prepared, levels, dependencies),
         _run=run,
         _prepared=prepared,

@@ -293,7 +293,7 @@ class JointAudit:
             with opened(self.run.engine, publication, reach) if own is None else nullcontext(own) as one:
                 found = self._found(one, new)
         except ReleaseError as error:
-            if publication.run_id in self.prepared.after:
+            if publication.run_id in self.prepared.earlier.after:
                 raise
             found = str(error)
             if publication.intended_at is not None:
@@ -303,7 +303,7 @@ class JointAudit:
         if not found:
             return Check(name, True, "neither release reveals more beside the other")
         message = self._recognized(publication) + "; ".join(attack.message for attack in found)
-        if publication.run_id in self.prepared.lost:
+        if publication.run_id in self.prepared.earlier.lost:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
             return Check(name, None, f"rows of it have gone or changed since, which both together show: {message}")
@@ -312,7 +312,7 @@ class JointAudit:
             return Check(name, None, f"not safe, and published by force: {message}")
         queries = "\n\n".join(attack.query() for attack in found)
         remedy = f"base it on that one with [release] after, or {_BY_FORCE}"
-        if publication.run_id in self.prepared.after:
+        if publication.run_id in self.prepared.earlier.after:
             remedy = (
                 "it is based on that one, which shows as it is what is a quasi-identifier here, so that no "
                 f"generalization hides these rows: release less of what both show as it is, or {_BY_FORCE}"
@@ -394,7 +394,8 @@ class JointAudit:
     def _attacks(self, one: Earlier, linked: ReleaseLink, public: Callable[[], ReleaseLink]) -> Iterator[_Attack]:
         policy = self.prepared.policy
         promised = promised_k(policy.privacy, policy.quasi)
-        k, shared, based = min(promised, one.promised), linked.shared, one.publication.run_id in self.prepared.after
+        k, shared = min(promised, one.promised), linked.shared
+        based = one.publication.run_id in self.prepared.earlier.after
         if not based:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
             # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
@@ -555,8 +556,8 @@ def held_against(
     same_rows = SameRows(run, policy, policy.catalog.database)
     shares = same_rows.shares(by_source)
     names = {run.identity, *shares}
-    of_source = [one for one in known if one.source in names or one.run_id in prepared.after]
-    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.after]
+    of_source = [one for one in known if one.source in names or one.run_id in prepared.earlier.after]
+    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.after]
     keep = 1 if policy.release is None else policy.release.keep
     in_place.sort(key=lambda one: one.version or 1, reverse=True)
     kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)

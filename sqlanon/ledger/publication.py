@@ -69,7 +69,7 @@ class LedgerEntry:
         path, reach = policy.catalog.database, Reach(policy, prepared.source)
         if self._ledger is None:
             return recording_replaced(run.engine, path, self.place, manifest, reach)
-        after = [run_id for run_id in prepared.after if run_id != self.extends]
+        after = [run_id for run_id in prepared.earlier.after if run_id != self.extends]
         row = released_row(self.run_id, self.place, manifest, sha256, run.identity, after, self.joint_audit)
         if self.extends is not None:
             row["extends"] = self.extends

@@ -31,9 +31,10 @@ from sqlanon.live.statements import (
     status_name,
     status_query,
 )
-from sqlanon.pipeline import prepare, warn_of_unique_columns
+from sqlanon.pipeline import prepare
 from sqlanon.policy import Policy, table_parts
 from sqlanon.policy.compatibility import LIVE_VIEWS, asked_of, conflicts
+from sqlanon.release.dependencies import warn_of_unique_columns
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields
 from sqlanon.search.full_domain import SearchTask, find

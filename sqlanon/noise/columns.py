@@ -11,7 +11,7 @@ from sqlanon.errors import SourceError
 from sqlanon.noise.statements import NoisyColumn, can_be_noisy, unit_of, unusable_counts
 from sqlanon.policy import Policy
 from sqlanon.sources import Source
-from sqlanon.sources.columns import match_columns, released_columns
+from sqlanon.sources.columns import match_columns
 
 EPOCH = date(1970, 1, 1)
 
@@ -21,7 +21,7 @@ def noisy_columns(policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
     if not policy.noisy:
         return ()
     columns = match_columns(policy, source)
-    places = {column.name: place for place, column in enumerate(released_columns(policy, source))}
+    places = {column.name: place for place, column in enumerate(columns.released)}
     epsilons, found, wrong = policy.epsilons, [], []
     for name, column in zip(policy.noisy, columns.noisy, strict=True):
         noise, type_ = policy.attributes[name].noise, source.columns[column]

@@ -174,7 +174,7 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
         mask=masked > 0,
     )
     mapping = None if steps.dry else mapping_of(steps.engine, prepared, levels)
-    if prepared.after:
+    if prepared.earlier.after:
         query = whole_classes(space, levels, len(prepared.policy.generalized))
         visible, smallest = steps.look_up(query, [(figures.classes, 0)])[0]
         figures = replace(figures, classes=visible)

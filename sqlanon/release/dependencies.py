@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlglot import exp
 
 from sqlanon.coding import Column
-from sqlanon.engines.base import WorkEngine
+from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
@@ -35,11 +35,12 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
-from sqlanon.frequency.column_figures import KEY, some_rows
 from sqlanon.policy import SourceSection, table_parts
 from sqlanon.recode.recoding import ByClass
-from sqlanon.search.preparation import SearchInput, unique_columns
-from sqlanon.sources.columns import Columns
+from sqlanon.search.preparation import SearchInput
+from sqlanon.sources import NOT_THERE
+from sqlanon.sources.column_figures import KEY, NEARLY, nearly_unique, some_rows
+from sqlanon.sources.columns import Columns, listed
 
 _LABELLED = "sqlanon narrowing"
 
@@ -317,6 +318,36 @@ def refused(
         for name in unique_columns(steps.engine, prepared, KEY)
     )
     return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
+
+
+def warn_of_unique_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[str, ...]:
+    """Warn of columns that are released as they are, and re-identify by themselves."""
+    return () if steps.dry else unique_warnings(prepared, unique_columns(steps.engine, prepared))
+
+
+def unique_columns(engine: Engine, prepared: SearchInput, share: float = NEARLY) -> list[str]:
+    """The columns that are released as they are, and are nearly unique; of those whose values are here, or counted."""
+    names = [name for name in _as_they_are(prepared) if prepared.source.columns[name] != NOT_THERE]
+    return nearly_unique(names, prepared.source.distinct_counts(engine, names), share) if names else []
+
+
+def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, ...]:
+    """Tell of columns that are released as they are, and re-identify by themselves."""
+    not_there = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
+    warnings: tuple[str, ...] = ()
+    if not_there:
+        message = f"whether the values of {listed(not_there)} re-identify people by themselves is not known here"
+        warnings = (f"{message}: audit.sql of the export counts them in the warehouse",)
+    return warnings + tuple(
+        f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
+        "or a quasi-identifier"
+        for name in unique
+    )
+
+
+def _as_they_are(prepared: SearchInput) -> list[str]:
+    noisy = prepared.columns.noisy
+    return [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
 
 
 def _measurable(

@@ -219,7 +219,7 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Recoding, releas
     """
     policy, suppressed = prepared.policy, chosen.figures.suppressed_rows
     told = policy.source.person is None and policy.population is None and not policy.noisy
-    alone = not prepared.after and (policy.release is None or policy.release.keep == 1)
+    alone = not prepared.earlier.after and (policy.release is None or policy.release.keep == 1)
     if not told or not alone or policy.search.is_local or not suppressed:
         return []
     own = zip(prepared.own_attributes, chosen.generalization.values(), strict=True)
@@ -252,18 +252,18 @@ def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
     run, prepared, dialect = draft.run, draft.prepared, steps.engine.dialect
     policy, columns, source, release = prepared.policy, prepared.columns, prepared.source, prepared.policy.release
     relation = table("release" if release is None else release.name).sql(dialect)
-    persons = needs = None
+    persons = needs = person = None
     levels = example_levels(policy, prepared.marginals.heights)
     tops = tuple("*" for _ in prepared.attributes)
     if columns.person is not None:
         released = (*prepared.released, Column(columns.person))
         recoding = FullDomainRecoding(source.relation, released, prepared.attributes, tops, levels)
         persons = steps.make(run.work("audited"), recoding.select(shuffled=False))
-    if run.population is not None:
-        person = prepared.population_person
+    if run.population is not None and prepared.population is not None:
+        person = prepared.population.person
         query = generalized_population(
             run.population.source.relation,
-            prepared.population_columns,
+            prepared.population.columns,
             prepared.attributes,
             tops,
             levels,
@@ -275,7 +275,7 @@ def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
         source.relation.sql(dialect),
         columns.person,
         None if needs is None else needs.sql(dialect),
-        prepared.population_person,
+        person,
         {name: run.work(f"sensitive_hierarchy_{s}").sql(dialect) for s, name in enumerate(columns.sensitive_names)},
     )
     subject = relation if persons is None else persons.sql(dialect)

@@ -37,7 +37,7 @@ from sqlanon.requirements.audit import Audited, Private
 from sqlanon.requirements.macros import digest_of
 from sqlanon.search.population_match import generalized_population
 from sqlanon.search.preparation import SearchInput
-from sqlanon.sources.run import Population
+from sqlanon.sources.bound import Population
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class SourceAudit:
                     reference.sql(self.engine.dialect),
                     person,
                     None if theirs is None else theirs.sql(self.engine.dialect),
-                    self.prepared.population_person,
+                    None if self.prepared.population is None else self.prepared.population.person,
                     {
                         name: tree.table.sql(self.engine.dialect)
                         for name, tree in self.prepared.sensitive_hierarchies.items()
@@ -139,19 +139,20 @@ class SourceAudit:
 
     def _generalized(self, population: exp.Table) -> exp.Query:
         """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
-        prepared, recoding = self.prepared, self.plain
+        prepared, recoding, theirs = self.prepared, self.plain, self.prepared.population
         assert isinstance(recoding, FullDomainRecoding)  # a policy with a population asks for nothing else
+        assert theirs is not None
         heights = prepared.marginals.heights
 
         def at(levels: Levels) -> exp.Select:
             return generalized_population(
                 population,
-                prepared.population_columns,
+                theirs.columns,
                 recoding.attributes,
                 recoding.tops,
                 levels,
                 prepared.types,
-                prepared.population_person,
+                theirs.person,
                 recoding.mask,
             )
 

@@ -9,8 +9,8 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies import known_height
 from sqlanon.hierarchies.build import EXAMPLE_LENGTH
+from sqlanon.hierarchies.levels import permitted_levels
 from sqlanon.policy import Hierarchy, Policy
-from sqlanon.search.levels import lattice_of
 
 
 def example_height(steps: StatementRunner, rules: Hierarchy | tuple[()]) -> int:
@@ -33,7 +33,7 @@ def size_of_lattice(policy: Policy, engine: Engine) -> tuple[int | None, tuple[s
 
 def example_levels(policy: Policy, heights: Levels) -> Levels:
     """A generalization to show: every attribute at level 1, or at the lowest that the policy allows."""
-    lowest = lattice_of(policy, heights).bottom
+    lowest = permitted_levels(policy, heights).lowest
     levels = tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
     return (
         lowest if policy.decoys and levels == heights else levels

@@ -48,7 +48,7 @@ def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: in
     steps, shown = sets.steps, len(prepared.policy.generalized)
     short = not all(one.hereditary for one in prepared.requirements.classes)
     estimates = prepared.requirements.estimates
-    members = prepared.own.members
+    members = prepared.members
     counted = prepared.marginals.rows if not estimates or members is None else engine.rows(person_count(members))[0][0]
 
     for one in estimates:

@@ -121,7 +121,7 @@ def mapping_of(engine: Engine, prepared: SearchInput, levels: Levels) -> Populat
         return None
     space = prepared.sets.at(levels)
     nobody = engine.rows(null_map(space, levels))[0][0]
-    own, theirs = prepared.own.members, prepared.population.members
+    own, theirs = prepared.members, prepared.population.members
     if own is None or theirs is None:
         return PopulationMatch(nobody, None)
     query = wrong_map(space, levels, own, theirs, prepared.attributes, prepared.types)

@@ -14,6 +14,7 @@ from pathlib import Path
 import duckdb
 from sqlglot import exp
 
+from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import create_temporary_view, drop_view, named, select
@@ -45,7 +46,7 @@ def readable() -> Iterator[None]:
         raise SourceError(f"the source cannot be read ({type(error).__name__}): {without_values(error)}") from error
 
 
-def unbind_source(engine: DuckDBEngine, place: Place) -> None:
+def unbind_source(engine: Engine, place: Place) -> None:
     for suffix in ("recoded", "rows", "source", "query", "files"):
         engine.execute(drop_view(place.view(suffix)))
 

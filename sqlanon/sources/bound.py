@@ -17,8 +17,8 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.expressions import table
-from sqlanon.frequency.column_figures import distinct_counts
 from sqlanon.policy import SourceSection
+from sqlanon.sources.column_figures import distinct_counts
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]
 """How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements
@@ -26,6 +26,9 @@ run where the rows are."""
 
 NOT_THERE = "UNKNOWN"
 """Stands for the type of a column that is known elsewhere alone."""
+
+SMALL = 500_000
+"""A table of so many rows has one frequency set, at the lowest levels; a source elsewhere is counted there once."""
 
 Ask: TypeAlias = Callable[[exp.Query], list[tuple[Any, ...]]]
 
@@ -176,3 +179,12 @@ class Source:
 
     def drop(self) -> None:
         """Drop what was made where its rows are."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """The population table: the engine that reads it, what it is, and where its views are."""
+
+    engine: WorkEngine
+    source: Source
+    place: Place

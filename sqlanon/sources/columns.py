@@ -28,6 +28,9 @@ class Columns:
     sensitive_names: tuple[str, ...]  # the sensitive attributes' names in the policy
     person: str | None  # the column that tells persons apart, or None: each row is a person
     key: tuple[str, ...] = ()  # the columns that tell rows apart, if the policy names them
+    # what is released, in the source's order: everything with a role but the identifying; not the person, nor a key,
+    # nor the marks of earlier releases
+    released: tuple[Column, ...] = ()
     # the columns of sampling weights and of households that `risk` looks at, if the policy names them
     weights: str | None = None
     household: str | None = None
@@ -78,6 +81,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         looked_at,
         by_lower[person.lower()] if person else None,
         tuple(by_lower[name.lower()] for name in key),
+        _released(policy, source, matched),
         **{what: by_lower[name.lower()] for what, name in asked.items()},
     )
 
@@ -97,15 +101,13 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def released_columns(policy: Policy, source: Source) -> tuple[Column, ...]:
-    """What is released, in the source's order: everything with a role but the identifying; not the person, nor a key,
-    nor the marks of earlier releases."""
-    matched = {column: name for name, column in match_columns(policy, source).by_attribute.items()}
+def _released(policy: Policy, source: Source, matched: Mapping[str, str]) -> tuple[Column, ...]:
+    by_column = {column: name for name, column in matched.items()}
     number = {name: i for i, name in enumerate(policy.generalized)}
     return tuple(
-        Column(column, number.get(matched[column]))
+        Column(column, number.get(by_column[column]))
         for column in source.columns
-        if column in matched and column != EARLIER and policy.attributes[matched[column]].role != "identifying"
+        if column in by_column and column != EARLIER and policy.attributes[by_column[column]].role != "identifying"
     )
 
 

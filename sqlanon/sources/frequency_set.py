@@ -25,10 +25,10 @@ from sqlanon.expressions import (
     template,
     total,
 )
-from sqlanon.frequency.column_figures import distinct_counts
 from sqlanon.policy import SourceSection
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
+from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.files import bind_files, file_kind
 from sqlanon.sources.kinds import Binding, SourceKind
 

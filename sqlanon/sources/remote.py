@@ -14,8 +14,7 @@ from sqlanon.engines.base import Engine, Feature, WorkEngine
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import at_random, named, row_count, select, subquery
-from sqlanon.frequency.statements import SMALL
-from sqlanon.sources.bound import Place, Recodes, Source
+from sqlanon.sources.bound import SMALL, Place, Recodes, Source
 from sqlanon.sources.plain import refuse_ambiguous
 
 _Server = TypeVar("_Server")

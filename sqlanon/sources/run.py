@@ -11,14 +11,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import Namer, drop_schema
 from sqlanon.resources import CHECKS, macros
 from sqlanon.sources.bind import unbind_source
-from sqlanon.sources.bound import Place, Source
-
-
-@dataclass(frozen=True)
-class Population:
-    engine: DuckDBEngine
-    source: Source
-    place: Place
+from sqlanon.sources.bound import Place, Population, Source
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,11 @@ from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
 from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
 from sqlanon.sources.arrow import copy_arrow
 from sqlanon.sources.bind import readable
-from sqlanon.sources.bound import Place
+from sqlanon.sources.bound import Place, Population
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.files import file_kind
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower
-from sqlanon.sources.run import Population, Run
+from sqlanon.sources.run import Run
 from sqlanon.sources.scope import bring_temporary, refuse_functions
 from sqlanon.workdir import spill_directory
 

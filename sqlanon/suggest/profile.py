@@ -10,7 +10,8 @@ from sqlglot import exp
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.frequency.column_figures import (
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.sources.column_figures import (
     NEARLY,
     column_figures,
     content_figures,
@@ -18,7 +19,6 @@ from sqlanon.frequency.column_figures import (
     exact_counts,
     some_rows,
 )
-from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.sources.run import Run
 from sqlanon.suggest.kinds import KINDS
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError
+from sqlanon.frequency.scan import scan
+from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
-from sqlanon.search.preparation import build_hierarchies, scan_values
 from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.kinds import OTHER_CODE
@@ -102,8 +103,8 @@ def _that_hold(
         with begin(policy) as run, suppress(InfeasibleError):
             try:
                 steps = StatementRunner(run.engine)
-                scanned = scan_values(steps, policy, run.source, run.work)
-                build_hierarchies(steps, policy, run.source, scanned, run.work)
+                scanned = scan(steps, policy, run.source, run.work)
+                build_hierarchies(steps, policy, scanned.values, run.work)
             except HierarchyError:
                 return False
         return True

@@ -113,7 +113,7 @@ class Workshop:
         # Of k alone nothing that is prepared depends.
         requirements, sets = requirements_of(policy.privacy), copy(made.sets)
         sets.space = replace(sets.space, requirements=requirements)
-        return replace(made, sets=sets, requirements=requirements)
+        return replace(made, sets=sets)
 
     def task(self, entry: Entry) -> SearchTask:
         return SearchTask(self.engine, self.prepared(entry), table, lambda open_, checked, best: None)

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
 
 from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import Problem
 from sqlanon.fields import shown
-from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Attribute, Policy
-from sqlanon.search import Lattice
 
 NONE: frozenset[int] = frozenset()
 
 
-def level_problems(steps: StatementRunner, name: str, spec: Attribute, hierarchy: Hierarchy) -> Iterator[Problem]:
+def level_problems(
+    steps: StatementRunner, name: str, spec: Attribute, hierarchy: exp.Table, height: int
+) -> Iterator[Problem]:
     """What the policy asks of an attribute's levels and labels that its hierarchy does not have."""
     limits = {"min_level": spec.min_level, "max_level": spec.max_level}
     for key, limit in limits.items():
-        if limit is not None and limit > hierarchy.height:
-            message = f"is {limit}, but the hierarchy's top level is {hierarchy.height}"
+        if limit is not None and limit > height:
+            message = f"is {limit}, but the hierarchy's top level is {height}"
             yield Problem(f"attributes.{name}.{key}", message)
     if not spec.forbidden:
         return
-    found = steps.ask(cd.labels_among(hierarchy.table, hierarchy.height, spec.forbidden), [])
+    found = steps.ask(cd.labels_among(hierarchy, height, spec.forbidden), [])
     known = {label for (label,) in found}
     for label in spec.forbidden:
         if label not in known:
@@ -46,11 +49,18 @@ def forbidden_levels(steps: StatementRunner, policy: Policy, attributes: Sequenc
     return tuple(found)
 
 
-def lattice_of(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[int]] = ()) -> Lattice:
-    """The generalizations within the attributes' level limits, without the forbidden levels.
+class PermittedLevels(NamedTuple):
+    """Of each quasi-identifier the lowest and the highest level that a release may have, and those between them that it
+    may not have; no sets where there are none of these."""
 
-    Where an attribute has no level left, the lattice has none at all: its size is 0.
-    """
+    lowest: Levels
+    highest: Levels
+    forbidden: tuple[frozenset[int], ...]
+
+
+def permitted_levels(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[int]] = ()) -> PermittedLevels:
+    """The levels within the attributes' limits, without the forbidden ones; where an attribute has none left, all of
+    those within its limits are forbidden."""
     bottom, top, holes = [], [], []
     for name, height, not_allowed in zip(policy.generalized, heights, forbidden or (NONE,) * len(heights), strict=True):
         spec = policy.attributes[name]
@@ -60,4 +70,4 @@ def lattice_of(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[in
         bottom.append(allowed[0] if allowed else low)
         top.append(allowed[-1] if allowed else high)
         holes.append(frozenset(range(bottom[-1], top[-1] + 1)) - frozenset(allowed))
-    return Lattice(policy.generalized, tuple(bottom), tuple(top), tuple(holes) if any(holes) else ())
+    return PermittedLevels(tuple(bottom), tuple(top), tuple(holes) if any(holes) else ())

@@ -1,0 +1,171 @@
+"""The stage frequency sets: labels become small integers, and combinations of values are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlanon import coding as cd
+from sqlanon.coding import Coded, Levels
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.expressions import Namer, table
+from sqlanon.frequency.scan import (
+    EXAMPLE_VALUES,
+    Scan,
+    Scanned,
+    beside_population,
+    combinations,
+    counts,
+    distribution_pairs,
+)
+from sqlanon.frequency.sets import ClassSpace, FrequencySets, Ground
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.hierarchies.build import Hierarchies, ValueFacts
+from sqlanon.hierarchies.levels import PermittedLevels, forbidden_levels, permitted_levels
+from sqlanon.measures import MEASURES, Marginals
+from sqlanon.policy import Policy
+from sqlanon.requirements import Domain, Requirements, requirements_of
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """What was counted: the frequency sets that classes are made from, the attributes' own counts, and the levels
+    that a release may have."""
+
+    sets: FrequencySets
+    marginals: Marginals
+    permitted: PermittedLevels
+
+
+def count_combinations(
+    steps: StatementRunner, policy: Policy, scanned: Scanned, hierarchies: Hierarchies, work: Namer
+) -> Frequencies:
+    """Write labels as small integers, and say how classes are counted.
+
+    Of a source that is read in place frequency sets are made later, where they are needed; of what was scanned there is
+    one, and the scan is dropped. Makes ``coded_i`` and ``sensitive_coded_s``, and what `counted_from` says.
+    """
+    columns, values, facts, own = scanned.columns, scanned.values, hierarchies.facts, scanned.own
+    # Each engine writes the text of a number in its own way: it is made here.
+    masks = policy.release is not None and policy.release.suppressed == "mask"
+    texts = scanned.source.access != "rows" and masks
+    attributes = tuple(
+        _coded(steps, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
+        for i, (name, column, hierarchy) in enumerate(
+            zip(policy.generalized, columns.generalized, hierarchies.quasi, strict=True)
+        )
+    )
+    coded = {}
+    for s, name in enumerate(columns.sensitive_names):
+        if (tree := hierarchies.sensitive.get(name)) is not None:
+            column, target = columns.by_attribute[name], work(f"sensitive_coded_{s}")
+            coded[name] = _coded(steps, column, tree, values[name].table, facts[name], target)
+    domains = {
+        name: Domain(_count(facts[name]), coded[name].height if name in coded else 0) for name in scanned.sensitive
+    }
+    requirements = requirements_of(policy.privacy, policy.generalized, domains)
+    rows, measure = facts[policy.generalized[0]].rows, MEASURES[policy.search.measure]
+    figures = [_marginal_figures(steps, attribute, measure.needs_entropy) for attribute in attributes]
+    marginals = _marginals(rows, hierarchies.quasi, figures, measure.needs_entropy)
+    attributes = tuple(
+        replace(attribute, unknown=bool(unknown))
+        for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
+    )
+    ground = counted_from(scanned, attributes, coded, requirements, rows, work)
+    space = class_space(own, scanned.their_scan, marginals.heights, requirements, any(marginals.unknown))
+    permitted = permitted_levels(policy, marginals.heights, forbidden_levels(steps, policy, attributes))
+    # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
+    floor = (0,) * len(attributes) if own.counted else permitted.lowest
+    sets = FrequencySets(scanned.steps, work, ground, space, floor)
+    if own.counted or steps.dry:
+        _drop_scan(scanned, sets, floor)
+    note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
+    steps.finish("frequency set", note)
+    return Frequencies(sets, marginals, permitted)
+
+
+def counted_from(
+    scanned: Scanned,
+    attributes: tuple[Coded, ...],
+    coded: Mapping[str, Coded],
+    requirements: Requirements,
+    rows: int,
+    work: Namer,
+) -> Ground:
+    """What frequency sets and the counts of sensitive values are made from."""
+    steps, own, theirs = scanned.steps, scanned.own, scanned.their_scan
+    combined: exp.Expr = combinations(steps, own, work)
+    if theirs is not None:
+        combined = beside_population(steps, combined, own, theirs, scanned.types, work)
+    pairs = distribution_pairs(steps, own, requirements.distributions, scanned.sensitive, coded, work)
+    return Ground(combined, counts(own, theirs), pairs, attributes, rows)
+
+
+def class_space(
+    own: Scan, population: Scan | None, heights: Levels, requirements: Requirements, unknown: bool
+) -> ClassSpace:
+    """What is to be known of classes, beside the tables that they are counted from."""
+    return ClassSpace(
+        table("frequency"),
+        heights,
+        requirements,
+        unknown,
+        persons=own.persons,
+        moving=own.moving is not None,
+        population=population is not None,
+        population_moving=population is not None and population.moving is not None,
+    )
+
+
+def _drop_scan(scanned: Scanned, sets: FrequencySets, floor: Levels) -> None:
+    """Drop what was made on the way to a frequency set: memory is for what is still needed."""
+    space = sets.at(floor)
+    sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
+    sensitive += [one.values for one in sets.ground.sensitive.values()]  # for rows that are suppressed after noise
+    scanned.steps.drop_all_but(
+        [table for table in (space.frequency, scanned.own.members, *sensitive) if table is not None]
+    )
+    if scanned.population is not None:
+        members = scanned.population.scan.members
+        scanned.reader.drop_all_but([] if members is None else [members])
+
+
+def _count(facts: ValueFacts) -> int:
+    return EXAMPLE_VALUES if facts.count is None else facts.count
+
+
+def _coded(
+    steps: StatementRunner,
+    column: str,
+    hierarchy: Hierarchy,
+    values: exp.Table,
+    facts: ValueFacts,
+    coded: exp.Table,
+    texts: bool = False,
+) -> Coded:
+    """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
+    top, nullable = hierarchy.top or "", facts.nullable
+    query = cd.coded_values(values, hierarchy.table, hierarchy.height, top, nullable, facts.count, texts)
+    steps.make(coded, query)
+    return Coded(column, hierarchy.height, coded, nullable, unknown=True, texts=cd.TEXTS if texts else None)
+
+
+def _marginal_figures(steps: StatementRunner, attribute: Coded, entropy: bool) -> tuple[float, ...]:
+    query = cd.marginals(attribute, entropy)
+    return steps.look_up(query, [(0,) * len(query.selects)])[0]
+
+
+def _marginals(
+    rows: int, hierarchies: tuple[Hierarchy, ...], figures: list[tuple[float, ...]], entropy: bool
+) -> Marginals:
+    heights = tuple(hierarchy.height for hierarchy in hierarchies)
+    leaves = tuple(hierarchy.leaves for hierarchy in hierarchies)
+    unknown = tuple(int(row[0]) for row in figures)
+    leaf_sums = tuple(
+        (0.0, *row[1:height], *([(rows - u) * (n - 1.0)] if height else []))
+        for row, height, n, u in zip(figures, heights, leaves, unknown, strict=True)
+    )
+    entropies = tuple((0.0, *row[max(height, 1) :]) for row, height in zip(figures, heights, strict=True))
+    return Marginals(rows, heights, leaves, unknown, leaf_sums, entropies if entropy else ())
