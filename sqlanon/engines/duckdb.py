@@ -66,6 +66,11 @@ def _settings_of_a_new_engine() -> dict[str, str]:
         return DuckDBEngine(connection).settings(_SETTINGS)
 
 
+_PARSED: dict[str, list[duckdb.Statement]] = {}
+_LONG = 1000
+"""From how many characters on a script is one of our files, and not a statement with names of a run."""
+
+
 class Statements:
     """The statements that the main thread runs, for signals.
 
@@ -311,10 +316,19 @@ class DuckDBEngine:
     def script(self, statements: str) -> None:
         try:
             with STATEMENTS.running():
-                self.connection.execute(statements)
+                for statement in self._parsed(statements):
+                    self.connection.execute(statement)
         except duckdb.Error as error:
             self._refuse_disk(error)
             raise
+
+    def _parsed(self, statements: str) -> list[duckdb.Statement]:
+        """The statements of a file. The macro library takes longer to parse than to make: what is long is kept."""
+        if (kept := _PARSED.get(statements)) is None:
+            kept = self.connection.extract_statements(statements)
+            if len(statements) > _LONG:
+                _PARSED[statements] = kept
+        return kept
 
     def attach(self, path: Path | str, alias: str, **options: str | bool) -> None:
         """Attach a database file under an alias; options as ``read_only=True``, ``storage_version="v1.0.0"``."""
