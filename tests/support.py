@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,13 @@ def change(path: Path, *statements: str) -> None:
     with duckdb.connect(path) as connection:
         for statement in statements:
             connection.execute(statement)
+
+
+def insert(connection: duckdb.DuckDBPyConnection, name: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Rows into a table, whose columns each have values of one type: `executemany` takes 20 times as long."""
+    if columns := list(zip(*rows, strict=True)):
+        values = ", ".join("unnest(?)" for _ in columns)
+        connection.execute(f"INSERT INTO {name} SELECT {values}", [list(column) for column in columns])
 
 
 def failed(found: Verification) -> set[str]:

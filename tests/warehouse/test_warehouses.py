@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,11 @@ quick = settings(
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
 
+FEW: dict[str, Any] = {
+    **dict.fromkeys(("name", "born", "diagnosis", "cost"), "identifying"),
+    "zip": "mask",
+    "age": "suppress",
+}
 ATTRIBUTES: dict[str, Any] = {
     "name": "identifying",
     "zip": "mask",
@@ -54,29 +58,23 @@ ATTRIBUTES: dict[str, Any] = {
 PRIVACY: dict[str, Any] = {"k": 5, "l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]}
 
 
-def rows(count: int = 400) -> list[tuple[Any, ...]]:
-    return [
-        (
-            f"person {i}",
-            f"{i % 7:05}",
-            20 + i % 11,
-            None if i % 5 == 0 else date(1990, 1, 1) + timedelta(days=i % 60),
-            "abc"[i % 3],
-            i % 9,
-        )
-        for i in range(count)
-    ]
-
-
 TYPES = "name VARCHAR, zip VARCHAR, age INTEGER, born DATE, diagnosis VARCHAR, cost INTEGER"
+
+
+def fill(connection: duckdb.DuckDBPyConnection) -> None:
+    """A warehouse has the same rows: DuckDB takes long to insert them one by one."""
+    connection.execute(f"CREATE TABLE patients ({TYPES})")
+    connection.execute(
+        "INSERT INTO patients SELECT 'person ' || i, lpad((i % 7)::VARCHAR, 5, '0'), 20 + i % 11, "
+        "CASE WHEN i % 5 > 0 THEN DATE '1990-01-01' + (i % 60)::INTEGER END, 'abc'[1 + i % 3], i % 9 FROM range(400) AS t(i)"
+    )
 
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     """A warehouse that is DuckDB: it understands its own dialect."""
     with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE patients ({TYPES})")
-        connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
+        fill(connection)
         yield connection
 
 
@@ -198,17 +196,17 @@ def test_a_population_in_a_file_is_looked_at(connection: duckdb.DuckDBPyConnecti
 
 
 def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    query = "SELECT zip, age, born, diagnosis, count(*) AS n FROM patients"
+    query = "SELECT zip, age, count(*) AS n FROM patients"
     connection.execute(f"COPY ({query} WHERE cost < 5 GROUP BY ALL) TO '{tmp_path}/part-1.parquet'")
     connection.execute(f"COPY ({query} WHERE cost >= 5 GROUP BY ALL) TO '{tmp_path}/part-2.parquet'")
-    policy = make_policy(ATTRIBUTES, k=5, table="patients")
+    policy = make_policy(FEW, k=5, table="patients")
     with sqlanon.connect(connection) as db, sqlanon.connect() as other:
         found = other.anonymize(from_set(policy, tmp_path / "part-*.parquet"))
         assert figures(found) == figures(db.anonymize(policy))
 
 
 def test_compare_and_plan_need_no_rows(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
+    policy = from_set(make_policy(FEW, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
     with sqlanon.connect() as db, sqlanon.connect(connection) as rows:
         compared = db.compare(policy, ["optimal", "datafly"]).project("strategy, score, error").fetchall()
@@ -242,7 +240,7 @@ def test_dependencies_cannot_be_refused_without_rows(connection: duckdb.DuckDBPy
 
 
 def test_rows_take_the_place_of_a_frequency_set_where_they_are_given(connection: duckdb.DuckDBPyConnection) -> None:
-    policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), "nowhere.parquet")
+    policy = from_set(make_policy(FEW, k=5, table="patients"), "nowhere.parquet")
     with sqlanon.connect(connection) as db:
         assert db.risk(policy).rows == 400
 
@@ -368,7 +366,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 def test_an_empty_frequency_set_is_an_empty_source(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     connection.execute("DELETE FROM patients")
-    policy = make_policy(ATTRIBUTES, table="patients")
+    policy = make_policy(FEW, table="patients")
     check_same(policy, connection, tmp_path)  # both are infeasible, and say the same
 
 
@@ -389,7 +387,7 @@ def test_counts_of_any_type_of_number(whole: str, connection: duckdb.DuckDBPyCon
 
 
 def test_what_looks_at_rows_says_where_they_are(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
+    policy = from_set(make_policy(FEW, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
     with sqlanon.connect() as db:
         for look in (db.risk, db.row_risks, db.suda, db.distinction, db.extend, db.live):
@@ -401,7 +399,7 @@ def test_what_looks_at_rows_says_where_they_are(connection: duckdb.DuckDBPyConne
         with pytest.raises(sqlanon.SqlanonError, match="frequency set"):
             result.report(tmp_path / "r.html")
     assert not (tmp_path / "r.duckdb").exists()
-    plain = make_policy(ATTRIBUTES, k=5, table="patients")
+    plain = make_policy(FEW, k=5, table="patients")
     with sqlanon.connect(connection) as db:
         with pytest.raises(sqlanon.ReleaseError, match="publish"):
             db.anonymize(plain).export(tmp_path / "x", "trino")
@@ -413,12 +411,14 @@ def test_what_looks_at_rows_says_where_they_are(connection: duckdb.DuckDBPyConne
 # --- the export --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def found(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> Iterator[sqlanon.Result]:
-    policy = make_policy(ATTRIBUTES, k=6, table="patients", search={"suppression_limit": 0.3})
-    policy = from_set(policy, tmp_path / "f.parquet")
-    ask(connection, policy, tmp_path / "f.parquet")
-    with sqlanon.connect() as db:
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlanon.Result]:
+    """What is found of the warehouse's rows before a test changes them."""
+    path = tmp_path_factory.mktemp("found") / "f.parquet"
+    policy = from_set(make_policy(ATTRIBUTES, k=6, table="patients", search={"suppression_limit": 0.3}), path)
+    with duckdb.connect() as connection, sqlanon.connect() as db:
+        fill(connection)
+        ask(connection, policy, path)
         yield db.anonymize(policy)
 
 
@@ -456,7 +456,7 @@ def test_an_export_overwrites_nothing(found: sqlanon.Result, tmp_path: Path) -> 
 
 def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """What it makes cannot be compared with releases: both sides say so, as long as the ledger has it."""
-    policy = from_set(make_policy(ATTRIBUTES, k=6, table="patients"), tmp_path / "f.parquet")
+    policy = from_set(make_policy(FEW, k=6, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
     parts = policy.model_dump(exclude_unset=True) | {"catalog": {"database": tmp_path / "c.duckdb"}}
     policy = sqlanon.Policy(**parts | {"release": {"table": "shared.patients"}})
@@ -474,7 +474,7 @@ def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_p
     with duckdb.connect(str(tmp_path / "c.duckdb"), read_only=True) as reader:
         rows = reader.execute("SELECT path, table_name, dialect FROM sqlanon.exports ORDER BY exported_at").fetchall()
     assert rows == [(str(tmp_path / name), "shared.patients", "trino") for name in "xy"]
-    plain = make_policy(ATTRIBUTES, k=6, table="patients").model_dump(exclude_unset=True)
+    plain = make_policy(FEW, k=6, table="patients").model_dump(exclude_unset=True)
     release = {"database": tmp_path / "r.duckdb", "table": "r"}
     with sqlanon.connect(connection) as db:
         published = db.anonymize(sqlanon.Policy(**plain | {"catalog": parts["catalog"], "release": release}))
