@@ -74,7 +74,7 @@ def read_by_holder(engine: DuckDBEngine, query: str, place: Place) -> exp.Table:
 
 def bring_temporary(engine: DuckDBEngine, names: list[str], schema: str, database: str) -> None:
     """Copy temporary tables and views of the holder's connection to a schema of ours, which comes first in the path."""
-    there = temporary(engine.holder)
+    there = temporary(engine.holder) if names else set[str]()
     for name in names:
         if name.lower() in there:
             engine.holder.execute(create_table(table(name, schema, database), star(table(name, "main", "temp"))))
