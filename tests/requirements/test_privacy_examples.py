@@ -14,6 +14,7 @@ import pytest
 from conftest import some
 from oracle import Hierarchy
 from oracle_distances import shares
+from support import insert
 
 import sqlanon
 
@@ -25,9 +26,7 @@ X_AND_S: dict[str, Any] = {"x": SUPPRESS, "s": {"role": "sensitive"}}
 def create(connection: duckdb.DuckDBPyConnection, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
     """A table of ``name type, ...``."""
     connection.execute(f"CREATE TABLE {table} ({columns})")
-    if rows:
-        lists = [list(column) for column in zip(*rows, strict=True)]
-        connection.execute(f"INSERT INTO {table} SELECT {', '.join(['unnest(?)'] * len(lists))}", lists)
+    insert(connection, table, rows)
 
 
 def file_of(connection: duckdb.DuckDBPyConnection, name: str, lines: str) -> dict[str, str]:
@@ -37,14 +36,20 @@ def file_of(connection: duckdb.DuckDBPyConnection, name: str, lines: str) -> dic
     return {"table": name}
 
 
+DATABASES: dict[duckdb.DuckDBPyConnection, sqlanon.Database] = {}
+
+
 @contextmanager
 def searched(
     connection: duckdb.DuckDBPyConnection, attributes: Mapping[str, Any], privacy: Mapping[str, Any], **sections: Any
 ) -> Iterator[Any]:
     """The result for the table ``t``; other sections as in TOML."""
     source = {"table": "t", "undeclared": "drop", **sections.pop("source", {})}
-    with sqlanon.connect(connection) as db:
-        yield db.anonymize(sqlanon.Policy(source=source, attributes=attributes, privacy=privacy, **sections))
+    if connection not in DATABASES:  # one of a test, not one of each question
+        DATABASES[connection] = sqlanon.connect(connection)
+    yield DATABASES[connection].anonymize(
+        sqlanon.Policy(source=source, attributes=attributes, privacy=privacy, **sections)
+    )
 
 
 def passes(
@@ -71,6 +76,8 @@ def passes(
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         yield connection
+        if (db := DATABASES.pop(connection, None)) is not None:
+            db.close()
 
 
 def classes(connection: duckdb.DuckDBPyConnection, *values: Iterable[Any], type_: str = "VARCHAR") -> None:

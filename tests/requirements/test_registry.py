@@ -5,20 +5,24 @@ from __future__ import annotations
 import ast
 import itertools
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from conftest import some
 from few_classes import FewClasses
 from recipes import recipe
-from support import ROOT, cli
+from support import ROOT, change, cli, insert
 
 import sqlanon
 from sqlanon import AuditError, InfeasibleError, PolicyError
 from sqlanon.expressions import table
+from sqlanon.release.verify import verify_file
 from sqlanon.requirements import kinds, register, unregister
 from sqlanon.requirements.plain_sql import Released
 
@@ -46,11 +50,19 @@ HEIGHTS = {"zip": 3, "age": 4}
 Row = tuple[str, int, str]
 
 
+@contextmanager
+def registered() -> Iterator[None]:
+    register(Others)
+    try:
+        yield
+    finally:
+        unregister(Others)
+
+
 @pytest.fixture(autouse=True)
 def others() -> Iterator[None]:
-    register(Others)
-    yield
-    unregister(Others)
+    with registered():
+        yield
 
 
 ON = {"class": "each class", "population": "each class, beside a population", "table": "the table as a whole"}
@@ -79,7 +91,7 @@ def patients(seed: int = 1, count: int = 60) -> list[Row]:
 def write(folder: Path, rows: Sequence[Row], policy: str = POLICY) -> sqlanon.Policy:
     with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
         connection.execute("CREATE OR REPLACE TABLE patients (zip VARCHAR, age INTEGER, illness VARCHAR)")
-        connection.executemany("INSERT INTO patients VALUES (?, ?, ?)", rows)
+        insert(connection, "patients", rows)
     (folder / "policy.toml").write_text(policy, encoding="utf-8")
     return sqlanon.Policy.load(folder / "policy.toml")
 
@@ -108,7 +120,22 @@ def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]] | N
     return (min(found)[0], min(found)[2]) if found else None
 
 
-@pytest.mark.parametrize("seed", range(6))
+Published = tuple[sqlanon.Release, sqlanon.Policy]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    """A release that tests read, beside its source, and its policy."""
+    folder = tmp_path_factory.mktemp("published")
+    with registered():
+        policy = write(folder, patients())
+        with sqlanon.connect() as db:
+            release = db.anonymize(policy).publish(folder / "release.duckdb")
+    assert isinstance(release, sqlanon.Release)
+    return release, policy
+
+
+@pytest.mark.parametrize("seed", some(range(6), 3))
 def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> None:
     rows = patients(seed, 40)
     policy = write(tmp_path, rows)
@@ -131,17 +158,14 @@ def test_what_cannot_be_met_is_named(tmp_path: Path) -> None:
         db.anonymize(policy)
 
 
-def test_a_release_is_audited_and_verified(tmp_path: Path) -> None:
-    policy = write(tmp_path, patients())
+def test_a_release_is_audited_and_verified(published: Published) -> None:
+    release, policy = published
     with sqlanon.connect() as db:
-        release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
-        assert isinstance(release, sqlanon.Release)
-        alone, beside = release.verify(), db.verify(tmp_path / "release.duckdb", policy)
-    for found in (alone, beside):
-        (check,) = (one for one in found.checks if one.name == "2 others of illness")
-        assert found.verified and check.passed
+        found = db.verify(release.path, policy)
+    (check,) = (one for one in found.checks if one.name == "2 others of illness")
+    assert found.verified and check.passed
     assert any("sum(n) - max(n)" in one.lower().replace('"', "") for one in release.verify_sql())
-    ended = cli("verify", "release.duckdb", "--json", cwd=tmp_path)
+    ended = cli("verify", "release.duckdb", "--json", cwd=release.path.parent)
     assert ended.status == 0 and "2 others of illness" in ended.out
 
 
@@ -153,14 +177,12 @@ def test_the_audit_does_not_believe_the_search(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "release.duckdb").exists()
 
 
-def test_a_release_that_was_changed_does_not_verify(tmp_path: Path) -> None:
-    policy = write(tmp_path, patients())
-    with sqlanon.connect() as db:
-        release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
-    assert isinstance(release, sqlanon.Release)
-    with duckdb.connect(str(release.path)) as connection:
-        connection.execute(f"""UPDATE "{release.manifest.rows_table}" SET illness = 'flu'""")
-    (check,) = (one for one in release.verify().checks if one.name == "2 others of illness")
+def test_a_release_that_was_changed_does_not_verify(
+    published: tuple[sqlanon.Release, sqlanon.Policy], tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(published[0].path, tmp_path))
+    change(path, f"""UPDATE "{published[0].manifest.rows_table}" SET illness = 'flu'""")
+    (check,) = (one for one in verify_file(path).checks if one.name == "2 others of illness")
     assert check.passed is False and check.message == "a class has 0"
 
 
@@ -238,17 +260,18 @@ def test_a_live_view_keeps_it(tmp_path: Path) -> None:
     assert view is not None and found and all(map(holds, found.values()))
 
 
-def test_a_warehouse_audits_it(tmp_path: Path) -> None:
-    policy = write(tmp_path, patients())
+def test_a_warehouse_audits_it(published: Published) -> None:
+    release, policy = published
     with sqlanon.connect() as db:
         plan = db.plan(policy, dialect="duckdb")
         assert '"illness"' in plan.stages[0].sql[0]
         (audit,) = (one for one in plan.stages[-1].sql if one.startswith("-- 2 others of illness"))
         assert audit.rstrip().endswith("< 2")
-        release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
-    assert isinstance(release, sqlanon.Release)
     (one,) = policy.privacy.others
-    for relation, path, met in (("patients", release.path, True), ("patients", tmp_path / "hospital.duckdb", False)):
+    for relation, path, met in (
+        ("patients", release.path, True),
+        ("patients", release.path.with_name("hospital.duckdb"), False),
+    ):
         names = {name: name for name in policy.attributes}
         query = one.violations(Released(table(relation), table(relation), policy.generalized, ["illness"], names))
         with duckdb.connect(str(path), read_only=True) as connection:
@@ -263,7 +286,10 @@ def test_no_other_module_names_a_requirement() -> None:
     others = [path for path in package.rglob("*.py") if path.parent != package / "requirements"]
     assert len(others) > 100
     for path in others:
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        text = path.read_text(encoding="utf-8")
+        if not any(word in text for word in words):
+            continue
+        nodes = list(ast.walk(ast.parse(text)))
         found = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         found |= {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert words.isdisjoint(found), (path, words & found)

@@ -66,7 +66,8 @@ def fill(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"CREATE TABLE patients ({TYPES})")
     connection.execute(
         "INSERT INTO patients SELECT 'person ' || i, lpad((i % 7)::VARCHAR, 5, '0'), 20 + i % 11, "
-        "CASE WHEN i % 5 > 0 THEN DATE '1990-01-01' + (i % 60)::INTEGER END, 'abc'[1 + i % 3], i % 9 FROM range(400) AS t(i)"
+        "CASE WHEN i % 5 > 0 THEN DATE '1990-01-01' + (i % 60)::INTEGER END, 'abc'[1 + i % 3], i % 9 "
+        "FROM range(400) AS t(i)"
     )
 
 
