@@ -40,9 +40,10 @@ from sqlanon.noise.drawing import draws_here
 from sqlanon.noise.stage import Noise, add_noise
 from sqlanon.noise.statements import NoisyColumn
 from sqlanon.pipeline import prepare
-from sqlanon.recode.stage import Recoding, SearchResult, recode, search
+from sqlanon.recode.stage import Recoding, recode
 from sqlanon.search import Outcome
 from sqlanon.search.preparation import SearchInput
+from sqlanon.search.stage import SearchResult, search
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 

@@ -20,7 +20,7 @@ from sqlanon.pipeline import prepare_beside
 from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.recoding import FullDomainRecoding
-from sqlanon.recode.stage import Recoding, recode, recode_at, search
+from sqlanon.recode.stage import Recoding, recode, recode_at
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
 from sqlanon.release.decoy_check import DecoyCheck, claims_check, filled_again
 from sqlanon.release.draft import suppressed_rows_by
@@ -33,6 +33,7 @@ from sqlanon.release.values import different_rows
 from sqlanon.release.verify import Verification
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.search.preparation import SearchInput
+from sqlanon.search.stage import search
 from sqlanon.sources.run import Run
 
 

@@ -17,10 +17,11 @@ from sqlanon.measures import Loss
 from sqlanon.pipeline import prepare_with_earlier
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import STRATEGIES, traits_of
-from sqlanon.recode.local.finish import LocalResult
-from sqlanon.recode.stage import SearchResult, recode, search
+from sqlanon.recode.stage import recode
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of
+from sqlanon.search.outcome import Outcome
 from sqlanon.search.preparation import SearchInput
+from sqlanon.search.stage import SearchResult, search
 from sqlanon.sources import readable
 from sqlanon.sources.run import Run
 
@@ -147,7 +148,7 @@ def _loss(engine: Engine, prepared: SearchInput, found: SearchResult) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
     loss = Loss(prepared.marginals, prepared.weights)
-    if isinstance(found.found, LocalResult):
+    if not isinstance(found.found, Outcome):
         return found.found.score(loss)
     levels = found.found.levels
     assert levels is not None

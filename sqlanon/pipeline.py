@@ -21,13 +21,14 @@ from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
 from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy
-from sqlanon.recode.stage import Recoding, SearchResult, recode, search
+from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.dependencies import narrowing_columns, refused, warn_of_unique_columns
 from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.release.targets.file import refuse_types_of
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.lattice_table import keep_lattice
 from sqlanon.search.preparation import EarlierReleases, SearchInput, search_input
+from sqlanon.search.stage import SearchResult, search
 from sqlanon.sources import Source, readable
 from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys

@@ -228,7 +228,7 @@ def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> 
     _refuse_ambiguous(base, home)
     columns = _columns(engine, base)  # before all else: of what is altered meanwhile the view shows nothing
     prepared = prepare(StatementRunner(engine), policy, run.source, run.work)
-    search, outcome = find(SearchTask(engine, prepared, run.work, progress), policy.search.strategy)
+    search, outcome = find(SearchTask(StatementRunner(engine), prepared, run.work, progress), policy.search.strategy)
     assert outcome.levels is not None
     return _Searched(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, columns)
 

@@ -53,7 +53,7 @@ class Strategy(Protocol):
 
     def run(self, task: Any) -> Any:
         """Search a `search.full_domain.SearchTask`: a `search.Outcome`, or below the full domain a
-        `recode.local.LocalOutcome`."""
+        `search.stage.SearchResult`."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class OwnStrategy:
     def run(self, task: Any) -> Any:
         return import_module(self.module).run(task)
 
+
+CELLS = OwnStrategy(
+    "cells", "a full-domain optimum with blanked cells", "sqlanon.recode.local.cells", Traits(local=True)
+)
+"""Stands for a strategy of the full domain where ``suppression = "cells"``."""
 
 STRATEGIES: dict[str, Strategy] = {}
 """The strategies by the names of the policy."""
@@ -125,6 +130,11 @@ for _one in (
     ),
 ):
     register(_one)
+
+
+def strategy_of(search: Any) -> Strategy:
+    """What searches for the version that ``[search]`` asks for."""
+    return CELLS if search.suppression == "cells" else STRATEGIES[search.strategy]
 
 
 def traits_of(strategy: object) -> Traits:

@@ -1,74 +1,25 @@
-"""The stages search and recode: the best version of a source, and how its rows are made."""
+"""The stage recode: how the rows of the version that was found are made of the source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import compress
-from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import InfeasibleError
 from sqlanon.frequency.sets import ClassSpace
-from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.measures import Figures
-from sqlanon.policy.strategies import STRATEGIES
-from sqlanon.recode.local.cells import blanked_beside
-from sqlanon.recode.local.finish import LocalResult, example_result, finish
+from sqlanon.recode.local.finish import LocalResult
 from sqlanon.recode.local.finish import suppressed_classes as suppressed_combinations
-from sqlanon.recode.local.task import LocalOutcome, local_task
 from sqlanon.recode.recoding import ByClass, FullDomainRecoding, masked_class, suppressed_classes
 from sqlanon.requirements import void_shields
-from sqlanon.search import Outcome, Search
-from sqlanon.search.candidate import candidate, smallest_class, whole_classes
-from sqlanon.search.examples import example_levels
-from sqlanon.search.full_domain import SearchTask, measure_of
-from sqlanon.search.lattice import Progress
+from sqlanon.search.candidate import smallest_class, whole_classes
+from sqlanon.search.outcome import Outcome
 from sqlanon.search.population_match import PopulationMatch, mapping_of
 from sqlanon.search.preparation import SearchInput
-from sqlanon.sources.earlier import EARLIER
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """The best version of a source that a strategy found: a generalization, or what each combination is released as.
-
-    Its score is a cost, and nothing of its kind that meets the policy costs less than the bound. A strategy that does
-    not search the lattice has no ``search``.
-    """
-
-    found: Outcome | LocalResult
-    figures: Figures
-    score: float
-    bound: float
-    optimal: bool
-    search: Search | None = None
-    rounds: int = 0
-
-    @property
-    def checked(self) -> int:
-        """How many generalizations, and rounds over the combinations, were counted."""
-        return self.rounds + (0 if self.search is None else len(self.search.figures))
-
-    @property
-    def minimal(self) -> tuple[Levels, ...] | None:
-        """The k-minimal generalizations, where the strategy looks for them."""
-        return self.found.minimal if isinstance(self.found, Outcome) else None
-
-    @property
-    def satisfying(self) -> tuple[Levels, ...] | None:
-        """All generalizations that meet the policy, where the strategy finds them."""
-        return self.found.satisfying if isinstance(self.found, Outcome) else None
-
-    def lattice_rows(self) -> list[list[Any]] | None:
-        """The lattice table, one list a column; None where the lattice was not searched."""
-        if self.search is None:
-            return None
-        rows, own = self.search.rows(), [name != EARLIER for name in self.search.lattice.attributes]
-        return [[list(compress(levels, own)) for levels in rows[0]], *rows[1:]]
+from sqlanon.search.stage import SearchResult
 
 
 @dataclass(frozen=True)
@@ -88,55 +39,11 @@ class Recoding:
     mapping: PopulationMatch | None = None
 
 
-def search(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> SearchResult:
-    """Find the best version of a prepared source with the policy's strategy; in a dry run one check stands for all."""
-    if steps.dry:
-        return _example_search(steps, prepared, progress)
-    task, asked = SearchTask(steps.engine, prepared, prepared.work, progress), prepared.policy.search
-    outcome = blanked_beside(task) if asked.suppression == "cells" else STRATEGIES[asked.strategy].run(task)
-    if isinstance(outcome, LocalOutcome):
-        return _as_readers_see(outcome)
-    lattice, levels = task.lattice, outcome.levels
-    score, figures = lattice.scores[levels], lattice.figures[levels]
-    return SearchResult(outcome, figures, score, outcome.bound, outcome.optimal, lattice)
-
-
-def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
-    """What a local strategy placed, judged once more."""
-    task, found = outcome.task, finish(outcome.task, outcome)
-    suppressed, strategy = found.figures.suppressed_rows, task.prepared.policy.search.strategy
-    if not found.figures.classes or suppressed > task.allowed_rows:
-        message = f"strategy {strategy} found no recoding that meets the policy: it would have to suppress "
-        message += f"{suppressed} of {task.rows} rows; the suppression limit allows {task.allowed_rows}"
-        raise InfeasibleError(message, None, suppressed, task.allowed_rows)
-    measure = measure_of(task.prepared)
-    score = found.score(measure)
-    # No recoding scores less than what nothing is generalized and suppressed in.
-    bound = min(score, measure.bound(task.floor))
-    return SearchResult(found, found.figures, score, bound, score <= bound, outcome.search, outcome.rounds)
-
-
-def _example_search(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> SearchResult:
-    """The check, or the tables that combinations are placed in, and the version that a plan shows."""
-    asked, figures = prepared.policy.search, Figures(1, 1)
-    if asked.is_local:
-        found = example_result(local_task(steps, prepared, progress))
-        name = f"strategy {asked.strategy}" + (", then cells are blanked" if asked.suppression == "cells" else "")
-        note = f"{name}: rounds over the combinations and the nodes of the hierarchies (here: {EXAMPLE_LEAVES} a level)"
-        steps.finish("search", note)
-        return SearchResult(found, figures, 0.0, 0.0, optimal=False)
-    levels = example_levels(prepared.policy, prepared.marginals.heights)
-    steps.show(candidate(prepared.sets.at(levels), levels))
-    note = f"strategy {asked.strategy}: a check like this for every generalization that bounds leave open"
-    steps.finish("search", note)
-    return SearchResult(Outcome(levels, optimal=False), figures, 0.0, 0.0, optimal=False)
-
-
 def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) -> Recoding:
     """Say how the rows of a version are made. Makes ``suppressed`` where rows are left out or masked."""
     if isinstance(result.found, LocalResult):
         return _recode_combinations(steps, prepared, result.found)
-    assert result.found.levels is not None
+    assert isinstance(result.found, Outcome) and result.found.levels is not None
     return recode_at(steps, prepared, result.found.levels, result.figures)
 
 

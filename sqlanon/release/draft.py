@@ -18,7 +18,7 @@ from sqlanon.hierarchies.bounds import Kind
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.policy.guarantee import guarantee_of
 from sqlanon.recode.recoding import AnyRecoding, FullDomainRecoding
-from sqlanon.recode.stage import Recoding, SearchResult
+from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
@@ -35,6 +35,7 @@ from sqlanon.search.examples import example_levels
 from sqlanon.search.full_domain import measure_of
 from sqlanon.search.population_match import generalized_population
 from sqlanon.search.preparation import SearchInput
+from sqlanon.search.stage import SearchResult
 from sqlanon.sources.run import Run
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from sqlanon.noise.stage import expected_with, noise_classes
 from sqlanon.noise.statements import expected_errors
 from sqlanon.pipeline import prepare
 from sqlanon.policy import Policy
-from sqlanon.recode.stage import recode, search
+from sqlanon.recode.stage import recode
+from sqlanon.search.stage import search
 from sqlanon.sources.run import Run
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)

@@ -10,6 +10,7 @@ from functools import cached_property, wraps
 
 from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import Namer, create_table, drop_table
 from sqlanon.frequency.statements import person_count
@@ -134,10 +135,15 @@ def _vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
 class SearchTask:
     """What a strategy works on: a prepared source, and where tables are made."""
 
-    engine: Engine
+    steps: StatementRunner
     prepared: SearchInput
     work: Namer
     progress: Progress
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that answers."""
+        return self.steps.engine
 
     @cached_property
     def lattice(self) -> Search:

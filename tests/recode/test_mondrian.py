@@ -24,8 +24,9 @@ from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.mondrian import mondrian
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 
 pytestmark = pytest.mark.slow
 

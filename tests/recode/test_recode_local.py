@@ -22,7 +22,8 @@ from test_search_properties import arrow_table, policy, quick, thorough
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.finish import on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 
 pytestmark = pytest.mark.slow
 

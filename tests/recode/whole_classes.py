@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sqlanon.policy.strategies import Traits
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.mu_argus import placed_at
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 
 
 def place(task: LocalTask) -> LocalOutcome:

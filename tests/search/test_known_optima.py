@@ -116,7 +116,7 @@ class Workshop:
         return replace(made, sets=sets)
 
     def task(self, entry: Entry) -> SearchTask:
-        return SearchTask(self.engine, self.prepared(entry), table, lambda open_, checked, best: None)
+        return SearchTask(StatementRunner(self.engine), self.prepared(entry), table, lambda open_, checked, best: None)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.coding import Levels
-from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import (
     aliased,
     all_of,
@@ -45,10 +44,10 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import NODE, Tree, node_name, released_name
 from sqlanon.recode.local.placement import judged_groups
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
-from sqlanon.search.full_domain import SearchTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
 
 CLASS, PARTITION = "class", "partition"
@@ -429,13 +428,6 @@ def cells(task: LocalTask, levels: Levels) -> LocalOutcome:
     return _Cells(task, levels).run()
 
 
-def blanked_beside(task: SearchTask) -> LocalOutcome:
-    """Search with the policy's strategy of the full domain, and blank cells of the rows that it would suppress."""
-    local = local_task(StatementRunner(task.engine), task.prepared, task.progress)
-    search, levels = local.start(task.prepared.policy.search.strategy)
-    return replace(cells(local, levels), search=search)
-
-
 class _Cells:
     def __init__(self, task: LocalTask, levels: Levels) -> None:
         self.task, self.levels = task, levels
@@ -554,3 +546,12 @@ def _partitions(classes: int) -> int:
             following.append(following[-1] + value)
         row = following
     return row[-1]
+
+
+def blanked_beside(task: LocalTask) -> LocalOutcome:
+    """Search with the policy's strategy of the full domain, and blank cells of the rows that it would suppress."""
+    search, levels = task.start(task.prepared.policy.search.strategy)
+    return replace(cells(task, levels), search=search)
+
+
+run = on_combinations(blanked_beside)

@@ -6,13 +6,15 @@ negative numbers come before the others, and are in the order of their digits am
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import wraps
 
 from sqlglot import exp
 
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import (
     all_of,
     anonymous,
@@ -40,10 +42,12 @@ from sqlanon.recode.local.placement import (
     released_values,
     suppressed_ground,
 )
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
+from sqlanon.search.full_domain import SearchTask, measure_of
 from sqlanon.search.preparation import SearchInput
+from sqlanon.search.stage import SearchResult
 
 MOST_DIGITS = 40
 """Labels are not made longer than can be read: a column of numbers such as 1e+300 does not sort as text."""
@@ -236,3 +240,31 @@ def suppressed_classes(steps: StatementRunner, prepared: SearchInput, found: Loc
     """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
     frequency = prepared.sets.at(found.floor).frequency
     return steps.make(prepared.work("suppressed"), suppressed_ground(frequency, found.table, found.trees))
+
+
+def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[SearchTask], SearchResult]:
+    """A strategy that places combinations, as `policy.strategies.Strategy.run`."""
+
+    @wraps(strategy)
+    def run(task: SearchTask) -> SearchResult:
+        local = local_task(task.steps, task.prepared, task.progress)
+        if task.steps.dry:
+            return SearchResult(example_result(local), Figures(1, 1), 0.0, 0.0, optimal=False)
+        return _as_readers_see(strategy(local))
+
+    return run
+
+
+def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
+    """What a local strategy placed, judged once more."""
+    task, found = outcome.task, finish(outcome.task, outcome)
+    suppressed, strategy = found.figures.suppressed_rows, task.prepared.policy.search.strategy
+    if not found.figures.classes or suppressed > task.allowed_rows:
+        message = f"strategy {strategy} found no recoding that meets the policy: it would have to suppress "
+        message += f"{suppressed} of {task.rows} rows; the suppression limit allows {task.allowed_rows}"
+        raise InfeasibleError(message, None, suppressed, task.allowed_rows)
+    measure = measure_of(task.prepared)
+    score = found.score(measure)
+    # No recoding scores less than what nothing is generalized and suppressed in.
+    bound = min(score, measure.bound(task.floor))
+    return SearchResult(found, found.figures, score, bound, score <= bound, outcome.search, outcome.rounds)

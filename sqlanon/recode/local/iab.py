@@ -57,8 +57,9 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.frequency.statements import coded_rows
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import Tree, in_combinations, node_name, released_name
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
 
 STATE = "state"

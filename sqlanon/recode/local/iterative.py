@@ -21,8 +21,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sqlanon.expressions import subquery, template
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.groups import Grouping, Groups, in_no_group, placed, taken_in
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
 
 SHARE = 0.1

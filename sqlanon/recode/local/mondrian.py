@@ -50,9 +50,10 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name
 from sqlanon.recode.local.summaries import PART, allowed_nodes, summarise
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
 
 SHARE = 8

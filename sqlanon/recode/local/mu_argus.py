@@ -35,8 +35,9 @@ from sqlanon.coding import Levels
 from sqlanon.expressions import aliased, all_of, col, fragment, greatest, named, number, template, union_all
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.cells import is_released
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import Tree, node_name, released_name
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
 
 

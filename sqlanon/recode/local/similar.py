@@ -29,6 +29,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.expressions import fragment, number, template
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.groups import (
     UNIT,
     Grouping,
@@ -39,7 +40,7 @@ from sqlanon.recode.local.groups import (
 )
 from sqlanon.recode.local.nodes import Tree
 from sqlanon.recode.local.summaries import allowed_nodes, summarise
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search import Search
 from sqlanon.search.memory import LimitReachedError
 

@@ -38,9 +38,10 @@ from sqlglot import exp
 
 from sqlanon.coding import ROWS, Levels
 from sqlanon.expressions import aliased, all_of, col, drop_table, fragment, named, number, subquery, template, union_all
+from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
 from sqlanon.recode.local.placement import Members, judged_groups
-from sqlanon.recode.local.task import LocalOutcome, LocalTask, on_combinations
+from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
 
 SCALE = 10**12

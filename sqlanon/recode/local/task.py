@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
 
 from sqlglot import exp
 
@@ -84,7 +83,7 @@ class LocalTask:
 
     def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
         """The search of a full-domain strategy, and the generalization that it chose by the policy's measure."""
-        task = SearchTask(self.engine, self.prepared, self.work, self.progress)
+        task = SearchTask(self.steps, self.prepared, self.work, self.progress)
         search, outcome = find(task, strategy)
         assert outcome.levels is not None  # else it is infeasible
         self.clock.checks += len(search.figures)
@@ -118,16 +117,6 @@ class LocalOutcome:
     typed: frozenset[int] = frozenset()
     rounds: int = 0
     search: Search | None = None
-
-
-def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[SearchTask], LocalOutcome]:
-    """A strategy that places combinations, as `policy.strategies.Strategy.run`."""
-
-    @wraps(strategy)
-    def run(task: SearchTask) -> LocalOutcome:
-        return strategy(local_task(StatementRunner(task.engine), task.prepared, task.progress))
-
-    return run
 
 
 def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> LocalTask:
