@@ -145,14 +145,19 @@ def _able(words: str, trait: str) -> str:
     return _named(words, [name for name, one in STRATEGIES.items() if getattr(one.traits, trait)])
 
 
-def _setting(path: str) -> Feature:
-    """A key of a section that is set, to something else than nothing."""
-    return Feature(f"`{path}`", lambda asked: [Use(path)] if asked.get(path) else [])
+def _setting(*paths: str) -> Feature:
+    """Keys of which one is set, to something else than nothing."""
+    return Feature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path)])
 
 
-def _given(path: str, words: str = "") -> Feature:
-    """A key, or a section, that is there."""
-    return Feature(words or f"`{path}`", lambda asked: [Use(path)] if asked.get(path) is not None else [])
+def _given(*paths: str) -> Feature:
+    """Keys, or sections, of which one is there."""
+    return Feature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path) is not None])
+
+
+def _any_of(paths: Sequence[str]) -> str:
+    *names, last = (f"`{path}`" if "." in path else f"`[{path}]`" for path in paths)
+    return f"{', '.join(names)} or {last}" if names else last
 
 
 def _missing(path: str) -> Feature:
@@ -278,19 +283,11 @@ NOISE_OF_EACH = _of_attributes("noise", lambda one: one.noise is not None)
 TABLE_HIERARCHY = _of_attributes("hierarchy", lambda one: any(isinstance(o, TableRule) for o in one.hierarchy or ()))
 UNKNOWN_WITH_NOISE = _of_attributes("on_unknown", lambda one: one.noise and one.on_unknown == "suppress")
 
-KINDS_OF_POPULATION = _requirements(
-    _named("a requirement on a population", _scoped("population")),
-    lambda asked: [name for name in _scoped("population") if name in asked.requirements],
-)
-KINDS_OF_TABLE = _requirements(
-    _named("a requirement on the whole table", _scoped("table")),
-    lambda asked: [name for name in _scoped("table") if name in asked.requirements],
-)
-SORTED_OF_POPULATION = _requirements(
+OF_POPULATION = _requirements(
     _named("a requirement on a population", _scoped("population")),
     lambda asked: sorted(asked.requirements & {*_scoped("population")}),
 )
-SORTED_OF_TABLE = _requirements(
+OF_TABLE = _requirements(
     _named("a requirement on the whole table", _scoped("table")),
     lambda asked: sorted(asked.requirements & {*_scoped("table")}),
 )
@@ -314,8 +311,8 @@ SMALL_K = Feature(
 PERSON = _given("source.person")
 KEY = _setting("source.key")
 QUERY = _setting("source.query")
-RISK = _given("risk", "`[risk]`")
-POPULATION = _given("population", "`[population]`")
+RISK = _given("risk")
+POPULATION = _given("population")
 MASK = Feature(
     '`release.suppressed = "mask"`',
     lambda asked: [Use("release.suppressed")] if asked.get("release.suppressed") == "mask" else [],
@@ -510,8 +507,8 @@ WEIGHTS = (
     Row(WEIGHT, NO_SUM, "the aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
 )
 OF_STRATEGIES = (
-    Row(SORTED_OF_POPULATION, LOCAL, "{local} does not look at a population: " + WIDE),
-    Row(SORTED_OF_TABLE, LOCAL, "{local} decides class by class, and this is of the whole table: " + WIDE),
+    Row(OF_POPULATION, LOCAL, "{local} does not look at a population: " + WIDE),
+    Row(OF_TABLE, LOCAL, "{local} decides class by class, and this is of the whole table: " + WIDE),
     Row(UNKNOWN_REQUIREMENT, KNOWS_SOME, "{local} knows {known} only: " + WIDE),
 )
 IDENTIFICATIONS = (
@@ -535,13 +532,12 @@ POPULATIONS = (
         'a masked class cannot be held against a class of the population: with {requirement}, use "drop"',
     ),
 )
-BUDGETS = tuple(
+BUDGETS = (
     Row(
-        _given(f"privacy.{name}"),
+        _given("privacy.epsilon", "privacy.epsilon_total", "privacy.confidence"),
         NO_NOISE,
         "is for attributes with noise, and there is none: add noise = {{}} to one, or leave it out",
-    )
-    for name in ("epsilon", "epsilon_total", "confidence")
+    ),
 )
 WITH_NOISE = (
     Row(
@@ -617,14 +613,11 @@ ROWS_ELSEWHERE = (
     ),
     Row(IN_SPARK, NOT_IN_SPARK, "is for a source in Spark, and this one is not: give database = ... or file = ..."),
     Row(UNNAMED, WAREHOUSE, "must be table, schema.table or database.schema.table, as the warehouse has it"),
-    *(
-        Row(
-            _setting(f"release.{name}"),
-            FREQUENCY_SET,
-            "a frequency set has no rows to release: leave it out, export the statement that makes the release there, "
-            'and name that with table = "schema.name"',
-        )
-        for name in ("database", "file", "postgres", "spark")
+    Row(
+        _setting("release.database", "release.file", "release.postgres", "release.spark"),
+        FREQUENCY_SET,
+        "a frequency set has no rows to release: leave it out, export the statement that makes the release there, "
+        'and name that with table = "schema.name"',
     ),
     Row(KEEP, FREQUENCY_SET, "is for a release in a database of its own: leave it out"),
     Row(IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
@@ -633,8 +626,8 @@ LIVE_VIEWS = (
     Row(FILES, LIVE, "a view needs a database: load the files into a table"),
     Row(QUERY, LIVE, "make it a view of the database, and name that: table = ..."),
     Row(POPULATION, LIVE, "may change while the view is read: leave it out"),
-    Row(KINDS_OF_POPULATION, LIVE, "is of a population, which a view does not look at: leave it out"),
-    Row(KINDS_OF_TABLE, LIVE, "is of the whole table, and suppresses nothing: a view cannot keep it; leave it out"),
+    Row(OF_POPULATION, LIVE, "is of a population, which a view does not look at: leave it out"),
+    Row(OF_TABLE, LIVE, "is of the whole table, and suppresses nothing: a view cannot keep it; leave it out"),
     Row(LOCAL, LIVE, "recodes below the full domain: a view shows one level of each attribute; use optimal"),
     Row(MASK, LIVE, 'a view leaves suppressed rows out: use "drop"'),
     Row(AFTER, LIVE, "a view changes with its table, and cannot be held against them"),

@@ -23,11 +23,10 @@ from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed, may_be_told, suppressed_by
-from sqlanon.release.requirements import needs_source, requirement_queries
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, kind_taking
-from sqlanon.requirements import promised_k
+from sqlanon.requirements import needs_source, promised_k, requirement_queries
 from sqlanon.requirements.audit import Audited, Private, Queryable
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import __version__

@@ -32,7 +32,7 @@ from sqlanon.policy.guarantee import combinations_of
 from sqlanon.recode.recoding import AnyRecoding, FullDomainRecoding
 from sqlanon.release.check import Check
 from sqlanon.release.reader import Once
-from sqlanon.release.requirements import requirement_checks
+from sqlanon.requirements import requirement_checks
 from sqlanon.requirements.audit import Audited, Private
 from sqlanon.requirements.macros import digest_of
 from sqlanon.search.population_match import generalized_population

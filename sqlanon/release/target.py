@@ -49,55 +49,43 @@ class Draft(Protocol):
     @property
     def run(self) -> Run:
         """The run that made it, whose engine has the source."""
-        ...
 
     @property
     def prepared(self) -> SearchInput:
         """The source and the policy that it is made by."""
-        ...
 
     @property
     def expected(self) -> Expected:
         """What must come out."""
-        ...
 
     @property
     def quasi(self) -> Sequence[str]:
         """The columns that make the classes."""
-        ...
 
     @property
     def ranges(self) -> Mapping[str, RangeKind]:
         """By column, in lower case, what its labels are ranges of."""
-        ...
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         """Its columns, in order."""
-        ...
 
     def repeating(self) -> Collection[str]:
         """The columns of text that has few values."""
-        ...
 
     def rows(self) -> AbstractContextManager[exp.Select]:
         """The statement that makes its rows, for the engine that has the source."""
-        ...
 
     def rows_there(self) -> AbstractContextManager[exp.Query]:
         """The statement that makes its rows on the server that its source is on."""
-        ...
 
     def checks(self, released: exp.Table) -> list[Check]:
         """What a release alone cannot show, checked with the source."""
-        ...
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
         """What may be told of the suppressed rows."""
-        ...
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
         """What it claims, once its rows are counted."""
-        ...
 
 
 @runtime_checkable
@@ -107,19 +95,15 @@ class Staged(Protocol):
     @property
     def sha256(self) -> str | None:
         """The SHA-256 of its file, once it is complete; None where there is no file."""
-        ...
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         """Its rows, for the engine that has the source."""
-        ...
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
         """Add the manifest, and what describes the rows; verify all of it as a reader would."""
-        ...
 
     def alone(self) -> AbstractContextManager[None]:
         """The lock of the place, if it needs one: nobody else publishes there meanwhile, or has since it was staged."""
-        ...
 
 
 class Published(Protocol):
@@ -128,7 +112,6 @@ class Published(Protocol):
     @property
     def manifest(self) -> Manifest:
         """What it claims."""
-        ...
 
 
 AnyStaged = TypeVar("AnyStaged", bound=Staged)
@@ -142,24 +125,19 @@ class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
     @property
     def path(self) -> Path:
         """The place, as the ledger has it: no secret is in it."""
-        ...
 
     @property
     def table_name(self) -> str:
         """The name of the released table there."""
-        ...
 
     def stage(self, draft: Draft) -> AbstractContextManager[AnyStaged]:
         """Write the rows where nobody can read them; what is there is gone at the end, if it is not committed."""
-        ...
 
     def facts(self, staged: AnyStaged) -> Facts:
         """Count what is there: nothing is taken from the search."""
-        ...
 
     def commit(self, staged: AnyStaged, manifest: Manifest) -> AnyRelease_co:
         """Let readers see it: all of it in one moment."""
-        ...
 
 
 class OpenedRelease(Protocol):
@@ -168,26 +146,21 @@ class OpenedRelease(Protocol):
     @property
     def manifest(self) -> Manifest:
         """What it claims."""
-        ...
 
     @property
     def digest(self) -> str:
         """The digest of its rows."""
-        ...
 
     @property
     def failures(self) -> Sequence[str]:
         """What the failed checks saw, if it was verified."""
-        ...
 
     @property
     def is_changed(self) -> bool:
         """Whether its file is another one than was published."""
-        ...
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
         """Its rows, for another engine, for a while."""
-        ...
 
 
 class ReleasePlace(Protocol):
@@ -196,25 +169,20 @@ class ReleasePlace(Protocol):
     @property
     def path(self) -> Path:
         """The place, as the ledger has it."""
-        ...
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         """Verify the release there by itself; with a SHA-256, that its file has it."""
-        ...
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """Those that are there now, none if there is no release; None if the place cannot be read now."""
-        ...
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         """The rows of the release there, for the engine that has its source, for a while."""
-        ...
 
     def opened(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> AbstractContextManager[OpenedRelease]:
         """A version of the release there: verified, unless it is trusted, or its file has this SHA-256."""
-        ...
 
 
 @dataclass(frozen=True)

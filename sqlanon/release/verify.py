@@ -48,11 +48,10 @@ from sqlanon.release.metadata_check import (
 )
 from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older, open_release
-from sqlanon.release.requirements import requirement_checks, requirement_queries, unknown_names
 from sqlanon.release.score import follows, released_score
 from sqlanon.release.target import kind_at
 from sqlanon.release.values import leaves_of, with_sign
-from sqlanon.requirements import requirements_in
+from sqlanon.requirements import requirement_checks, requirement_queries, requirements_in, unknown_names
 from sqlanon.requirements.audit import Audited
 from sqlanon.requirements.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.resources import CHECKS, __version__, macros

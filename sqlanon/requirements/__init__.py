@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlglot import exp
+
+from sqlanon.requirements.audit import Audited, Check, Queryable
 from sqlanon.requirements.base import (
     ClassCondition,
     Condition,
@@ -140,6 +143,42 @@ def promised_k(section: Any, quasi: Sequence[str]) -> int:
     return max(2 if section.k is None else section.k, *least)
 
 
+def needs_source(section: Any, persons: bool) -> bool:
+    """Whether a release alone cannot show that it meets the requirements."""
+    return persons or not all(one.entry.alone for one in requirements_in(section))
+
+
+def requirement_checks(section: Any, audited: Audited) -> list[Check]:
+    """The checks of all requirements, by macros that know nothing of the search."""
+    return [check for one in requirements_in(section) for check in one.audit(audited)]
+
+
+def unknown_names(section: Any, audited: Audited) -> str:
+    """What requirements name, and is no sensitive column, or no quasi-identifier, of what is checked."""
+    sensitive, quasi = ({name.lower() for name in names} for names in (audited.sensitive, audited.quasi))
+    wrong = [name for name in sensitive_attributes(section) if name.lower() not in sensitive]
+    named = (name for one in requirements_in(section) for name in one.quasi_identifiers)
+    return ", ".join(map(repr, dict.fromkeys([*wrong, *(name for name in named if name.lower() not in quasi)])))
+
+
+def requirement_queries(section: Any, audited: Callable[[Queryable], Audited]) -> list[exp.Expr]:
+    """The queries of `requirement_checks`; none is run."""
+    recorder = _Recorder()
+    requirement_checks(section, audited(recorder))
+    return recorder.queries
+
+
+class _Recorder:
+    """What runs nothing: it keeps the queries, and every answer is empty."""
+
+    def __init__(self) -> None:
+        self.queries: list[exp.Expr] = []
+
+    def rows(self, query: exp.Expr) -> list[tuple[Any, ...]]:
+        self.queries.append(query)
+        return []
+
+
 __all__ = [
     "ClassCondition",
     "Distribution",
@@ -153,11 +192,15 @@ __all__ = [
     "kinds",
     "kinds_by_key",
     "looked_at_sensitive",
+    "needs_source",
     "promised_k",
     "register",
+    "requirement_checks",
+    "requirement_queries",
     "requirements_in",
     "requirements_of",
     "sensitive_attributes",
+    "unknown_names",
     "unregister",
     "void_shields",
 ]
