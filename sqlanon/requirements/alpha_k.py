@@ -20,10 +20,12 @@ from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, plain
 from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released, over
+from sqlanon.requirements.plain_sql import Released
 
 WITHIN = fragment(":largest / :total <= :most")
 LOST = fragment("(:largest - :alpha * :total) / :rest")
+LARGEST_SHARE = fragment("max(n) / nullif(sum(n), 0)")
+SHARE_ABOVE = fragment("max(n) / nullif(sum(n), 0) > :most")
 
 ALPHA = Macro("alpha", ("alpha", "classes"))
 
@@ -86,9 +88,7 @@ class AlphaK(Section, Requirement, ClassCondition):
             yield audited.beside_persons(check)
 
     def violations(self, released: Released) -> exp.Select:
-        share = over(exp.Max(this=col("n")), exp.Sum(this=col("n")))
-        broken = exp.GT(this=share.copy(), expression=number(self.alpha + TOLERANCE))
-        return released.values(self.attribute).counted(share, broken)
+        return released.values(self.attribute).counted(LARGEST_SHARE(), SHARE_ABOVE(most=self.alpha + TOLERANCE))
 
     def sentence(self, who: str) -> str:
         return f"No value of {self.attribute} has more than {100 * self.alpha:g} % of a group."

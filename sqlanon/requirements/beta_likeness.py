@@ -25,10 +25,14 @@ from sqlanon.requirements.base import (
     plain,
 )
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released, over
+from sqlanon.requirements.plain_sql import Released
 
 BEYOND_BASIC = fragment("max(n / share / (:one + :beta))")
 BEYOND_ENHANCED = fragment("max(n / share / (:one + least(:beta, -ln(share))))")
+GAIN_BASIC = fragment("max(p / nullif(q, 0) / nullif((1.0 + :beta::DOUBLE), 0))")
+GAIN_ENHANCED = fragment("""
+    max(p / nullif(q, 0) / nullif((1.0 + CASE WHEN -ln(q) < :beta::DOUBLE THEN -ln(q) ELSE :beta::DOUBLE END), 0))
+""")
 
 BETA_LIKENESS = Macro("beta_likeness", ("beta", "enhanced_excess", "classes"))
 
@@ -88,16 +92,8 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         yield audited.beside_source(Check(self.name, holds, message))
 
     def violations(self, released: Released) -> exp.Select:
-        p, q = col("p"), col("q")
-        bound: exp.Expr = exp.cast(number(self.beta), "double")
-        if self.kind == "enhanced":
-            rare = exp.Neg(this=exp.Ln(this=q.copy()))
-            less = exp.If(this=exp.LT(this=rare, expression=bound), true=rare.copy())
-            bound = exp.Case(ifs=[less], default=bound.copy())
-        most = exp.Paren(this=exp.Add(this=number(1.0), expression=bound))
-        gain = exp.Max(this=over(over(p, q), most))
-        broken = exp.GT(this=gain.copy(), expression=number(1 + TOLERANCE))
-        return released.values(self.attribute).shares(gain, broken)
+        gain = (GAIN_ENHANCED if self.kind == "enhanced" else GAIN_BASIC)(beta=self.beta)
+        return released.values(self.attribute).shares(gain, gain > number(1 + TOLERANCE))
 
     def sentence(self, who: str) -> str:
         return (

@@ -28,11 +28,13 @@ from sqlanon.requirements.base import (
     plain,
 )
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released, over
+from sqlanon.requirements.plain_sql import Released
 
 GREATEST_RATIO = fragment("max(n / share)")
 LEAST_RATIO = fragment("min(n / share)")
 NEAR = fragment(":distinct = :all AND abs(ln(:greatest / :total)) <= :most AND abs(ln(:least / :total)) <= :most")
+FARTHEST = fragment("max(abs(ln(p / nullif(q, 0))))")
+MISSING_OR_FAR = fragment("count(*) < max(values) OR :far > :most")
 
 DELTA_DISCLOSURE = Macro("delta_disclosure", ("delta", "classes"))
 
@@ -68,10 +70,8 @@ class DeltaDisclosure(Section, Requirement):
         yield audited.beside_source(Check(self.name, worst <= self.delta + TOLERANCE, message))
 
     def violations(self, released: Released) -> exp.Select:
-        far = exp.Max(this=exp.Abs(this=exp.Ln(this=over(col("p"), col("q")))))
-        missing = exp.LT(this=exp.Count(this=exp.Star()), expression=exp.Max(this=col("values")))
-        too_far = exp.GT(this=far.copy(), expression=number(self.delta + TOLERANCE))
-        return released.values(self.attribute).shares(far, exp.Or(this=missing, expression=too_far))
+        far = FARTHEST()
+        return released.values(self.attribute).shares(far, MISSING_OR_FAR(far=far, most=self.delta + TOLERANCE))
 
     def sentence(self, who: str) -> str:
         return (

@@ -31,13 +31,17 @@ from sqlanon.requirements.base import (
     plain,
 )
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import ClassValues, Released, over
+from sqlanon.requirements.plain_sql import ClassValues, Released
 
 LOGS = fragment("sum(n * ln(n))")
 ENTROPY = fragment("ln(:total) - :logs / :total")
 ENTROPY_LOST = fragment(":total * (1 - :entropy / :log_l)")
 RECURSIVE = fragment(":largest / nullif(:tail, 0) < :c")
 RECURSIVE_LOST = fragment(":largest - :c * :tail")
+PLAIN_ENTROPY = fragment("ln(sum(n)) - sum(n * ln(n)) / nullif(sum(n), 0)")
+TOO_LITTLE_ENTROPY = fragment("ln(sum(n)) - sum(n * ln(n)) / nullif(sum(n), 0) < :least")
+PLAIN_TIMES_TAIL = fragment("max(n) / nullif(sum(CASE WHEN place >= :l THEN n ELSE 0::DOUBLE END), 0)")
+NOT_UNDER = fragment("NOT coalesce((:least < :c), false)")
 
 L_DIVERSITY = Macro("l_diversity", ("distinct_l", "entropy_l", "recursive_c", "classes"))
 
@@ -186,7 +190,7 @@ class DistinctDiversity(_Diversity):
 
     def violations(self, values: ClassValues) -> exp.Select:
         distinct = exp.Count(this=exp.Star())
-        return values.counted(distinct, exp.LT(this=distinct.copy(), expression=number(self.l)))
+        return values.counted(distinct, distinct < number(self.l))
 
 
 @dataclass(frozen=True)
@@ -222,10 +226,7 @@ class EntropyDiversity(_Diversity):
         return greatest(number(1), ENTROPY_LOST(**figures, log_l=math.log(self.l) or 1.0))
 
     def violations(self, values: ClassValues) -> exp.Select:
-        n, sum_ = col("n"), exp.Sum(this=col("n"))
-        logs = exp.Sum(this=exp.Mul(this=n, expression=exp.Ln(this=n.copy())))
-        entropy = exp.Sub(this=exp.Ln(this=sum_), expression=over(logs, sum_.copy()))
-        return values.counted(entropy, exp.LT(this=entropy.copy(), expression=number(math.log(self.l) - TOLERANCE)))
+        return values.counted(PLAIN_ENTROPY(), TOO_LITTLE_ENTROPY(least=math.log(self.l) - TOLERANCE))
 
 
 @dataclass(frozen=True)
@@ -272,12 +273,8 @@ class RecursiveDiversity(_Diversity):
         return {"largest": figure_of("largest"), "tail": figure_of(f"tail from {self.l}"), "c": number(self.c)}
 
     def violations(self, values: ClassValues) -> exp.Select:
-        in_tail = exp.GTE(this=col("place"), expression=number(self.l))
-        tail = exp.Sum(this=exp.Case(ifs=[exp.If(this=in_tail, true=col("n"))], default=exp.cast(number(0), "double")))
-        least = over(exp.Max(this=col("n")), tail)
-        holds = exp.LT(this=least.copy(), expression=number(self.c))
-        broken = exp.Not(this=exp.Coalesce(this=exp.Paren(this=holds), expressions=[exp.false()]))
-        return values.ranked(least, exp.false() if self.l == 1 else broken)
+        least = PLAIN_TIMES_TAIL(l=self.l)
+        return values.ranked(least, exp.false() if self.l == 1 else NOT_UNDER(least=least, c=self.c))
 
 
 @dataclass(frozen=True)

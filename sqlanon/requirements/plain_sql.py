@@ -11,9 +11,30 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, free_name, named, number, same, select, subquery
+from sqlanon.expressions import col, free_name, ident, named, number, subquery, template
 
 SIZE = "class_size"
+
+_SMALL_CLASSES = template("SELECT :named, count(*) AS :size FROM :release GROUP BY :columns HAVING count(*) < :k")
+_SIZES = template("SELECT count(*) AS n FROM :release GROUP BY :columns")
+# Columns are renamed first: what is grouped by could have the name of something else, too.
+_COUNTED = template("""
+    SELECT :keys, value, count(*)::DOUBLE AS n
+    FROM (SELECT :renamed, :attribute AS value FROM :relation) AS r
+    GROUP BY :keys, value
+""")
+_RANKED = template(
+    "SELECT :keys, n, row_number() OVER (PARTITION BY :keys ORDER BY n DESC) AS place FROM :counted AS c"
+)
+_WITH_SHARES = template("""
+    SELECT :own_keys, c.p, s.q, s.values
+    FROM (SELECT :keys, value, n / nullif(sum(n) OVER (PARTITION BY :keys), 0) AS p FROM :counted AS c) AS c
+    JOIN (
+        SELECT value, n / nullif(sum(n) OVER (), 0) AS q, count(*) OVER () AS values FROM :of_source AS c
+    ) AS s ON c.value IS NOT DISTINCT FROM s.value
+""")
+_BREAKING = template("SELECT :names, :figure AS :figure_name FROM :values AS v GROUP BY :keys HAVING :broken")
+_BY_SHARE = template("SELECT :share AS figure FROM :classes HAVING :share > :limit")
 
 
 @dataclass(frozen=True)
@@ -28,7 +49,9 @@ class Released:
 
     def small_classes(self, quasi: Sequence[str], k: int) -> exp.Select:
         """The classes of fewer than k rows, over some of the quasi-identifiers."""
-        return small_classes(self.release, quasi, k)
+        columns, size = [col(name) for name in quasi], ident(free_name(SIZE, quasi))
+        keys = [named(col(name), name) for name in quasi]
+        return _SMALL_CLASSES(named=keys, size=size, release=self.release, columns=columns, k=k)
 
     def values(self, attribute: str, joint: bool = False) -> ClassValues:
         """The values of a sensitive attribute in each class; ``joint``: within equal values of the other ones."""
@@ -39,8 +62,7 @@ class Released:
     def by_share(self, part: exp.Expr, limit: float) -> exp.Select:
         """One row with the share of the released rows that a sum over classes (of ``n`` rows) is, if it is too much."""
         share = over(part, exp.Sum(this=col("n")))
-        query = select([named(share, "figure")], sizes(self.release, self.quasi))
-        return query.having(exp.GT(this=share.copy(), expression=number(limit)), copy=False)
+        return _BY_SHARE(share=share, classes=sizes(self.release, self.quasi), limit=limit)
 
 
 @dataclass(frozen=True)
@@ -57,83 +79,40 @@ class ClassValues:
         return self._breaking(self._counts(), figure, broken)
 
     def ranked(self, figure: exp.Expr, broken: exp.Expr) -> exp.Select:
-        """The same over ``n`` and ``place``."""
-        return self._breaking(_ranked(self._counts(), len(self.keys)), figure, broken)
+        """The same over ``n`` and ``place``: 1 of the most frequent value of a class."""
+        return self._breaking(_RANKED(keys=self._keys(), counted=self._counts()), figure, broken)
 
     def shares(self, figure: exp.Expr, broken: exp.Expr) -> exp.Select:
-        """The same over ``p`` and ``q``, and ``values``: how many the source has."""
-        inner = _with_shares(self._counts(), self.source, self.column, len(self.keys))
-        return self._breaking(inner, figure, broken)
+        """The same over ``p``, ``q`` and ``values``: how many the source has."""
+        own_keys = [col(f"q{i}", "c") for i in range(len(self.keys))]
+        of_source = _counted(self.source, (), self.column)
+        with_shares = _WITH_SHARES(own_keys=own_keys, keys=self._keys(), counted=self._counts(), of_source=of_source)
+        return self._breaking(with_shares, figure, broken)
 
     def _counts(self) -> exp.Select:
         return _counted(self.release, self.keys, self.column)
 
     def _breaking(self, values: exp.Select, figure: exp.Expr, broken: exp.Expr) -> exp.Select:
-        own: list[exp.Expr] = [named(col(f"q{i}"), name) for i, name in enumerate(self.keys)]
-        figure = named(figure, free_name("figure", self.keys))
-        return select([*own, figure], subquery(values, "v"), _keys(len(self.keys))).having(broken, copy=False)
+        names, name = [named(col(f"q{i}"), one) for i, one in enumerate(self.keys)], free_name("figure", self.keys)
+        return _BREAKING(
+            names=names, figure=figure, figure_name=ident(name), values=values, keys=self._keys(), broken=broken
+        )
 
-
-def small_classes(release: exp.Table, quasi: Sequence[str], k: int) -> exp.Select:
-    """The classes of fewer than k rows, over some of the quasi-identifiers.
-
-    >>> from sqlanon.expressions import table
-    >>> small_classes(table("r"), ["zip"], 5).sql("duckdb")
-    'SELECT "zip" AS "zip", COUNT(*) AS "class_size" FROM "r" GROUP BY "zip" HAVING COUNT(*) < 5'
-    """
-    size: exp.Expr = exp.Count(this=exp.Star())
-    keys: list[exp.Expr] = [named(col(name), name) for name in quasi]
-    query = select([*keys, named(size, free_name(SIZE, quasi))], release.copy(), [col(name) for name in quasi])
-    return query.having(exp.LT(this=size.copy(), expression=number(k)), copy=False)
+    def _keys(self) -> list[exp.Expr]:
+        return [col(f"q{i}") for i in range(len(self.keys))]
 
 
 def _counted(relation: exp.Table, keys: Sequence[str], attribute: str) -> exp.Select:
-    """The values of a sensitive column in each class: ``q0, q1, ...``, ``value``, ``n``.
-
-    Columns are renamed first: what is grouped by could have the name of something else, too.
-    """
-    own: list[exp.Expr] = [named(col(name), f"q{i}") for i, name in enumerate(keys)]
-    renamed = select([*own, named(col(attribute), "value")], relation.copy())
-    count = named(exp.cast(exp.Count(this=exp.Star()), "double"), "n")
-    groups: list[exp.Expr] = [*_keys(len(keys)), col("value")]
-    return select([*(one.copy() for one in groups), count], subquery(renamed, "r"), groups)
+    numbered = [col(f"q{i}") for i in range(len(keys))]
+    renamed = [named(col(name), f"q{i}") for i, name in enumerate(keys)]
+    return _COUNTED(keys=numbered, renamed=renamed, attribute=col(attribute), relation=relation)
 
 
-def over(left: exp.Expr, right: exp.Expr) -> exp.Div:
+def over(part: exp.Expr, whole: exp.Expr) -> exp.Div:
     """A quotient; NULL where it would be by 0."""
-    return exp.Div(this=left, expression=exp.Nullif(this=right, expression=number(0)))
-
-
-def _ranked(counted: exp.Select, keys: int) -> exp.Select:
-    """The same, with ``place``: 1 of the most frequent value of a class."""
-    order = exp.Order(expressions=[exp.Ordered(this=col("n"), desc=True)])
-    place = exp.Window(this=exp.RowNumber(), partition_by=[col(f"q{i}") for i in range(keys)], order=order)
-    return select([*_keys(keys), col("n"), named(place, "place")], subquery(counted, "c"))
-
-
-def _with_shares(counted: exp.Select, source: exp.Table, attribute: str, keys: int) -> exp.Select:
-    """The same, with the shares ``p`` of the class and ``q`` of the source, and how many ``values`` the source has."""
-    whole = exp.Window(this=exp.Sum(this=col("n")), partition_by=[col(f"q{i}") for i in range(keys)])
-    own = select([*_keys(keys), col("value"), named(over(col("n"), whole), "p")], subquery(counted, "c"))
-    all_ = exp.Window(this=exp.Sum(this=col("n")))
-    share = named(over(col("n"), all_), "q")
-    values = named(exp.Window(this=exp.Count(this=exp.Star())), "values")
-    theirs = select([col("value"), share, values], subquery(_counted(source, (), attribute), "c"))
-    output: list[exp.Expr] = [
-        *(col(f"q{i}", "c") for i in range(keys)),
-        col("p", "c"),
-        col("q", "s"),
-        col("values", "s"),
-    ]
-    on = same(col("value", "c"), col("value", "s"))
-    return select(output, subquery(own, "c")).join(subquery(theirs, "s"), on=on, copy=False)
-
-
-def _keys(keys: int) -> list[exp.Expr]:
-    return [col(f"q{i}") for i in range(keys)]
+    return exp.Div(this=part, expression=exp.Nullif(this=whole, expression=number(0)))
 
 
 def sizes(release: exp.Table, quasi: Sequence[str]) -> exp.Subquery:
     """The rows ``n`` of each class."""
-    size = named(exp.Count(this=exp.Star()), "n")
-    return subquery(select([size], release.copy(), [col(name) for name in quasi]), "classes")
+    return subquery(_SIZES(release=release, columns=[col(name) for name in quasi]), "classes")

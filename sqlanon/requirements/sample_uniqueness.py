@@ -8,12 +8,14 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, number
+from sqlanon.expressions import fragment
 from sqlanon.fields import Share
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.average_risk import AVERAGE_RISK
 from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, TableCondition, plain
 from sqlanon.requirements.plain_sql import Released
+
+ALONE = fragment("sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)")
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,7 @@ class SampleUniqueness(Requirement, TableCondition):
         yield audited.beside_persons(Check(self.name, value <= self.limit + TOLERANCE, f"it is {value:.6g}"))
 
     def violations(self, released: Released) -> exp.Select:
-        single = exp.EQ(this=col("n"), expression=number(1))
-        alone = exp.Sum(this=exp.Case(ifs=[exp.If(this=single, true=number(1))], default=number(0)))
-        return released.by_share(alone, self.limit + TOLERANCE)
+        return released.by_share(ALONE(), self.limit + TOLERANCE)
 
     def sentence(self, who: str) -> str:
         return f"At most {100 * self.limit:g} % of the rows are alone in their group."

@@ -40,6 +40,8 @@ from sqlanon.requirements.base import (
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
 
+EQUAL_DISTANCE = fragment("sum(CASE WHEN p > q THEN p - q ELSE 0::DOUBLE END)")
+
 T_CLOSENESS = Macro("t_closeness", ("t", "classes"))
 
 NODE = fragment("{'c': n::DOUBLE, 'q': share}")
@@ -147,11 +149,8 @@ class TCloseness(Section, Requirement):
     def violations(self, released: Released) -> exp.Select | None:
         if self.distance != "equal":
             return None
-        p, q = col("p"), col("q")
-        too_much = exp.If(this=exp.GT(this=p.copy(), expression=q.copy()), true=exp.Sub(this=p, expression=q))
-        distance = exp.Sum(this=exp.Case(ifs=[too_much], default=exp.cast(number(0), "double")))
-        broken = exp.GT(this=distance.copy(), expression=number(self.t + TOLERANCE))
-        return released.values(self.attribute).shares(distance, broken)
+        distance = EQUAL_DISTANCE()
+        return released.values(self.attribute).shares(distance, distance > number(self.t + TOLERANCE))
 
     def sentence(self, who: str) -> str:
         return (
