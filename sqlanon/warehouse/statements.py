@@ -24,14 +24,13 @@ from sqlanon.expressions import (
     col,
     create_table,
     free_name,
+    ident,
     named,
     number,
     select,
-    subquery,
     table,
+    template,
     text,
-    total,
-    union_all,
 )
 from sqlanon.policy import Policy, table_parts
 from sqlanon.recode.recoding import FullDomainRecoding
@@ -55,15 +54,28 @@ _FLOATS: Mapping[str, Mapping[str, str]] = {
 """By dialect, its names of DuckDB's floating-point types, where they are others."""
 
 
-def frequency_set(source: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
-    """The distinct combinations of columns, with how many rows have each.
-
-    >>> from sqlanon.expressions import table
-    >>> frequency_set(table("patients"), ["zip", "age"], "n").sql("duckdb")
-    'SELECT "zip" AS "zip", "age" AS "age", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
-    """
-    values: list[exp.Expr] = [named(col(name), name) for name in columns]
-    return select([*values, named(exp.Count(this=exp.Star()), count)], source, [col(name) for name in columns])
+_FREQUENCY_SET = template("SELECT :named, count(*) AS :count FROM :source GROUP BY :columns")
+_FIGURES = template("""
+    SELECT
+        coalesce(sum(n)::BIGINT, 0) AS released_rows,
+        count(*) AS classes,
+        coalesce(min(n), 0) AS smallest_class
+    FROM :classes
+""")
+_OTHER_FIGURES = template("SELECT :columns FROM :found AS figures WHERE :unlike")
+# Rows are compared by GROUP BY: NULL equals NULL there and NaN equals NaN, in every dialect.
+_OTHER_ROWS = template("""
+    SELECT :columns, sum(:made) AS :rows_of_statement, sum(:found) AS :rows_of_release
+    FROM (
+        SELECT :columns, 1 AS :made, 0 AS :found FROM :statement AS statement
+        UNION ALL
+        SELECT :columns, 0 AS :made, 1 AS :found FROM :release
+    ) AS "both"
+    GROUP BY :columns
+    HAVING sum(:made) <> sum(:found)
+""")
+_SOURCE_ROWS = template("SELECT count(*) AS source_rows FROM :source")
+_DISTINCT_VALUES = template("SELECT count(*) AS :rows, :counts FROM :release")
 
 
 def with_own_query(statement: exp.Expr, stand_in: str, query: str) -> exp.Expr:
@@ -113,6 +125,7 @@ def create_release(target: exp.Table, rows: exp.Select) -> exp.Create:
 
 
 def written(query: exp.Query, path: str) -> exp.Copy:
+    """``COPY (query) TO path``: as Parquet, by DuckDB."""
     parquet = exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET"))
     return exp.Copy(this=exp.Subquery(this=query), kind=False, files=[text(path)], params=[parquet])
 
@@ -120,94 +133,44 @@ def written(query: exp.Query, path: str) -> exp.Copy:
 def uploaded(relation: exp.Table, columns: Sequence[str]) -> exp.Select:
     """What a warehouse gets of a table of ours: codes, which are the smallest integers here, as integers that all have;
     values as text, which each would write in its own way, as we do."""
-    values: dict[str, exp.Expr] = {
-        name: cast(col("value"), "VARCHAR")
-        if name == TEXTS
-        else cast(col(name), "INTEGER")
-        if name.startswith("code_")
-        else col(name)
-        for name in columns
-    }
-    return select([named(value, name) for name, value in values.items()], relation.copy())
+
+    def value(name: str) -> exp.Expr:
+        if name == TEXTS:
+            return cast(col("value"), "VARCHAR")
+        return cast(col(name), "INTEGER") if name.startswith("code_") else col(name)
+
+    return select([named(value(name), name) for name in columns], relation.copy())
 
 
 def figures(release: exp.Table, quasi: Sequence[str]) -> exp.Select:
     """One row: ``released_rows``, ``classes`` and ``smallest_class`` of the release."""
-    output = {
-        "released_rows": exp.Coalesce(this=total(col("n")), expressions=[number(0)]),
-        "classes": exp.Count(this=exp.Star()),
-        "smallest_class": exp.Coalesce(this=exp.Min(this=col("n")), expressions=[number(0)]),
-    }
-    return select([named(value, name) for name, value in output.items()], sizes(release, quasi))
+    return _FIGURES(classes=sizes(release, quasi))
 
 
 def other_figures(found: exp.Select, expected: Mapping[str, int]) -> exp.Select:
     """The row of figures, unless it is as expected."""
-    unlike = [exp.NEQ(this=col(name), expression=number(value)) for name, value in expected.items()]
-    output: list[exp.Expr] = [col(name) for name in found.named_selects]
-    return select(output, subquery(found, "figures")).where(exp.or_(*unlike, copy=False), copy=False)
+    unlike = exp.or_(*(exp.NEQ(this=col(name), expression=number(n)) for name, n in expected.items()), copy=False)
+    return _OTHER_FIGURES(columns=[col(name) for name in found.named_selects], found=found, unlike=unlike)
 
 
 def other_rows(statement: exp.Select, release: exp.Table) -> exp.Select:
-    """The rows that the release has more often, or less often, than the statement that makes it gives them.
-
-    Rows are compared by ``GROUP BY``: NULL equals NULL there and NaN equals NaN, in every dialect.
-
-    >>> from sqlanon.expressions import table
-    >>> print(other_rows(select([col("zip")], table("t")), table("r")).sql("duckdb", pretty=True))
-    SELECT
-      "zip",
-      SUM("made") AS "rows_of_statement",
-      SUM("found") AS "rows_of_release"
-    FROM (
-      SELECT
-        "zip",
-        1 AS "made",
-        0 AS "found"
-      FROM (
-        SELECT
-          "zip"
-        FROM "t"
-      ) AS "statement"
-      UNION ALL
-      SELECT
-        "zip",
-        0 AS "made",
-        1 AS "found"
-      FROM "r"
-    ) AS "both"
-    GROUP BY
-      "zip"
-    HAVING
-      SUM("made") <> SUM("found")
-    """
+    """The rows that the release has more often, or less often, than the statement that makes it gives them."""
     columns = statement.named_selects
-    made, found = free_name("made", columns), free_name("found", columns)
-
-    def counted(relation: exp.Expr, in_statement: int, in_release: int) -> exp.Select:
-        marks: list[exp.Expr] = [named(number(in_statement), made), named(number(in_release), found)]
-        return select([*map(col, columns), *marks], relation)
-
-    both = union_all(counted(subquery(statement, "statement"), 1, 0), counted(release.copy(), 0, 1))
-    sums = [exp.Sum(this=col(name)) for name in (made, found)]
-    output: list[exp.Expr] = [
-        *map(col, columns),
-        named(sums[0], free_name("rows_of_statement", columns)),
-        named(sums[1], free_name("rows_of_release", columns)),
-    ]
-    query = select(output, subquery(both, "both"), [col(name) for name in columns])
-    return query.having(exp.NEQ(this=sums[0].copy(), expression=sums[1].copy()), copy=False)
+    names = {
+        name: ident(free_name(name, columns)) for name in ("made", "found", "rows_of_statement", "rows_of_release")
+    }
+    return _OTHER_ROWS(columns=[col(name) for name in columns], statement=statement, release=release, **names)
 
 
 def row_count(relation: exp.Table) -> exp.Select:
-    return select([named(exp.Count(this=exp.Star()), "source_rows")], relation)
+    """One row: ``source_rows``."""
+    return _SOURCE_ROWS(source=relation)
 
 
 def distinct_values(release: exp.Table, columns: Sequence[str]) -> exp.Select:
     """One row: the rows of the release, and how many distinct values each of some columns has."""
-    counts: list[exp.Expr] = [named(exp.Count(this=exp.Distinct(expressions=[col(name)])), name) for name in columns]
-    rows = named(exp.Count(this=exp.Star()), free_name("released_rows", columns))
-    return select([rows, *counts], release.copy())
+    counts = [named(exp.Count(this=exp.Distinct(expressions=[col(name)])), name) for name in columns]
+    return _DISTINCT_VALUES(rows=ident(free_name("released_rows", columns)), counts=counts, release=release)
 
 
 DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "snowflake", "spark", "trino")
@@ -249,18 +212,9 @@ def dialect_of(name: str) -> str:
 class Target:
     """Where a policy's table is in a warehouse, and where its release goes.
 
-    Attributes
-    ----------
-    source, release:
-        The tables.
-    looked_at:
-        The columns of the frequency set.
-    count:
-        Its column that counts.
-    query:
-        The holder's own, if that is the source.
-    floats:
-        The columns of the source that are known to have floating-point numbers, with their types.
+    ``looked_at`` are the columns of the frequency set, ``count`` its column that counts; ``query`` is the holder's own,
+    if that is the source; ``floats`` are the columns of the source that are known to have floating-point numbers, with
+    their types.
     """
 
     source: exp.Table
@@ -297,7 +251,13 @@ class Target:
 
     def frequency_set(self, names: Mapping[str, str]) -> exp.Select:
         """The query of the frequency set; names of columns by attribute."""
-        return frequency_set(self.source.copy(), [names[one] for one in self.looked_at], self.count)
+        columns = [names[one] for one in self.looked_at]
+        return _FREQUENCY_SET(
+            named=[named(col(name), name) for name in columns],
+            count=ident(self.count),
+            source=self.source,
+            columns=[col(name) for name in columns],
+        )
 
     def text(self, query: exp.Select, dialect: str) -> str:
         return self._text(translated(query, dialect), dialect)
@@ -357,15 +317,8 @@ def before(dialect: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Audit:
-    """The audit of a release in a warehouse.
-
-    Attributes
-    ----------
-    violations:
-        By what is asked, the query of what breaks it.
-    not_in_sql:
-        What is asked, and plain SQL over the release does not tell.
-    """
+    """The audit of a release in a warehouse: by requirement, the query of what breaks it; and the requirements that
+    plain SQL over the release does not show."""
 
     violations: tuple[tuple[str, exp.Select], ...]
     not_in_sql: tuple[str, ...]
