@@ -28,6 +28,7 @@ from sqlanon.expressions import (
     named,
     number,
     select,
+    subquery,
     table,
     template,
     text,

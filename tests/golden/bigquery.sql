@@ -88,7 +88,7 @@ FROM (
     ON `r`.`code_2` = `l2`.`code`
 ) AS `released`
 ORDER BY
-  RAND() NULLS LAST;
+  RAND();
 
 -- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
 -- 5-anonymity
@@ -895,7 +895,7 @@ FROM (
     ON `r`.`code_2` = `l2`.`code`
 ) AS `released`
 ORDER BY
-  RAND() NULLS LAST;
+  RAND();
 
 -- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are
 -- 5-anonymity
