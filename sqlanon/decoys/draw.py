@@ -15,68 +15,47 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, Coded, Column, Levels, level_codes
+from sqlanon.coding import Coded, Column, Levels, code_name, level_codes
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import (
     Namer,
     aliased,
-    all_columns,
     all_of,
     anonymous,
-    cast,
     col,
-    least,
+    fragment,
     named,
-    number,
-    or_zero,
     select,
     star,
     subquery,
-    total,
+    template,
     union_all,
-    where,
 )
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
 from sqlanon.recode.recoding import FullDomainRecoding, as_they_are, in_order
 from sqlanon.recode.stage import Recoding
-from sqlanon.requirements.base import CLASS_SIZE
-from sqlanon.search.classes import KEPT, judged
+from sqlanon.search.classes import judged
 from sqlanon.search.full_domain import checker, measure_of
 from sqlanon.search.preparation import SearchInput
-
-CLASS, SIZE, STEP, FIRST, DONORS, RANK = "class", "size", "step", "first", "donors", "rank"
 
 
 @dataclass(frozen=True)
 class WithDecoys:
-    """How a release with decoys is made.
+    """How a release with decoys is made: a `recode.recoding.ByClass`."""
 
-    Attributes
-    ----------
-    real:
-        How its real rows are made: nothing is suppressed but unknown values.
-    decoys:
-        The decoys, made by `decoys`: codes for labels and ``value_j`` for the rest, as in the recoding's rows.
-    nobodys:
-        The columns, last of all, that no decoy has a value in.
-    """
-
-    real: FullDomainRecoding
-    decoys: exp.Table
-    nobodys: int = 0
+    real: FullDomainRecoding  # its real rows: nothing is suppressed but unknown values
+    decoys: exp.Table  # made by `_decoys`: codes for labels and ``value_j`` for the rest, as in the recoding's rows
+    nobodys: int = 0  # the columns, last of all, that no decoy has a value in
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What is released."""
         return self.real.columns
 
     def released_type(self, column: Column, own: str) -> str:
-        """The type of a column in the release; a decoy has no other."""
         return self.real.released_type(column, own)
 
     def label_counts(self) -> exp.Select:
-        """One row: how many labels each attribute has in the release."""
         return self.real.label_counts()
 
     def with_column(self, column: Column) -> WithDecoys:
@@ -84,27 +63,22 @@ class WithDecoys:
         return replace(self, real=self.real.with_column(column), nobodys=self.nobodys + 1)
 
     def of_rows(self, source: exp.Table) -> WithDecoys:
-        """The same, of other rows of the source."""
         return replace(self, real=self.real.of_rows(source))
 
     def class_keys(self) -> dict[int, str]:
-        """By attribute below its top, its code."""
         return self.real.class_keys()
 
     def rows(self) -> exp.Select:
         """The real rows in the order of the source, then the decoys; see `FullDomainRecoding.rows`."""
         real, drawn = self.real.rows(), len(self.columns) - self.nobodys
-        there = [col(name) for name in self.class_keys().values()]
-        theirs: list[exp.Expr] = [*there]
+        theirs: list[exp.Expr] = [col(name) for name in self.class_keys().values()]
         theirs += [col(f"value_{j}") if j < drawn else exp.null() for j in as_they_are(self.real)]
         return star(subquery(union_all(real, select(theirs, self.decoys.copy())), "u"))
 
     def labelled(self, rows: exp.Expr) -> exp.Select:
-        """The release, of `rows`."""
         return self.real.labelled(rows)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release: real rows and decoys in one random order."""
         return self.labelled(in_order(self.rows(), shuffled))
 
     def decoy_rows(self) -> exp.Select:
@@ -112,46 +86,58 @@ class WithDecoys:
         return self.labelled(subquery(star(self.decoys.copy()), "r"))
 
 
-def real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[Coded]) -> exp.Select:
+_REAL_CLASSES = template("""
+    SELECT row_number() OVER () AS class, j.class_size AS size, j.kept AS kept
+    FROM :judged AS j
+""")
+
+
+def _real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[Coded]) -> exp.Select:
     """The classes of a generalization without unknown values, and where they are further up.
 
     Makes ``class`` (its number), ``size`` (its rows), ``kept``; for each attribute ``i`` below its top its code
     ``code_i``, and the codes ``up_i_l`` at each higher level ``l`` below the top.
     """
-    codes: list[exp.Expr] = [named(col(f"q{i}_l{level}"), f"code_{i}") for i, level in space.below_top(levels)]
-    query = exp.Select().from_(subquery(judged(space, levels, codes), "j"), copy=False)
-    output: list[exp.Expr] = [named(exp.Window(this=exp.RowNumber()), CLASS)]
-    output += [named(col(CLASS_SIZE, "j"), SIZE), named(col(KEPT, "j"), KEPT)]
-    for i, level in space.below_top(levels):
-        output.append(col(f"code_{i}", "j"))
-        above = range(level + 1, attributes[i].height)
-        if above:
+    below = space.below_top(levels)
+    codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in below]
+    query = _REAL_CLASSES(judged=judged(space, levels, codes))
+    for i, level in below:
+        query = query.select(col(f"code_{i}", "j"), copy=False)
+        if above := range(level + 1, attributes[i].height):
             on = col(f"code_{level}", f"u{i}").eq(col(f"code_{i}", "j"))
             query = query.join(subquery(level_codes(attributes[i], level), f"u{i}"), on=on, copy=False)
-        output += [named(col(f"code_{upper}", f"u{i}"), f"up_{i}_{upper}") for upper in above]
-    if space.unknown:
-        query = query.where(col(KNOWN, "j"), copy=False)
-    return query.select(*output, copy=False)
+            upper = [named(col(f"code_{one}", f"u{i}"), f"up_{i}_{one}") for one in above]
+            query = query.select(*upper, copy=False)
+    return query.where(col("known", "j"), copy=False) if space.unknown else query
 
 
-def vulnerable(classes: exp.Table, k: int) -> exp.Select:
-    """One row: how many vulnerable ``classes`` there are, their rows (``real_rows``), the ``smallest``, the
-    ``decoys`` that fill them, and the ``smallest_kept`` class."""
-    short = ~col(KEPT)
-    missing = number(k) - col(SIZE)
-    return select(
-        [
-            named(where(exp.Count(this=exp.Star()), short), "classes"),
-            named(or_zero(total(col(SIZE), short.copy())), "real_rows"),
-            named(where(exp.Min(this=col(SIZE)), short.copy()), "smallest"),
-            named(or_zero(total(missing, short.copy())), "decoys"),
-            named(where(exp.Min(this=col(SIZE)), col(KEPT)), "smallest_kept"),
-        ],
-        classes.copy(),
-    )
+# One row: how many vulnerable classes there are, their rows, the smallest of them, the decoys that fill them, and the
+# smallest class that is kept.
+_VULNERABLE = template("""
+    SELECT
+        count(*) FILTER (WHERE NOT kept) AS classes,
+        coalesce((sum(size) FILTER (WHERE NOT kept))::BIGINT, 0) AS real_rows,
+        min(size) FILTER (WHERE NOT kept) AS smallest,
+        coalesce((sum(:k - size) FILTER (WHERE NOT kept))::BIGINT, 0) AS decoys,
+        min(size) FILTER (WHERE kept) AS smallest_kept
+    FROM :classes
+""")
+_DONORS_ABOVE = template("""
+    SELECT *
+    FROM (
+        SELECT
+            class,
+            kept,
+            :step AS step,
+            min(CASE WHEN kept THEN class END) OVER (PARTITION BY :keys) AS first,
+            (sum(CASE WHEN kept THEN size END) OVER (PARTITION BY :keys))::BIGINT AS donors
+        FROM :classes
+    ) AS s
+    WHERE donors >= :k
+""")
 
 
-def donor_classes(classes: exp.Table, levels: Levels, heights: Levels, k: int) -> exp.Query:
+def _donor_classes(classes: exp.Table, levels: Levels, heights: Levels, k: int) -> exp.Query:
     """For each class and each number of steps up: the class there, where it has at least k kept rows.
 
     Makes ``class``, ``kept``, ``step``; of the class that many steps up ``first`` (with ``step``, its name) and
@@ -160,116 +146,72 @@ def donor_classes(classes: exp.Table, levels: Levels, heights: Levels, k: int) -
     spans = [(i, level, height) for i, (level, height) in enumerate(zip(levels, heights, strict=True))]
     each = []
     for step in range(1, max((height - level for _, level, height in spans), default=0) + 1):
-        keys = [f"up_{i}_{level + step}" for i, level, height in spans if level + step < height]
-        own: exp.Expr = exp.If(this=col(KEPT), true=col(CLASS))
-        rows: exp.Expr = exp.If(this=col(KEPT), true=col(SIZE))
-        inner = select(
-            [
-                col(CLASS),
-                col(KEPT),
-                named(number(step), STEP),
-                named(exp.Window(this=exp.Min(this=own), partition_by=[col(key) for key in keys]), FIRST),
-                named(
-                    cast(exp.Window(this=exp.Sum(this=rows), partition_by=[col(key) for key in keys]), "BIGINT"), DONORS
-                ),
-            ],
-            classes.copy(),
-        )
-        enough = col(DONORS) >= number(k)
-        each.append(star(subquery(inner, "s")).where(enough, copy=False))
+        keys = [col(f"up_{i}_{level + step}") for i, level, height in spans if level + step < height]
+        each.append(_DONORS_ABOVE(step=step, keys=keys, classes=classes, k=k))
     return union_all(*each)
 
 
-def decoy_targets(steps: exp.Table) -> exp.Select:
-    """The donors of each vulnerable class: those of the fewest steps. ``class``, ``step``, ``first``, ``donors``."""
-    nearest: list[exp.Expr] = [
-        named(exp.Min(this=col(STEP)), STEP),
-        *(named(anonymous("ARG_MIN", col(name), col(STEP)), name) for name in (FIRST, DONORS)),
-    ]
-    query = select([col(CLASS), *nearest], steps.copy(), [col(CLASS)])
-    return query.where(~col(KEPT), copy=False)
+# The donors of each vulnerable class: those of the fewest steps.
+_TARGETS = template("""
+    SELECT class, min(step) AS step, arg_min(first, step) AS first, arg_min(donors, step) AS donors
+    FROM :steps
+    WHERE NOT kept
+    GROUP BY class
+""")
+# The kept classes that donors are of: their codes, with the ``step`` and ``first`` of the class above.
+_SOURCES = template("""
+    SELECT s.step, s.first, :keys
+    FROM :steps AS s
+    JOIN :classes AS c ON s.class = c.class
+    SEMI JOIN :targets AS w ON s.step = w.step AND s.first = w.first
+    WHERE s.kept
+""")
+# A row a decoy: its codes, ``step`` and ``first`` of its donors, and for each column ``j`` that is released as it is
+# ``pick_j``: which of them it has its value from, 1 to their number, each as likely as any other.
+_PICKS = template("""
+    SELECT :keys, step, first, :picks
+    FROM (
+        SELECT :class_keys, w.step, w.first, w.donors, :each AS decoy
+        FROM :classes AS c
+        JOIN :targets AS w ON c.class = w.class
+    ) AS p
+""")
+_ONE_OF_DONORS = fragment("least(:drawn::BIGINT + 1, donors)")
+_MISSING = fragment(":k - c.size")
+# The values of the donors that were picked. The source is read once. Which rank a donor has is left to the engine: each
+# is as likely to be picked.
+_DONATED = template("""
+    SELECT d.*
+    FROM (
+        SELECT s.step, s.first, row_number() OVER (PARTITION BY s.step, s.first) AS rank, :values
+        FROM :rows AS r
+        JOIN :sources AS s ON :same_class
+    ) AS d
+    SEMI JOIN :wanted AS p ON d.step = p.step AND d.first = p.first AND d.rank = p.rank
+""")
+_WANTED = template("SELECT step, first, :pick AS rank FROM :picked")
+_DECOYS = template("SELECT :codes FROM :picked AS p")
+_IS_DONOR = fragment("p.step = :step AND p.first = :first AND :pick = :rank")
 
 
-def sources(steps: exp.Table, wanted: exp.Table, classes: exp.Table, keys: Sequence[str]) -> exp.Select:
-    """The kept classes that donors are of: their codes, with the ``step`` and ``first`` of the class above."""
-    output: list[exp.Expr] = [col(STEP, "s"), col(FIRST, "s"), *(col(key, "c") for key in keys)]
-    query = select(output, aliased(steps, "s"))
-    query = query.join(aliased(classes, "c"), on=_equal("s", "c", [CLASS]), copy=False)
-    query = query.join(aliased(wanted, "w"), on=_equal("s", "w", [STEP, FIRST]), join_type="semi", copy=False)
-    return query.where(col(KEPT, "s"), copy=False)
-
-
-def picks(classes: exp.Table, wanted: exp.Table, k: int, keys: Sequence[str], values: Sequence[int]) -> exp.Select:
-    """A row a decoy: its codes, ``step`` and ``first`` of its donors, and for each column ``j`` that is released as it
-    is ``pick_j``: which of them it has its value from, 1 to their number, each as likely as any other."""
-    missing = number(k) - col(SIZE, "c")
-    codes: list[exp.Expr] = [col(key, "c") for key in keys]
-    each = anonymous("UNNEST", anonymous("RANGE", missing))
-    inner = select(
-        [*codes, *(col(name, "w") for name in (STEP, FIRST, DONORS)), named(each, "decoy")], aliased(classes, "c")
-    ).join(aliased(wanted, "w"), on=_equal("c", "w", [CLASS]), copy=False)
-    output: list[exp.Expr] = [col(name) for name in (*keys, STEP, FIRST)]
-    output += [named(_one_of(DONORS), f"pick_{j}") for j in values]
-    return select(output, subquery(inner, "p"))
-
-
-def _one_of(count: str) -> exp.Expr:
-    """A whole number from 1 to a count."""
-    drawn = anonymous("FLOOR", anonymous("RANDOM") * col(count))
-    return least(cast(drawn, "BIGINT") + 1, col(count))
-
-
-def donated(
-    rows: exp.Select, kept: exp.Table, picked: exp.Table, keys: Sequence[str], values: Sequence[int]
-) -> exp.Select:
-    """The values of the donors that were picked: ``step``, ``first``, ``rank``, and ``value_j``.
-
-    The source is read once. Which rank a donor has is left to the engine: each is as likely to be picked.
-    """
-    place: list[exp.Expr] = [col(STEP, "s"), col(FIRST, "s")]
-    rank = exp.Window(this=exp.RowNumber(), partition_by=[one.copy() for one in place])
-    ranked = select([*place, named(rank, RANK), *(col(f"value_{j}", "r") for j in values)], subquery(rows, "r"))
-    ranked = ranked.join(aliased(kept, "s"), on=_equal("r", "s", keys), copy=False)
-    wanted = [select([col(STEP), col(FIRST), named(col(f"pick_{j}"), RANK)], picked.copy()) for j in values]
-    query = select([all_columns("d")], subquery(ranked, "d"))
-    on = _equal("d", "p", [STEP, FIRST, RANK])
-    return query.join(subquery(union_all(*wanted), "p"), on=on, join_type="semi", copy=False)
-
-
-def decoys(picked: exp.Table, given: exp.Table | None, keys: Sequence[str], values: Sequence[int]) -> exp.Select:
+def _decoys(picked: exp.Table, donated: exp.Table | None, keys: Sequence[str], values: Sequence[int]) -> exp.Select:
     """The decoys: codes for labels, and ``value_j`` for each column that is released as it is."""
-    query = exp.Select().from_(aliased(picked, "p"), copy=False)
-    output: list[exp.Expr] = [col(key, "p") for key in keys]
+    query = _DECOYS(codes=[col(key, "p") for key in keys], picked=picked)
     for j in values:
-        assert given is not None
-        rank = col(f"pick_{j}", "p").eq(col(RANK, f"d{j}"))
-        on = all_of([_equal("p", f"d{j}", [STEP, FIRST]), rank])
-        query = query.join(aliased(given, f"d{j}"), on=on, copy=False)
-        output.append(col(f"value_{j}", f"d{j}"))
-    return query.select(*output, copy=False)
-
-
-def _equal(left: str, right: str, names: Sequence[str]) -> exp.Expr:
-    return all_of(col(name, left).eq(col(name, right)) for name in names)
+        assert donated is not None
+        of = f"d{j}"
+        on = _IS_DONOR(step=col("step", of), first=col("first", of), pick=col(f"pick_{j}", "p"), rank=col("rank", of))
+        query = query.join(aliased(donated, of), on=on, copy=False).select(col(f"value_{j}", of), copy=False)
+    return query
 
 
 @dataclass(frozen=True)
 class Decoys:
-    """The decoys of a release.
+    """The decoys of a release."""
 
-    Attributes
-    ----------
-    rows:
-        How many there are.
-    classes:
-        The classes that they fill up to k rows.
-    smallest_class_without:
-        What k is without them: the real rows of the smallest class that is released.
-    """
-
-    rows: int
-    classes: int
-    smallest_class_without: int
+    rows: int  # how many there are
+    classes: int  # that they fill up to k rows
+    smallest_class_without: int  # what k is without them: the real rows of the smallest class that is released
 
     def to_dict(self) -> dict[str, int]:
         """Ready for JSON."""
@@ -283,25 +225,14 @@ class Decoys:
 
 @dataclass(frozen=True)
 class DecoyResult:
-    """A recoding with its vulnerable classes filled.
-
-    Attributes
-    ----------
-    decoys:
-        How many there are.
-    recoding:
-        What is released, without the decoys: its figures are of the real rows, those of the filled classes with their
-        generalized values.
-    score:
-        The score of these figures; the bound of the search, which counted such rows as suppressed, still holds.
-    statement:
-        How the release is made; None where no class had to be filled.
-    """
+    """A recoding with its vulnerable classes filled."""
 
     decoys: Decoys
+    # What is released, without the decoys: its figures are of the real rows, those of the filled classes with their
+    # generalized values.
     recoding: Recoding
-    score: float
-    statement: WithDecoys | None
+    score: float  # of these figures; the bound of the search, which counted such rows as suppressed, still holds
+    statement: WithDecoys | None  # how the release is made; None where no class had to be filled
 
 
 def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, score: float) -> DecoyResult:
@@ -311,13 +242,12 @@ def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, scor
     """
     plain, k = recoding.statement, prepared.requirements.k
     assert isinstance(plain, FullDomainRecoding)  # policies with decoys ask for nothing else
-    if steps.dry and not prepared.sets.space.below_top(
-        plain.levels
-    ):  # nothing to show: one class of all rows is filled
-        return DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
+    unfilled = DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
+    if steps.dry and not prepared.sets.space.below_top(plain.levels):  # one class of all rows: nothing to show
+        return unfilled
     missing, classes = count(steps, prepared, plain)
     if not missing["classes"] and not steps.dry:
-        return DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
+        return unfilled
     draw(steps, prepared.marginals.heights, plain, classes, k, prepared.work)
     statement = WithDecoys(replace(plain, suppressed=None), prepared.work("decoys"))
     decoys = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
@@ -326,53 +256,63 @@ def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, scor
     figures = figures_of_all(steps, prepared, plain)
     warning = f"{decoys.rows:,} of the released rows are decoys, in {decoys.classes:,} classes, and k counts them: "
     warning += f"without them, the smallest class has {decoys.smallest_class_without:,} of {k:,} rows"
-    filled = replace(
-        recoding,
-        figures=figures,
-        smallest_class=k,
-        statement=statement,
-        warnings=(*recoding.warnings, warning, *_lost(prepared)),
-    )
+    warnings = [*recoding.warnings, warning]
+    if prepared.policy.catalog is None:
+        warnings.append(
+            "there is no catalog: which rows are decoys is known as long as this result is, and to nobody later"
+        )
+    filled = replace(recoding, figures=figures, smallest_class=k, statement=statement, warnings=tuple(warnings))
     return DecoyResult(decoys, filled, measure_of(prepared).score(plain.levels, figures), statement)
 
 
-def _lost(prepared: SearchInput) -> list[str]:
-    if prepared.policy.catalog is not None:
-        return []
-    return ["there is no catalog: which rows are decoys is known as long as this result is, and to nobody later"]
-
-
 def count(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> tuple[dict[str, int], exp.Table]:
-    """What is to be filled, by `decoys.statements.vulnerable`, and the table of all classes: ``decoy_classes``."""
+    """What is to be filled, and the table of all classes: ``decoy_classes``."""
     space = prepared.sets.at(plain.levels)
-    classes = steps.make(prepared.work("decoy_classes"), real_classes(space, plain.levels, plain.attributes))
-    return dict(steps.figures(vulnerable(classes, prepared.requirements.k))), classes
+    classes = steps.make(prepared.work("decoy_classes"), _real_classes(space, plain.levels, plain.attributes))
+    return dict(steps.figures(_VULNERABLE(k=prepared.requirements.k, classes=classes))), classes
 
 
 def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
     """The figures of the real rows, where no class is too small: only unknown values are suppressed."""
     bare = replace(prepared.requirements, classes=())
     everybody = replace(prepared, sets=prepared.sets.with_requirements(bare))
-    measure = measure_of(prepared)
-    return checker(steps.engine, everybody, measure, prepared.marginals.rows)(plain.levels)
+    return checker(steps.engine, everybody, measure_of(prepared), prepared.marginals.rows)(plain.levels)
 
 
 def draw(
-    steps: StatementRunner, heights: tuple[int, ...], plain: FullDomainRecoding, classes: exp.Table, k: int, work: Namer
+    steps: StatementRunner, heights: Levels, plain: FullDomainRecoding, classes: exp.Table, k: int, work: Namer
 ) -> exp.Table:
     """Draw them, in the engine: one pass over the source, for the rows that values are taken from.
 
     Makes ``decoys``; what is made on the way is dropped.
     """
     keys, values = list(plain.class_keys().values()), as_they_are(plain)
-    ways = steps.make(work("decoy_ways"), donor_classes(classes, plain.levels, heights, k))
-    targets = steps.make(work("decoy_targets"), decoy_targets(ways))
-    picked = steps.make(work("decoy_picks"), picks(classes, targets, k, keys, values))
-    made, given = [classes, ways, targets, picked], None
+    of_class = [col(key, "c") for key in keys]
+    ways = steps.make(work("decoy_ways"), _donor_classes(classes, plain.levels, heights, k))
+    targets = steps.make(work("decoy_targets"), _TARGETS(steps=ways))
+    drawn = _ONE_OF_DONORS(drawn=anonymous("FLOOR", anonymous("RANDOM") * col("donors")))
+    picks = _PICKS(
+        keys=[col(key) for key in keys],
+        picks=[named(drawn.copy(), f"pick_{j}") for j in values],
+        class_keys=of_class,
+        each=anonymous("UNNEST", anonymous("RANGE", _MISSING(k=k))),
+        classes=classes,
+        targets=targets,
+    )
+    picked = steps.make(work("decoy_picks"), picks)
+    made, donated = [classes, ways, targets, picked], None
     if values:
-        kept = steps.make(work("decoy_sources"), sources(ways, targets, classes, keys))
-        given = steps.make(work("decoy_donors"), donated(plain.rows(), kept, picked, keys, values))
-        made += [kept, given]
-    target = steps.make(work("decoys"), decoys(picked, given, keys, values))
+        query = _SOURCES(keys=of_class, steps=ways, classes=classes, targets=targets)
+        sources = steps.make(work("decoy_sources"), query)
+        query = _DONATED(
+            values=[col(f"value_{j}", "r") for j in values],
+            rows=plain.rows(),
+            sources=sources,
+            same_class=all_of(col(key, "r").eq(col(key, "s")) for key in keys),
+            wanted=union_all(*(_WANTED(pick=col(f"pick_{j}"), picked=picked) for j in values)),
+        )
+        donated = steps.make(work("decoy_donors"), query)
+        made += [sources, donated]
+    target = steps.make(work("decoys"), _decoys(picked, donated, keys, values))
     steps.drop(*made)
     return target

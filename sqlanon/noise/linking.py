@@ -9,31 +9,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
 from sqlglot import exp
 
-from sqlanon.expressions import (
-    aliased,
-    all_columns,
-    all_of,
-    cast,
-    col,
-    greatest,
-    ident,
-    is_there,
-    least,
-    named,
-    number,
-    of_rows,
-    select,
-    subquery,
-    union_all,
-    where,
-)
+from sqlanon.expressions import aliased, all_of, col, fragment, greatest, ident, least, of_rows, template
 from sqlanon.noise.statements import NoisyColumn
 
 EVERYTHING = 1e300
 """The half-width of a range that holds all values: where there is no noise."""
+
+# One attribute: in the order of originals and noisy values, the nearest original is one of two neighbours. There is one
+# at least, and least() passes over NULL.
+_LINKS_OF_ONE = template("""
+    SELECT
+        record,
+        abs(place - own) <= least((place - below), (above - place)) AS linked,
+        abs(place - own) <= least((place - below), (above - place))
+            AND others = 1
+            AND NOT coalesce((place - below) = (above - place) AND below <> above, FALSE) AS strictly
+    FROM (
+        SELECT
+            b.*,
+            max(original) OVER (
+                PARTITION BY class ORDER BY place RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) AS below,
+            min(original) OVER (
+                PARTITION BY class ORDER BY place DESC RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) AS above
+        FROM (
+            SELECT NULL AS record, class, x_0 AS place, x_0 AS original, NULL AS own, NULL AS others
+            FROM :noisy
+            UNION ALL
+            SELECT
+                record, class, y_0 AS place, NULL AS original, x_0 AS own,
+                count(*) OVER (PARTITION BY class, x_0) AS others
+            FROM :noisy
+        ) AS b
+    ) AS p
+    WHERE record IS NOT NULL
+""")
+# Several attributes: all pairs of a class count.
+_LINKS_OF_SEVERAL = template("""
+    SELECT
+        record,
+        own <= coalesce(nearest, :everything) AS linked,
+        own < coalesce(nearest, :everything) AS strictly
+    FROM (
+        SELECT r.record, :own AS own, min(:other) AS nearest
+        FROM :noisy AS r
+        JOIN :classes AS c ON r.class = c.class
+        LEFT JOIN :noisy AS o ON r.class = o.class AND r.record <> o.record
+        WHERE r.record % :every = 0
+        GROUP BY r.record, :own
+    ) AS p
+""")
 
 
 def links(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], every: int = 1) -> exp.Select:
@@ -41,84 +72,15 @@ def links(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], 
 
     Linked: no original of the class is strictly nearer than its own. Strictly: its own is nearer than all others.
     """
-    return _nearest_of_one(noisy) if len(columns) == 1 else _nearest_of_several(noisy, classes, columns, every)
-
-
-def _nearest_of_one(noisy: exp.Table) -> exp.Select:
-    """One attribute: in the order of originals and noisy values, the nearest original is one of two neighbours."""
-    nothing = exp.null()
-    originals = select(
-        [
-            named(nothing, "record"),
-            col("class"),
-            named(col("x_0"), "place"),
-            named(col("x_0"), "original"),
-            named(nothing.copy(), "own"),
-            named(nothing.copy(), "others"),
-        ],
-        noisy.copy(),
-    )
-    equals = exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col("class"), col("x_0")])
-    shown = select(
-        [
-            col("record"),
-            col("class"),
-            named(col("y_0"), "place"),
-            named(nothing.copy(), "original"),
-            named(col("x_0"), "own"),
-            named(equals, "others"),
-        ],
-        noisy.copy(),
-    )
-    both = union_all(originals, shown)
-    neighbours = [
-        named(_running(exp.Max(this=col("original")), descending=False), "below"),
-        named(_running(exp.Min(this=col("original")), descending=True), "above"),
-    ]
-    placed = select([all_columns("b"), *neighbours], subquery(both, "b"))
-    below = exp.Paren(this=col("place") - col("below"))
-    above = exp.Paren(this=col("above") - col("place"))
-    own = exp.Abs(this=col("place") - col("own"))
-    nearest = least(below, above)  # there is one at least, and NULL is passed over
-    linked = own <= nearest
-    two = all_of([below.eq(above), col("below").neq(col("above"))])
-    alone = all_of(
-        [
-            linked.copy(),
-            col("others").eq(1),
-            ~exp.Coalesce(this=exp.Paren(this=two), expressions=[exp.false()]),
-        ]
-    )
-    query = select([col("record"), named(linked, "linked"), named(alone, "strictly")], subquery(placed, "p"))
-    return query.where(is_there(col("record")), copy=False)
-
-
-def _running(aggregate: exp.Expr, descending: bool) -> exp.Window:
-    """An aggregate over all in the class that come before, and what is in the same place."""
-    order = exp.Order(expressions=[exp.Ordered(this=col("place"), desc=descending)])
-    spec = exp.WindowSpec(kind="RANGE", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
-    return exp.Window(this=aggregate, partition_by=[col("class")], order=order, spec=spec)
-
-
-def _nearest_of_several(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], every: int) -> exp.Select:
-    """Several attributes: the distance is the largest of theirs, each by its scale; all pairs of a class count."""
+    if len(columns) == 1:
+        return _LINKS_OF_ONE(noisy=noisy)
     own, other = _distance(columns, "r"), _distance(columns, "o")
-    nearest = exp.Min(this=other)
-    query = select([col("record", "r"), named(own, "own"), named(nearest, "nearest")], aliased(noisy, "r"))
-    query = query.join(aliased(classes, "c"), on=_same_class("c"), copy=False)
-    apart = col("record", "r").neq(col("record", "o"))
-    query = query.join(aliased(noisy, "o"), on=all_of([_same_class("o"), apart]), join_type="left", copy=False)
-    if every > 1:
-        chosen = exp.Mod(this=col("record", "r"), expression=number(every)).eq(0)
-        query = query.where(chosen, copy=False)
-    query = query.group_by(col("record", "r"), own.copy(), copy=False)
-    farther = exp.Coalesce(this=col("nearest"), expressions=[number(EVERYTHING)])
-    found: list[exp.Expr] = [
-        col("record"),
-        named(col("own") <= farther, "linked"),
-        named(col("own") < farther, "strictly"),
-    ]
-    return of_rows(select(found, subquery(query, "p")))
+    return of_rows(
+        _LINKS_OF_SEVERAL(everything=EVERYTHING, own=own, other=other, noisy=noisy, classes=classes, every=every)
+    )
+
+
+_DISTANCE = fragment("CASE WHEN :delta = 0.0 THEN 0.0 ELSE abs(:y - :x) / (:delta / :epsilon) END")
 
 
 def _distance(columns: Sequence[NoisyColumn], alias: str) -> exp.Expr:
@@ -126,68 +88,82 @@ def _distance(columns: Sequence[NoisyColumn], alias: str) -> exp.Expr:
 
     An attribute without noise is the same in all of the class: it tells nothing.
     """
-    parts = []
-    for j, one in enumerate(columns):
-        scale = col(f"delta_{j}", "c") / number(one.epsilon)
-        off = exp.Abs(this=col(f"y_{j}", "r") - col(f"x_{j}", alias))
-        none = col(f"delta_{j}", "c").eq(0.0)
-        parts.append(exp.If(this=none, true=number(0.0), false=off / exp.Paren(this=scale)))
+    parts = [
+        _DISTANCE(delta=col(f"delta_{j}", "c"), y=col(f"y_{j}", "r"), x=col(f"x_{j}", alias), epsilon=one.epsilon)
+        for j, one in enumerate(columns)
+    ]
     return greatest(*parts) if len(parts) > 1 else parts[0]
 
 
-def _same_class(alias: str) -> exp.Expr:
-    return col("class", "r").eq(col("class", alias))
+_HALF_WIDTH = fragment("CASE WHEN :delta = 0.0 THEN :everything ELSE :delta * :factor END")
 
 
 def _half_widths(columns: Sequence[NoisyColumn], confidence: float) -> list[exp.Expr]:
     """Half of the linking range, by attribute: −b ln(1 − β^(1/m)) for m attributes, b = Δ/ε the scale of the noise."""
     factor = -math.log(-math.expm1(math.log(confidence) / len(columns)))
-    widths: list[exp.Expr] = []
-    for j, one in enumerate(columns):
-        width = col(f"delta_{j}", "c") * number(factor / one.epsilon)
-        none = col(f"delta_{j}", "c").eq(0.0)
-        widths.append(exp.If(this=none, true=number(EVERYTHING), false=width))
-    return widths
+    return [
+        _HALF_WIDTH(delta=col(f"delta_{j}", "c"), everything=EVERYTHING, factor=factor / one.epsilon)
+        for j, one in enumerate(columns)
+    ]
+
+
+# In the order of places: originals up to the upper end of a range, less those before its lower end.
+_NEAR = template("""
+    SELECT record, sum(CASE WHEN turn = 2 THEN so_far ELSE -so_far END)::BIGINT AS near
+    FROM (
+        SELECT
+            record,
+            turn,
+            sum(original) OVER (
+                PARTITION BY class ORDER BY place, turn ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) AS so_far
+        FROM (
+            SELECT NULL AS record, class, :original AS place, 1 AS turn, 1 AS original
+            FROM :noisy
+            UNION ALL
+            SELECT r.record, r.class, :value - :width AS place, 0 AS turn, 0 AS original
+            FROM :noisy AS r
+            JOIN :classes AS c ON r.class = c.class
+            UNION ALL
+            SELECT r.record, r.class, :value + :width AS place, 2 AS turn, 0 AS original
+            FROM :noisy AS r
+            JOIN :classes AS c ON r.class = c.class
+        ) AS e
+    ) AS c
+    WHERE record IS NOT NULL
+    GROUP BY record
+""")
 
 
 def near(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], confidence: float, j: int) -> exp.Select:
     """How many originals of its class are in the linking range of each record, in attribute ``j``: as ``near``.
 
     The range is around the value with noise, before it is rounded and cut off at bounds: so it holds the original with
-    the confidence that is asked for. (What is released tells less.) Counted in their order: originals up to the upper
-    end of a range, less those before its lower end.
+    the policy's confidence. (What is released tells less.)
     """
-    width = _half_widths(columns, confidence)[j]
-    originals = select(
-        [
-            named(exp.null(), "record"),
-            col("class"),
-            named(col(f"x_{j}"), "place"),
-            named(number(1), "turn"),
-            named(number(1), "original"),
-        ],
-        noisy.copy(),
-    )
-    ends: list[exp.Query] = [originals]
-    for turn, sign in ((0, exp.Sub), (2, exp.Add)):
-        end: list[exp.Expr] = [
-            col("record", "r"),
-            col("class", "r"),
-            named(sign(this=col(f"v_{j}", "r"), expression=width.copy()), "place"),
-            named(number(turn), "turn"),
-            named(number(0), "original"),
-        ]
-        query = select(end, aliased(noisy, "r"))
-        ends.append(query.join(aliased(classes, "c"), on=_same_class("c"), copy=False))
-    order = exp.Order(expressions=[exp.Ordered(this=col("place")), exp.Ordered(this=col("turn"))])
-    spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
-    so_far = exp.Window(this=exp.Sum(this=col("original")), partition_by=[col("class")], order=order, spec=spec)
-    counted = select([col("record"), col("turn"), named(so_far, "so_far")], subquery(union_all(*ends), "e"))
-    is_upper = col("turn").eq(2)
-    signed = exp.If(this=is_upper, true=col("so_far"), false=exp.Neg(this=col("so_far")))
-    count = named(cast(exp.Sum(this=signed), "BIGINT"), "near")
-    query = select([col("record"), count], subquery(counted, "c"), [col("record")])
-    return of_rows(query.where(is_there(col("record")), copy=False))
+    width, value = _half_widths(columns, confidence)[j], col(f"v_{j}", "r")
+    return of_rows(_NEAR(original=col(f"x_{j}"), value=value, width=width, noisy=noisy, classes=classes))
+
+
+_BOUNDS = template("""
+    SELECT r.record, :all_counts - :others * c.size AS at_least, :least AS at_most
+    FROM :noisy AS r
+    JOIN :classes AS c ON r.class = c.class
+""")
+_NEAR_IN_ALL = template("""
+    SELECT b.record, coalesce(n.near, CASE WHEN b.at_most = 0 THEN 0 ELSE b.at_least END) AS near
+    FROM bounds AS b
+    LEFT JOIN (
+        SELECT r.record, count(*) FILTER (WHERE :inside) AS near
+        FROM bounds AS b
+        JOIN :noisy AS r ON b.record = r.record
+        JOIN :classes AS c ON r.class = c.class
+        JOIN :noisy AS o ON r.class = o.class
+        WHERE b.at_least < :k AND b.at_most > 0
+        GROUP BY r.record
+    ) AS n ON b.record = n.record
+""")
+_IS_INSIDE = fragment("abs(:value - :original) <= :width")
 
 
 def near_in_all(
@@ -204,62 +180,36 @@ def near_in_all(
     Of n originals, n_j in the range of attribute j, at least Σ n_j − (m − 1) n are in all, and at most the least n_j:
     that decides of most records. Of the others, all pairs of the class are looked at.
     """
-    names = [f"m{j}" for j in range(len(each))]
-    counts = [col("near", name) for name in names]
-    together: exp.Expr = counts[0]
-    for count in counts[1:]:
-        together = together + count
-    others = exp.Paren(this=number(len(each) - 1) * col("size", "c"))
-    bounds: list[exp.Expr] = [
-        col("record", "r"),
-        named(exp.Paren(this=together) - others, "at_least"),
-        named(least(*(count.copy() for count in counts)), "at_most"),
-    ]
-    known = select(bounds, aliased(noisy, "r")).join(aliased(classes, "c"), on=_same_class("c"), copy=False)
-    for name, table in zip(names, each, strict=True):
-        on = col("record", "r").eq(col("record", name))
-        known = known.join(aliased(table, name), on=on, copy=False)
+    counts: list[exp.Expr] = [col("near", f"m{j}") for j in range(len(each))]
+    bounds = _BOUNDS(
+        all_counts=reduce(add, counts), others=len(each) - 1, least=least(*counts), noisy=noisy, classes=classes
+    )
+    for j, table in enumerate(each):
+        on = col("record", "r").eq(col("record", f"m{j}"))
+        bounds = bounds.join(aliased(table, f"m{j}"), on=on, copy=False)
     inside = all_of(
-        (exp.Abs(this=col(f"v_{j}", "r") - col(f"x_{j}", "o")) <= width)
+        _IS_INSIDE(value=col(f"v_{j}", "r"), original=col(f"x_{j}", "o"), width=width)
         for j, width in enumerate(_half_widths(columns, confidence))
     )
-    open_ = all_of(
-        [
-            col("at_least", "b") < number(k),
-            col("at_most", "b") > 0,
-        ]
-    )
-    counted = select([col("record", "r"), named(where(exp.Count(this=exp.Star()), inside), "near")], table_of("bounds"))
-    counted = counted.join(aliased(noisy, "r"), on=col("record", "b").eq(col("record", "r")), copy=False)
-    counted = counted.join(aliased(classes, "c"), on=_same_class("c"), copy=False)
-    counted = counted.join(aliased(noisy, "o"), on=_same_class("o"), copy=False)
-    counted = counted.where(open_, copy=False).group_by(col("record", "r"), copy=False)
-    decided = exp.If(this=col("at_most", "b").eq(0), true=number(0), false=col("at_least", "b"))
-    found = named(exp.Coalesce(this=col("near", "n"), expressions=[decided]), "near")
-    query = select([col("record", "b"), found], table_of("bounds"))
-    on = col("record", "b").eq(col("record", "n"))
-    query = query.join(subquery(counted, "n"), on=on, join_type="left", copy=False)
-    return query.with_(ident("bounds"), as_=known, materialized=True, copy=False)
+    query = _NEAR_IN_ALL(inside=inside, noisy=noisy, classes=classes, k=k)
+    return query.with_(ident("bounds"), as_=bounds, materialized=True, copy=False)
 
 
-def table_of(name: str) -> exp.Table:
-    """A relation of the same statement, as ``b``."""
-    return exp.Table(this=ident(name), alias=exp.TableAlias(this=ident("b")))
+_PAIRS = template("SELECT coalesce(sum(pow(size::DOUBLE, 2)), 0) FROM :classes")
+_RISK = template(
+    "SELECT count(*), count(*) FILTER (WHERE l.linked), count(*) FILTER (WHERE l.strictly) FROM :links AS l"
+)
 
 
 def pairs(classes: exp.Table) -> exp.Select:
     """One row: how many pairs of records there are within classes."""
-    squared = exp.Pow(this=cast(col("size"), "DOUBLE"), expression=number(2))
-    return select([exp.Coalesce(this=exp.Sum(this=squared), expressions=[number(0)])], classes.copy())
+    return _PAIRS(classes=classes)
 
 
 def risk(links: exp.Table, kept: exp.Table | None) -> exp.Select:
     """One row, of the records that are released: how many were looked at, are linked, and are strictly."""
-    count = exp.Count(this=exp.Star())
-    query = select(
-        [count, where(count.copy(), col("linked", "l")), where(count.copy(), col("strictly", "l"))], aliased(links, "l")
-    )
-    if kept is not None:
-        on = col("record", "l").eq(col("record", "k"))
-        query = query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)
-    return query
+    query = _RISK(links=links)
+    if kept is None:
+        return query
+    on = col("record", "l").eq(col("record", "k"))
+    return query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)

@@ -7,32 +7,29 @@ recoding ──> records ──> classes ──> noisy ──> links, near ─�
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.coding import Column
+from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import InfeasibleError
-from sqlanon.expressions import Namer, column_definitions, select, star
-from sqlanon.frequency.distribution import Pairs
+from sqlanon.errors import InfeasibleError, SourceError
+from sqlanon.expressions import Namer, column_definitions, drop_table, star, template
 from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
 from sqlanon.noise.columns import columns_for_noise, noisy_columns
-from sqlanon.noise.drawing import Draw, Progress, draws_here, draws_there
-from sqlanon.noise.laplace import refuse_without_opendp
+from sqlanon.noise.laplace import Drawing, drawing, refuse_without_opendp
 from sqlanon.noise.statements import NoisyColumn, NoisyRecoding, judged_survivors, kept_records, survivors
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
 from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.recoding import ByClass
 from sqlanon.recode.stage import Recoding
-from sqlanon.requirements import Distribution, Requirements
 from sqlanon.search.full_domain import allowed_rows
 from sqlanon.search.preparation import SearchInput
-from sqlanon.sources.columns import Columns
 from sqlanon.sources.run import Run
 
 PAIRS = 200_000_000
@@ -42,22 +39,12 @@ Where there are more, evenly chosen records are looked at."""
 
 @dataclass(frozen=True)
 class Linking:
-    """The linking attack on what is released.
+    """The linking attack on what is released."""
 
-    Attributes
-    ----------
-    records:
-        The released records that were looked at.
-    linked, strictly:
-        Those that no original of the class is nearer to than their own; and those whose own is the only nearest.
-    all_records:
-        Whether all released records were looked at.
-    """
-
-    records: int
-    linked: int
-    strictly: int
-    all_records: bool
+    records: int  # released records that were looked at
+    linked: int  # no original of the class is nearer to them than their own
+    strictly: int  # their own is the only nearest
+    all_records: bool  # whether all released records were looked at
 
     @property
     def risk(self) -> float:
@@ -72,27 +59,15 @@ class Linking:
 
 @dataclass(frozen=True)
 class NoiseResult:
-    """What noise made of a recoding.
+    """What noise made of a recoding."""
 
-    Attributes
-    ----------
-    recoding:
-        Its figures, without the rows that are suppressed after noise was drawn.
-    statement:
-        How the release is made.
-    attributes:
-        By attribute ``epsilon``, ``expected_relative_error``, ``observed_relative_error`` (None where all values are 0,
-        and for dates), ``expected_error``, ``observed_error`` and ``zero_rows``.
-    linking:
-        The linking attack.
-    confidence:
-        ``beta`` and ``suppressed_rows``, the rows that were suppressed for it; None where it is not asked for.
-    """
-
-    recoding: Recoding
+    recoding: Recoding  # its figures, without the rows that are suppressed after noise was drawn
     statement: NoisyRecoding
+    # By attribute ``epsilon``, ``expected_relative_error``, ``observed_relative_error`` (None where all values are 0,
+    # and for dates), ``expected_error``, ``observed_error`` and ``zero_rows``.
     attributes: Mapping[str, Mapping[str, Any]]
     linking: Linking
+    # ``beta`` and ``suppressed_rows``, the rows that were suppressed for it; None where the policy has no confidence.
     confidence: Mapping[str, Any] | None
 
     def claimed(self, policy: Policy) -> dict[str, Any]:
@@ -117,16 +92,25 @@ def noise_classes(
     return made, steps.make(work("noise_classes"), noise.classes(made, recoding.class_keys(), columns))
 
 
+Progress: TypeAlias = Callable[[int, int], None]
+"""Reports the records that wait for noise, and those that have it."""
+
+Draw: TypeAlias = Callable[[exp.Table, exp.Table, int, Progress], None]
+"""Makes a table of noise, by its name, for the records of a table, which are so many.
+
+Only the numbers of records get to what draws: no private value does. What was drawn is kept, and never drawn again."""
+
+
 @dataclass(frozen=True)
 class Noise:
-    """The noise that a policy asks for: its columns, and what draws it where the records are."""
+    """The noise of a policy: its columns, and what draws it where the records are."""
 
     columns: tuple[NoisyColumn, ...]
     draw: Draw
 
 
 def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise:
-    """The noise that a policy asks for, refused before the search where it cannot be drawn."""
+    """The noise of a policy, refused before the search where it cannot be drawn."""
     if steps.dry:
         columns = noisy_columns(policy, run.source)
         return Noise(columns, lambda target, *_: steps.show(column_definitions(target, noise.drawn_columns(columns))))
@@ -135,7 +119,55 @@ def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise:
     columns = columns_for_noise(run.engine, policy, run.source)
     if workers is None:
         return Noise(columns, draws_here(run.engine, columns, run.engine.limits.threads))
-    return Noise(columns, draws_there(run.engine, workers, columns, run.work))
+    return Noise(columns, _draws_there(run.engine, workers, columns, run.work))
+
+
+def draws_here(engine: WorkEngine, columns: Sequence[NoisyColumn], threads: int | None = None) -> Draw:
+    """How noise is drawn beside us, on so many threads at most (default: as many as there are processors)."""
+
+    def draw(target: exp.Table, records: exp.Table, count: int, progress: Progress) -> None:
+        done = 0
+
+        def add(more: int) -> None:
+            nonlocal done
+            done += more
+            progress(count - done, done)
+
+        progress(count, 0)
+        with Drawing(count, [one.epsilon for one in columns], add, threads) as found:
+            engine.copy_arrow(target, found.reader)
+
+    return draw
+
+
+_RECORD = template("SELECT record FROM :records")
+_NO_RECORD = template("SELECT 0::BIGINT AS record")  # there is none of this number: to draw for
+_UNDRAWN = template("SELECT count(*) FILTER (WHERE n_0 IS NULL) FROM :drawn")
+_COUNT = template("SELECT count(*) FROM :rows")
+
+
+def _draws_there(engine: Engine, workers: Workers, columns: Sequence[NoisyColumn], work: Namer) -> Draw:
+    """How noise is drawn by the workers of Spark, once they have drawn some for a record that there is not."""
+    types = dict(noise.drawn_columns(columns))
+
+    def put(target: exp.Table, records: exp.Select) -> None:
+        workers.map_there(target, records, drawing([one.epsilon for one in columns]), types)
+        if engine.rows(_UNDRAWN(drawn=target))[0][0]:
+            raise SourceError(
+                f"{workers.place}: noise is drawn by OpenDP in the workers of Spark, and there it is not "
+                "installed: pip install opendp for the Python that they use (spark.pyspark.python)"
+            )
+
+    probe = work("noise_probe")
+    put(probe, _NO_RECORD())
+    engine.execute(drop_table(probe))
+
+    def draw(target: exp.Table, records: exp.Table, count: int, progress: Progress) -> None:
+        progress(count, 0)
+        put(target, _RECORD(records=records))
+        progress(0, count)
+
+    return draw
 
 
 def add_noise(
@@ -151,7 +183,7 @@ def add_noise(
     plain = recoding.statement if person is None else recoding.statement.with_column(Column(person))
     records, classes = noise_classes(steps, plain, columns, work)
     names = tuple(plain.rows().named_selects)
-    count = int(steps.look_up(select([exp.Count(this=exp.Star())], records.copy()), [(0,)])[0][0])
+    count = int(steps.look_up(_COUNT(rows=records), [(0,)])[0][0])
     draws = work("noise_drawn")
     asked.draw(draws, records, count, progress)
     rows = steps.make(work("noise_rows"), noise.noisy(records, classes, plain.class_keys(), draws, columns))
@@ -159,8 +191,7 @@ def add_noise(
     links, all_records = _links(steps, columns, rows, classes, work)
     kept, beta, confidence = None, policy.privacy.confidence, None
     if policy.suppresses_last:
-        needed, requirements = prepared.sets.ground.sensitive, prepared.requirements
-        judged, kept = keep(steps, policy, prepared.columns, plain, columns, needed, requirements, rows, classes, work)
+        judged, kept = _keep(steps, prepared, plain, columns, rows, classes)
         recoding = recoding if steps.dry else _suppressed_last(steps, prepared, recoding, judged)
         left = prepared.marginals.rows - recoding.figures.suppressed_rows
         confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - left}
@@ -179,23 +210,20 @@ def add_noise(
     )
 
 
-def keep(
+def _keep(
     steps: StatementRunner,
-    policy: Policy,
-    columns: Columns,
+    prepared: SearchInput,
     recoding: ByClass,
     noisy: tuple[NoisyColumn, ...],
-    asked: Mapping[Distribution, Pairs],
-    requirements: Requirements,
     rows: exp.Table,
     classes: exp.Table,
-    work: Namer,
 ) -> tuple[exp.Table, exp.Table]:
     """Leave out records that are near to too few, and then every class that does not meet the policy any more.
 
     Also of those whose rows were left out because no noise can be added to their values. Makes ``noise_near``,
     ``noise_survivors``, ``noise_judged`` and ``noise_kept``; gives the last two.
     """
+    policy, columns, work = prepared.policy, prepared.columns, prepared.work
     near, beta, k, attributes = None, policy.privacy.confidence, policy.privacy.k or 1, len(policy.generalized)
     if beta is not None:
         each = [
@@ -207,13 +235,11 @@ def keep(
     places = {column.name: f"value_{place}" for place, column in enumerate(recoding.columns)}
     sensitive = [places[column] for column in columns.sensitive]
     person = places.get(columns.person or "")
-    keys = list(recoding.class_keys())
-    query = survivors(rows, classes, keys, attributes, sensitive, person, near, k)
+    query = survivors(rows, classes, list(recoding.class_keys()), attributes, sensitive, person, near, k)
     left = steps.make(work("noise_survivors"), query)
     # How many of the population a class matches does not change; what counts them all is refused by the policy.
-    query = judged_survivors(
-        left, attributes, columns.sensitive_names, asked, person is not None, requirements.without_population
-    )
+    requirements, sets = prepared.requirements.without_population, prepared.sets.ground.sensitive
+    query = judged_survivors(left, attributes, columns.sensitive_names, sets, person is not None, requirements)
     judged = steps.make(work("noise_judged"), query)
     return judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))
 

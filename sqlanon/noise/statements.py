@@ -148,12 +148,12 @@ def typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
 
 
 _UNUSABLE = fragment("count(*) FILTER (WHERE NOT (:usable))")
-_COUNTS = template("SELECT :counts FROM :source")
+_FIGURES = template("SELECT :figures FROM :rows")
 
 
 def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
     """One row: for each column the rows whose value no noise can be added to."""
-    return _COUNTS(counts=[_UNUSABLE(usable=usable(col(one.name), one)) for one in columns], source=source)
+    return _FIGURES(figures=[_UNUSABLE(usable=usable(col(one.name), one)) for one in columns], rows=source)
 
 
 STEPS = 1024
@@ -304,23 +304,9 @@ def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
     return _WITHIN(rounded=rounded, value=value, low=low, high=high)
 
 
-_ONE_RECORD = template("SELECT 0::BIGINT AS record")
-_UNDRAWN = template("SELECT count(*) FILTER (WHERE n_0 IS NULL) FROM :drawn")
-
-
 def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
     """Name and type of the columns of what is drawn."""
     return [("record", "BIGINT"), *((f"n_{j}", "BIGINT") for j in range(len(columns)))]
-
-
-def one_record() -> exp.Select:
-    """One row, of a record that there is not: to draw for."""
-    return _ONE_RECORD()
-
-
-def undrawn(drawn: exp.Table) -> exp.Select:
-    """One row: the records that got no noise."""
-    return _UNDRAWN(drawn=drawn)
 
 
 _RELEASED = template("SELECT :columns FROM :noisy AS n")
@@ -400,7 +386,6 @@ class NoisyRecoding:
         return _ALL_AND_KEPT_RECORDS(figures=figures, noisy=self.noisy, kept=self.kept)
 
 
-_FIGURES = template("SELECT :figures FROM :rows")
 _EXPECTED = fragment("sum(size * :delta) / nullif(sum(size), 0)")
 _EXPECTED_RELATIVE = fragment("sum(:delta * :inverses) / nullif(sum(size) - sum(:zeros), 0)")
 _ZERO_ROWS = fragment("sum(:zeros)::BIGINT")
