@@ -15,30 +15,24 @@ from sqlglot import exp
 from sqlanon.coding import ROWS, Coded, Levels, rank_of
 from sqlanon.expressions import (
     aliased,
-    anonymous,
     cast,
     col,
-    greatest,
     named,
     number,
     same,
     select,
-    subquery,
+    template,
     total,
     union_all,
-    where,
 )
 from sqlanon.frequency.statements import (
     MOVER,
-    PERSON,
     coded_rows,
     counted,
     grouped,
-    settled,
-    with_movers,
     with_upper_codes,
 )
-from sqlanon.requirements.base import CUMULATED, SHARE, SUMS, VALUE, WIDEST
+from sqlanon.requirements.base import SHARE, VALUE
 
 
 def plain_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] = ()) -> exp.Select:
@@ -52,6 +46,20 @@ def _renamed(quasi: int, sensitive: int, inner: Sequence[int]) -> list[exp.Expr]
     return [named(col(name), alias) for name, alias in names]
 
 
+_PAIRS_OF_ROWS = template("SELECT :keys, sum(n)::BIGINT AS n FROM :raw GROUP BY :values")
+_PAIRS_OF_PERSONS = template("""
+    SELECT :keys, count(*) AS n
+    FROM (SELECT DISTINCT :renamed, person FROM :raw) AS r
+    GROUP BY :keys
+""")
+_PAIRS_OF_MOVERS = template("""
+    SELECT :keys, m.mover, count(*) FILTER (WHERE m.mover IS NULL) AS n
+    FROM (SELECT DISTINCT :renamed, person FROM :raw) AS r
+    LEFT JOIN :movers AS m ON r.person IS NOT DISTINCT FROM m.person
+    GROUP BY :keys, m.mover
+""")
+
+
 def value_pairs(
     raw: exp.Expr,
     quasi: int,
@@ -63,27 +71,35 @@ def value_pairs(
     """The rows, or the distinct pairs of person and value, by combination and value: ``q0`` .., ``o0`` ..,
     ``value``.
     """
-    keys = _renamed(quasi, sensitive, inner)
+    renamed = _renamed(quasi, sensitive, inner)
     if not persons:
-        return select([*keys, named(total(col(ROWS)), ROWS)], raw.copy(), [key.this.copy() for key in keys])
-    each = subquery(exp.Select(expressions=[*keys, col(PERSON)], distinct=exp.Distinct()).from_(raw.copy()), "r")
-    own: list[exp.Expr] = [col(key.alias, "r") for key in keys]
-    count: exp.Expr = exp.Count(this=exp.Star())
+        return _PAIRS_OF_ROWS(keys=renamed, raw=raw, values=[key.this for key in renamed])
+    keys = [col(key.alias, "r") for key in renamed]
     if moving is None:
-        return select([*own, named(count, ROWS)], each, [column.copy() for column in own])
-    query = with_movers(each, "r", moving).select(*own, col(MOVER, "m"), copy=False)
-    query = query.select(named(where(count, settled()), ROWS), copy=False)
-    return query.group_by(*(column.copy() for column in own), col(MOVER, "m"), copy=False)
+        return _PAIRS_OF_PERSONS(keys=keys, renamed=renamed, raw=raw)
+    return _PAIRS_OF_MOVERS(keys=keys, renamed=renamed, raw=raw, movers=moving)
+
+
+_SENSITIVE_VALUES = template("""
+    SELECT value, :rank AS v, rows, rows::DOUBLE / (sum(rows::DOUBLE) OVER ()) AS share
+    FROM (SELECT value, :rows AS rows FROM :pairs GROUP BY value) AS c
+""")
+_DOMAIN = template("""
+    SELECT
+        array_agg(so_far ORDER BY v) AS cumulated,
+        list_prepend(0.0, array_agg(sum_so_far ORDER BY v)) AS sums,
+        (sum(greatest(so_far, 1 - so_far)) - 1) / nullif(count(*) - 1, 0) AS widest
+    FROM (
+        SELECT v, so_far, sum(so_far) OVER (ORDER BY v) AS sum_so_far
+        FROM (SELECT v, sum(share) OVER (ORDER BY v) AS so_far FROM :values) AS e
+    ) AS b
+""")
 
 
 def sensitive_values(pairs: exp.Expr, moving: bool, is_counted: bool = True) -> exp.Select:
     """A sensitive attribute's values in the source: ``value``, ``v`` (in order, NULL first), ``rows``, ``share``."""
-    mass = counted(ROWS, MOVER if moving else None) if is_counted else exp.Count(this=exp.Star())
-    counts = select([col("value"), named(mass, "rows")], pairs.copy(), [col("value")])
-    all_ = exp.Window(this=exp.Sum(this=cast(col("rows"), "DOUBLE")))
-    share = cast(col("rows"), "DOUBLE") / all_
-    output: list[exp.Expr] = [col("value"), named(rank_of([col("value")]), VALUE), col("rows"), named(share, SHARE)]
-    return select(output, subquery(counts, "c"))
+    rows = counted(ROWS, MOVER if moving else None) if is_counted else exp.Count(this=exp.Star())
+    return _SENSITIVE_VALUES(rank=rank_of([col("value")]), rows=rows, pairs=pairs)
 
 
 def domain(values: exp.Table) -> exp.Select:
@@ -92,22 +108,18 @@ def domain(values: exp.Table) -> exp.Select:
     ``cumulated``: the share of a value and of all before it; ``sums``: the sums of these, from 0; ``widest``: the mean
     over all values but the last of the share of what is on that side of it which is the larger.
     """
-    order = exp.Order(expressions=[exp.Ordered(this=col(VALUE))])
-    cumulated = exp.Window(this=exp.Sum(this=col(SHARE)), order=order)
-    each = subquery(select([col(VALUE), named(cumulated, "so_far")], values.copy()), "e")
-    sums = exp.Window(this=exp.Sum(this=col("so_far")), order=order.copy())
-    both = subquery(select([col(VALUE), col("so_far"), named(sums, "sum_so_far")], each), "b")
+    return _DOMAIN(values=values)
 
-    def listed(name: str) -> exp.Expr:
-        return exp.ArrayAgg(this=exp.Order(this=col(name), expressions=[exp.Ordered(this=col(VALUE))]))
 
-    so_far = col("so_far")
-    larger = greatest(so_far, exp.Paren(this=number(1) - so_far))
-    others = exp.Nullif(this=exp.Paren(this=exp.Count(this=exp.Star()) - 1), expression=number(0))
-    all_but_last = exp.Paren(this=exp.Sum(this=larger) - 1)
-    widest = all_but_last / others
-    from_zero = anonymous("list_prepend", number(0.0), listed("sum_so_far"))
-    return select([named(listed("so_far"), CUMULATED), named(from_zero, SUMS), named(widest, WIDEST)], both)
+_NODES_OF_LEVEL = template("""
+    SELECT s.value, s.v AS leaf, s.share, :level AS level, :code AS code
+    FROM :values AS s
+    JOIN :coded AS c ON s.value IS NOT DISTINCT FROM c.value
+""")
+_NODES = template("""
+    SELECT value, leaf, :rank AS v, sum(share) OVER (PARTITION BY level, code) AS share
+    FROM :every AS n
+""")
 
 
 def nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
@@ -117,56 +129,22 @@ def nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
     """
     levels = []
     for level in range(max(height, 1)):  # one level alone: all values are one node
-        code: exp.Expr = col(f"code_{level}", "c") if height else number(0)
-        output: list[exp.Expr] = [
-            col("value", "s"),
-            named(col(VALUE, "s"), "leaf"),
-            col(SHARE, "s"),
-            named(number(level), "level"),
-            named(code, "code"),
-        ]
-        on = same(col("value", "s"), col("value", "c"))
-        levels.append(select(output, aliased(values, "s")).join(aliased(coded, "c"), on=on, copy=False))
-    every: exp.Query = union_all(*levels)
-    share = exp.Window(this=exp.Sum(this=col(SHARE)), partition_by=[col("level"), col("code")])
-    columns: list[exp.Expr] = [
-        col("value"),
-        col("leaf"),
-        named(rank_of([col("level"), col("code")]), VALUE),
-        named(share, SHARE),
-    ]
-    return select(columns, subquery(every, "n"))
+        code = col(f"code_{level}", "c") if height else number(0)
+        levels.append(_NODES_OF_LEVEL(level=level, code=code, values=values, coded=coded))
+    return _NODES(rank=rank_of([col("level"), col("code")]), every=union_all(*levels))
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """What the counts of a sensitive attribute's values are made from.
+    """What the counts of a sensitive attribute's values are made from."""
 
-    Attributes
-    ----------
-    rows:
-        Made by `value_pairs`; or the source itself, with the columns of that.
-    values:
-        Made by `sensitive_values` or `nodes`.
-    inner:
-        How many other sensitive attributes count as quasi-identifiers.
-    counted:
-        Whether ``n`` counts the rows.
-    moving:
-        Whether there are movers.
-    leaves:
-        For `nodes`: the number of values. A mover that has two values under one node counts there twice.
-    domain:
-        Made by `domain`; None for `nodes` and joint ones.
-    """
-
-    rows: exp.Expr
-    values: exp.Table
-    inner: int = 0
-    counted: bool = True
-    moving: bool = False
-    leaves: int | None = None
-    domain: exp.Table | None = None
+    rows: exp.Expr  # made by `value_pairs`; or the source itself, with the columns of that
+    values: exp.Table  # made by `sensitive_values` or `nodes`
+    inner: int = 0  # how many other sensitive attributes count as quasi-identifiers
+    counted: bool = True  # whether ``n`` counts the rows
+    moving: bool = False  # whether there are movers
+    leaves: int | None = None  # for `nodes`, the number of values: a mover with two under one node counts twice there
+    domain: exp.Table | None = None  # made by `domain`; None for `nodes` and joint ones
 
 
 def distribution(pairs: Pairs, attributes: Sequence[Coded], levels: Levels) -> exp.Select:

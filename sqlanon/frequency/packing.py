@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 from math import comb
+from operator import add
 
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer, aliased, cast, col, named, number, same, select, subquery, total
+from sqlanon.expressions import Namer, aliased, cast, col, fragment, named, number, same, select, template, total
 from sqlanon.frequency.statements import quasi_columns, raw_frequency
 
 BITS = 63
@@ -37,19 +39,12 @@ SIZE = "size"
 class Packing:
     """Where the numbers of each attribute's values are.
 
-    Attributes
-    ----------
-    places:
-        Of each attribute: the word, the first bit, and how many bits.
-    words:
-        How many words there are.
-
     >>> packing = packed([100, 1, 7])
     >>> packing.places, packing.masks([0, 2])
     (((0, 0, 7), (0, 7, 1), (0, 8, 3)), (1919,))
     """
 
-    places: tuple[tuple[int, int, int], ...]
+    places: tuple[tuple[int, int, int], ...]  # of each attribute: the word, the first bit, and how many bits
     words: int
 
     def masks(self, subset: Iterable[int]) -> tuple[int, ...]:
@@ -84,53 +79,33 @@ def subset_number(subset: Iterable[int]) -> int:
     return sum(1 << i for i in subset)
 
 
-def numbered_combinations(source: exp.Table, columns: Sequence[str]) -> exp.Select:
-    """The distinct combinations of a source's columns, each with an ``id``."""
-    grouped = raw_frequency(source, columns)
-    output = [named(exp.Window(this=exp.RowNumber()), ID), *quasi_columns(len(columns)), col(ROWS)]
-    return select(output, subquery(grouped, "g"))
+_NUMBERED = template("SELECT row_number() OVER () AS id, :values, n FROM :grouped AS g")
+_CODES = template("SELECT :value AS value, (:code)::BIGINT AS code FROM :combinations GROUP BY :value")
+_ANY_CODE = fragment("row_number() OVER ()")
+_CODE_OF_SEVERAL = fragment("CASE WHEN sum(n) = 1 THEN 0 ELSE row_number() OVER (ORDER BY sum(n) = 1) END")
+_HIGHEST = fragment("(SELECT max(code) FROM :numbers)")
 
 
-def value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool) -> exp.Select:
-    """A number for each value of an attribute, from 1 on."""
-    value = col(f"q{attribute}")
-    single = exp.Sum(this=col(ROWS)).eq(1)
-    if singles_apart:
-        first = exp.Order(expressions=[exp.Ordered(this=single)])
-        count = exp.Window(this=exp.RowNumber(), order=first)
-        code: exp.Expr = exp.Case(ifs=[exp.If(this=single.copy(), true=number(0))], default=count)
-    else:
-        code = exp.Window(this=exp.RowNumber())
-    output: list[exp.Expr] = [named(value, VALUE), named(cast(code, "BIGINT"), CODE)]
-    return select(output, combinations.copy(), [value.copy()])
+def _value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool) -> exp.Select:
+    """A number for each value of an attribute, from 1 on; 0 of those of one row, where these are apart."""
+    code = _CODE_OF_SEVERAL() if singles_apart else _ANY_CODE()
+    return _CODES(value=col(f"q{attribute}"), code=code, combinations=combinations)
 
 
-def highest_numbers(numbers: Sequence[exp.Table]) -> exp.Select:
-    """One row: the highest number of each attribute's values; NULL where it has none."""
-    parts: list[exp.Expr] = [
-        named(subquery(select([exp.Max(this=col(CODE))], one.copy())), f"c{i}") for i, one in enumerate(numbers)
-    ]
-    query = exp.Select(expressions=parts)
-    return query
+_KEYS = template("SELECT r.id, :words, r.n FROM :combinations AS r")
 
 
-def packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
+def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
     """The combinations as words."""
-    parts: list[list[exp.Expr]] = [[] for _ in range(packing.words)]
-    query = exp.Select().from_(aliased(combinations, "r"), copy=False)
-    for i, (one, (word, first, _)) in enumerate(zip(numbers, packing.places, strict=True)):
-        parts[word].append(col(CODE, f"v{i}") * number(1 << first))
+    bits: list[list[exp.Expr]] = [[] for _ in range(packing.words)]
+    for i, (word, first, _) in enumerate(packing.places):
+        bits[word].append(col(CODE, f"v{i}") * number(1 << first))
+    words = [reduce(add, parts) if parts else number(0) for parts in bits]
+    query = _KEYS(words=[named(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations)
+    for i, one in enumerate(numbers):
         on = same(col(f"q{i}", "r"), col(VALUE, f"v{i}"))
         query = query.join(aliased(one, f"v{i}"), on=on, copy=False)
-    words = [named(_sum(terms), f"w{j}") for j, terms in enumerate(parts)]
-    return query.select(col(ID, "r"), *words, col(ROWS, "r"), copy=False)
-
-
-def _sum(terms: Sequence[exp.Expr]) -> exp.Expr:
-    found = terms[0] if terms else number(0)
-    for term in terms[1:]:
-        found = found + term
-    return found
+    return query
 
 
 def subset_groups(
@@ -168,23 +143,13 @@ _EXAMPLE = 3
 
 @dataclass(frozen=True)
 class Packed:
-    """A table's combinations.
-
-    Attributes
-    ----------
-    combinations, numbers, keys:
-        The tables made below.
-    packing:
-        Where the numbers of values are in the keys.
-    count:
-        How many combinations there are.
-    """
+    """A table's combinations."""
 
     combinations: exp.Table
     numbers: tuple[exp.Table, ...]
     keys: exp.Table
     packing: Packing
-    count: int
+    count: int  # how many combinations there are
 
     def batches(self, subsets: Sequence[tuple[int, ...]]) -> Iterator[Sequence[tuple[int, ...]]]:
         """Sets of attributes, as many together as one statement may group."""
@@ -208,11 +173,12 @@ def subsets_of_size(attributes: int, size: int) -> list[tuple[int, ...]]:
 
 def pack(steps: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool) -> Packed:
     """Make the tables: one scan of the source."""
-    found = steps.make(work("packed_combinations"), numbered_combinations(source, columns))
+    grouped = _NUMBERED(values=quasi_columns(len(columns)), grouped=raw_frequency(source, columns))
+    found = steps.make(work("packed_combinations"), grouped)
     numbers = tuple(
-        steps.make(work(f"packed_values_{i}"), value_numbers(found, i, singles_apart)) for i in range(len(columns))
+        steps.make(work(f"packed_values_{i}"), _value_numbers(found, i, singles_apart)) for i in range(len(columns))
     )
-    highest = steps.ask(highest_numbers(numbers), [(_EXAMPLE,) * len(columns)])[0]
-    packing = packed([most or 0 for most in highest])
-    keys = steps.make(work("packed_keys"), packed_keys(found, numbers, packing))
+    highest = exp.Select(expressions=[named(_HIGHEST(numbers=one), f"c{i}") for i, one in enumerate(numbers)])
+    packing = packed([most or 0 for most in steps.ask(highest, [(_EXAMPLE,) * len(columns)])[0]])
+    keys = steps.make(work("packed_keys"), _packed_keys(found, numbers, packing))
     return Packed(found, numbers, keys, packing, steps.count(keys, 1))

@@ -26,25 +26,13 @@ from sqlanon.sources.columns import Columns, match_columns, population_columns
 
 @dataclass(frozen=True)
 class Scan:
-    """What was scanned of a table.
+    """What was scanned of a table."""
 
-    Attributes
-    ----------
-    raw:
-        The distinct combinations, made by `frequency.statements.raw_frequency`; or the source, under the same names.
-    quasi:
-        How many quasi-identifiers it has.
-    counted:
-        Whether ``n`` counts the rows; else each counts as one.
-    members, moving:
-        Where persons are counted: which are in which combinations, and those that are in several, if there are any.
-    """
-
-    raw: exp.Table | exp.Subquery
-    quasi: int
-    counted: bool = True
-    members: exp.Table | None = None
-    moving: exp.Table | None = None
+    raw: exp.Table | exp.Subquery  # made by `frequency.statements.raw_frequency`; or the source, under the same names
+    quasi: int  # how many quasi-identifiers it has
+    counted: bool = True  # whether ``n`` counts the rows; else each counts as one
+    members: exp.Table | None = None  # where persons are counted: which are in which combinations
+    moving: exp.Table | None = None  # and those that are in several, if there are any
 
     @property
     def persons(self) -> bool:

@@ -36,34 +36,24 @@ MANY = 100_000
 class SensitiveTable:
     """Where a distribution's counts by combination and value are."""
 
-    table: exp.Expr
-    """Made by `frequency.distribution.distribution`."""
-    inner: int = 0
-    """How many other sensitive attributes count as quasi-identifiers."""
-    domain: exp.Table | None = None
-    """Made by `frequency.distribution.domain`; None for `nodes` and joint ones."""
+    table: exp.Expr  # made by `frequency.distribution.distribution`
+    inner: int = 0  # how many other sensitive attributes count as quasi-identifiers
+    domain: exp.Table | None = None  # made by `frequency.distribution.domain`; None for `nodes` and joint ones
 
 
 @dataclass(frozen=True)
 class ClassSpace:
     """What the equivalence classes of any generalization are made from."""
 
-    frequency: exp.Expr
-    """The frequency set, which has the codes at the levels that are asked about."""
-    heights: Levels
-    """Of each quasi-identifier's hierarchy."""
+    frequency: exp.Expr  # the frequency set, which has the codes at the levels that are asked about
+    heights: Levels  # of each quasi-identifier's hierarchy
     requirements: Requirements
-    """What is asked of classes, and of all of them together."""
-    unknown: bool = False
-    """Whether rows with values missing from a hierarchy are in the frequency set: they are never kept."""
+    unknown: bool = False  # rows with values missing from a hierarchy are in the frequency set: they are never kept
     sensitive: Mapping[Distribution, SensitiveTable] = field(default_factory=dict)
-    """The counts of sensitive values, by distribution."""
-    persons: bool = False
-    moving: bool = False
-    """Whether persons are counted, and whether some are in several combinations."""
-    population: bool = False
-    population_moving: bool = False
-    """Whether a population is in the frequency set, and whether some of its persons are in several combinations."""
+    persons: bool = False  # persons are counted
+    moving: bool = False  # some of them are in several combinations
+    population: bool = False  # a population is in the frequency set
+    population_moving: bool = False  # some of its persons are in several combinations
 
     def below_top(self, levels: Levels) -> list[tuple[int, int]]:
         """Attribute and level where a generalization leaves more than one value."""
@@ -155,27 +145,13 @@ REFUSED = 3
 
 @dataclass(frozen=True)
 class Ground:
-    """What frequency sets are counted from.
+    """What frequency sets are counted from."""
 
-    Attributes
-    ----------
-    combinations:
-        The combinations of values with ``counts``; or the source itself, where that is empty.
-    counts:
-        The columns that count.
-    sensitive:
-        What the distributions that requirements look at are counted from.
-    attributes:
-        The quasi-identifiers.
-    rows:
-        Of the source.
-    """
-
-    combinations: exp.Expr
-    counts: tuple[str, ...]
+    combinations: exp.Expr  # of values, with ``counts``; or the source itself, where that is empty
+    counts: tuple[str, ...]  # the columns that count
     sensitive: Mapping[Distribution, Pairs]
-    attributes: tuple[Coded, ...]
-    rows: int
+    attributes: tuple[Coded, ...]  # the quasi-identifiers
+    rows: int  # of the source
 
 
 @dataclass(frozen=True)

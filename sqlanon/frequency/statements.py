@@ -22,15 +22,14 @@ from sqlanon.expressions import (
     all_of,
     cast,
     col,
-    is_null,
     named,
     number,
     same,
     select,
     subquery,
+    template,
     total,
     union_all,
-    where,
 )
 
 PERSON = "person"
@@ -38,7 +37,7 @@ PERSONS = "persons"
 MOVER = "mover"
 POPULATION = "population"
 POPULATION_MOVER = "population_mover"
-_MOVERS = (MOVER, POPULATION_MOVER)
+_OF_MOVERS = (MOVER, POPULATION_MOVER)
 
 
 def raw_frequency(
@@ -67,48 +66,48 @@ def quasi_columns(count: int) -> list[exp.Expr]:
     return [col(f"q{i}") for i in range(count)]
 
 
+_MEMBERSHIPS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :raw GROUP BY :keys, person")
+_PERSON_COUNT = template("SELECT count(*) AS persons FROM (SELECT DISTINCT person FROM :rows) AS p")
+_MOVERS = template("""
+    SELECT person, (row_number() OVER ())::INTEGER AS mover
+    FROM :members
+    GROUP BY person
+    HAVING count(*) > 1
+""")
+_COMBINATIONS = template("""
+    SELECT :keys, sum(r.n)::BIGINT AS n, count(*) AS persons
+    FROM :members AS r
+    GROUP BY :keys
+""")
+_COMBINATIONS_AND_MOVERS = template("""
+    SELECT :keys, m.mover, sum(r.n)::BIGINT AS n, count(*) FILTER (WHERE m.mover IS NULL) AS persons
+    FROM :members AS r
+    LEFT JOIN :movers AS m ON r.person IS NOT DISTINCT FROM m.person
+    GROUP BY :keys, m.mover
+""")
+
+
 def memberships(raw: exp.Expr, quasi: int) -> exp.Select:
     """Which persons are in which combinations, with their rows there."""
-    keys = [*quasi_columns(quasi), col(PERSON)]
-    return select([*keys, named(total(col(ROWS)), ROWS)], raw.copy(), [key.copy() for key in keys])
+    return _MEMBERSHIPS(keys=quasi_columns(quasi), raw=raw)
 
 
 def person_count(rows: exp.Expr) -> exp.Select:
     """The distinct persons, as ``persons``; all rows without one are one person."""
-    each = exp.Select(expressions=[col(PERSON)], distinct=exp.Distinct()).from_(rows.copy())
-    return select([named(exp.Count(this=exp.Star()), PERSONS)], subquery(each, "p"))
+    return _PERSON_COUNT(rows=rows)
 
 
 def movers(members: exp.Table) -> exp.Select:
     """The persons that are in several combinations, each with a number. (Rows without a person are one person.)"""
-    several = exp.Count(this=exp.Star()) > 1
-    numbered = exp.Window(this=exp.RowNumber())
-    query = select([col(PERSON), named(cast(numbered, "INTEGER"), MOVER)], members.copy(), [col(PERSON)])
-    return query.having(several, copy=False)
-
-
-def with_movers(relation: exp.Expr, alias: str, moving: exp.Table) -> exp.Select:
-    """A join that gives each row of persons its mover, or NULL; to be completed with output columns."""
-    on = same(col(PERSON, alias), col(PERSON, "m"))
-    return exp.Select().from_(relation).join(aliased(moving, "m"), on=on, join_type="left", copy=False)
-
-
-def settled() -> exp.Expr:
-    """Whether a row's person is in one combination only."""
-    return is_null(col(MOVER, "m"))
+    return _MOVERS(members=members)
 
 
 def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
     """The distinct combinations, and with movers one more row for each of them in each of its combinations."""
-    keys: list[exp.Expr] = [col(f"q{i}", "r") for i in range(quasi)]
-    rows = named(total(col(ROWS, "r")), ROWS)
-    count: exp.Expr = exp.Count(this=exp.Star())
+    keys = [col(f"q{i}", "r") for i in range(quasi)]
     if moving is None:
-        return select([*keys, rows, named(count, PERSONS)], aliased(members, "r"), [key.copy() for key in keys])
-    mover = col(MOVER, "m")
-    query = with_movers(aliased(members, "r"), "r", moving)
-    query = query.select(*keys, mover, rows, named(where(count, settled()), PERSONS), copy=False)
-    return query.group_by(*(key.copy() for key in keys), mover.copy(), copy=False)
+        return _COMBINATIONS(keys=keys, members=members)
+    return _COMBINATIONS_AND_MOVERS(keys=keys, members=members, movers=moving)
 
 
 def beside_population(
@@ -158,9 +157,9 @@ def frequency(
 ) -> exp.Select:
     """The frequency set at some levels: the combinations of codes there, with the codes above them."""
     query, codes = coded_rows(combinations, attributes, levels, POPULATION in counts)
-    movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _MOVERS}
+    movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _OF_MOVERS}
     keys = codes | movers
-    sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in _MOVERS}
+    sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in _OF_MOVERS}
     sums = sums or {ROWS: exp.Count(this=exp.Star())}
     return with_upper_codes(grouped(query, keys, sums), attributes, levels)
 

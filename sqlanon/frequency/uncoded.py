@@ -10,35 +10,37 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.coding import ROWS, code_name
-from sqlanon.expressions import aliased, col, named, number, same, select, subquery, total, union_all
-from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION
-from sqlanon.requirements.base import SHARE, VALUE
+from sqlanon.expressions import col, named, number, subquery, template, union_all
+from sqlanon.frequency.statements import PERSONS, POPULATION
+
+_ROWS = template("SELECT :codes, n, :more FROM :rows")
+_MEMBERS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :rows GROUP BY :keys, person")
+_VALUES = template("""
+    SELECT :codes, :others, s.v, s.share, r.n
+    FROM :pairs AS r
+    JOIN :values AS s ON r.value IS NOT DISTINCT FROM s.value
+""")
+_POPULATION = template("SELECT :codes, :none, population FROM :rows")
 
 
 def frequency(
     rows: exp.Expr, attributes: Sequence[int], persons: bool, population: exp.Expr | None = None
 ) -> exp.Subquery:
     """The frequency set of the level 0, over some of the quasi-identifiers."""
-    keys: list[exp.Expr] = [col(f"q{i}") for i in attributes]
-    source = rows.copy()
-    if persons:
-        members = [*keys, col(PERSON)]
-        each = [*(key.copy() for key in members), named(total(col(ROWS)), ROWS)]
-        source = subquery(select(each, source, members), "members")
-    coded: list[exp.Expr] = [named(key.copy(), code_name(i, 0)) for i, key in enumerate(keys)]
-    own = select([*coded, col(ROWS), *([named(number(1), PERSONS)] if persons else [])], source)
+    keys = [col(f"q{i}") for i in attributes]
+    source = subquery(_MEMBERS(keys=keys, rows=rows), "members") if persons else rows
+    codes = [named(key, code_name(i, 0)) for i, key in enumerate(keys)]
+    more = [named(number(1), PERSONS)] if persons else []
+    more += [named(number(0), POPULATION)] if population is not None else []
+    own = _ROWS(codes=codes, more=more, rows=source)
     if population is None:
         return subquery(own, "frequency")
-    own.select(named(number(0), POPULATION), copy=False)
     none = [named(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
-    theirs = select([*(part.copy() for part in coded), *none, col(POPULATION)], population.copy())
-    return subquery(union_all(own, theirs), "frequency")
+    return subquery(union_all(own, _POPULATION(codes=codes, none=none, rows=population)), "frequency")
 
 
 def distribution(pairs: exp.Query, values: exp.Table, quasi: int, inner: int) -> exp.Subquery:
     """The counts of a sensitive attribute's values by combination."""
-    output: list[exp.Expr] = [named(col(f"q{i}", "r"), code_name(i, 0)) for i in range(quasi)]
-    output += [col(f"o{i}", "r") for i in range(inner)]
-    output += [col(VALUE, "s"), col(SHARE, "s"), col(ROWS, "r")]
-    on = same(col("value", "r"), col("value", "s"))
-    return subquery(select(output, subquery(pairs, "r")).join(aliased(values, "s"), on=on, copy=False), "values")
+    codes = [named(col(f"q{i}", "r"), code_name(i, 0)) for i in range(quasi)]
+    others = [col(f"o{i}", "r") for i in range(inner)]
+    return subquery(_VALUES(codes=codes, others=others, pairs=pairs, values=values), "values")
