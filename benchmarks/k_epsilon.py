@@ -36,8 +36,7 @@ from sqlanon.expressions import create_schema, drop_schema, table
 from sqlanon.measures import MEASURES
 from sqlanon.noise import linking
 from sqlanon.noise.columns import columns_for_noise
-from sqlanon.noise.stage import draws_here
-from sqlanon.noise.stage import Noise, add_noise
+from sqlanon.noise.stage import Noise, add_noise, draws_here
 from sqlanon.noise.statements import NoisyColumn
 from sqlanon.pipeline import prepare
 from sqlanon.recode.stage import Recoding, recode
