@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import WHOLE, Kind, Kinds, type_text
 from sqlanon.errors import UntranslatableError
-from sqlanon.expressions import ANY_NUMBER, anonymous, ident, is_null, native_type, number, text
+from sqlanon.expressions import ANY_NUMBER, anonymous, fragment, ident, is_null, native_type, number, text
 
 _TYPES: Mapping[str, str] = {
     "TINYINT": "TINYINT",
@@ -40,13 +40,31 @@ _TYPES: Mapping[str, str] = {
 OURS = "sqlanon: "
 """So begins what errors say that our statements raise: no value is in it."""
 
+_Rule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr]
 _Caster: TypeAlias = Callable[[exp.Expr], exp.Expr]
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _FLOATING = ("float", "double")
 _DECIMAL = ("decimal",)
-DAYS = ("date", "timestamp_ntz", "timestamp")
+_DAYS = ("date", "timestamp_ntz", "timestamp")
 _SAME_TEXT = (*_INTEGERS, "boolean", "date", "timestamp_ntz", "string", "void")
+
+_LOGARITHM = fragment("""
+    CASE WHEN :value > 0 THEN :logarithm
+        WHEN :value = 0 THEN '-Infinity'::DOUBLE
+        WHEN :value < 0 THEN 'NaN'::DOUBLE END
+""")
+# Of a power of two it is whole; here it is a quotient of two logarithms, and 2 ** 29 has 29.000000000000004.
+_LOG2 = fragment("if(power(2::DOUBLE, :nearest) = :value, :nearest, :plain)")
+# A DOUBLE, as it was; here it would be a BIGINT.
+_WHOLE_DOUBLE = fragment("if(abs(:value) < 9007199254740992::DOUBLE, :whole::DOUBLE, :value)")
+
+
+def _untranslatable(node: exp.Expr, why: str) -> UntranslatableError:
+    return UntranslatableError(f"{node.sql('duckdb')} cannot be put in the dialect of spark: {why}")
+
+
+# Casts
 
 
 def spark_type(type_: str) -> str:
@@ -62,7 +80,7 @@ def spark_type(type_: str) -> str:
     return _TYPES[type_]
 
 
-def converted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _converted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """A cast. To integers it rounds (of two, DOUBLE to the even one), where here it cuts off."""
     assert isinstance(node, exp.Cast)
     type_ = type_text(node)
@@ -87,12 +105,12 @@ def _to_other(value: exp.Expr, kind: Kind | None, target: str, to: _Caster) -> e
     """To a boolean, a date or a time: of text each engine reads some that others do not."""
     if target.endswith(">"):
         raise UntranslatableError(f"{to(value).sql('spark')}: lists are not cast in Spark")
-    types = ("boolean", *_INTEGERS, "void") if target == "BOOLEAN" else DAYS
+    types = ("boolean", *_INTEGERS, "void") if target == "BOOLEAN" else _DAYS
     known = kind == ("boolean" if target == "BOOLEAN" else "date")
     literal = target != "BOOLEAN" and isinstance(value, exp.Literal) and value.is_string
     if known or literal:
         return to(value)
-    return by_type(value, [(types, to(value))], refused_there(f"a value of another type: {value.sql('duckdb')}"))
+    return _by_type(value, [(types, to(value))], _refused_there(value, "of another type"))
 
 
 def _to_whole(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
@@ -104,15 +122,15 @@ def _to_whole(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
     away_from_zero = exp.Round(this=value.copy())
     if kind == "decimal":
         return to(away_from_zero)
-    return by_type(value, [(_FLOATING, to_even), (_DECIMAL, to(away_from_zero))], to(value))
+    return _by_type(value, [(_FLOATING, to_even), (_DECIMAL, to(away_from_zero))], to(value))
 
 
 def _to_decimal(value: exp.Expr, kind: Kind | None, scale: int, to: _Caster) -> exp.Expr:
     """Of a DOUBLE it is the binary number that is rounded."""
-    of_double = to(to_decimals(cast_there(value.copy(), "DOUBLE"), scale))
+    of_double = to(_to_decimals(_cast(value.copy(), "DOUBLE"), scale))
     if kind == "double":
         return of_double
-    return to(value) if kind is not None else by_type(value, [(_FLOATING, of_double)], to(value))
+    return to(value) if kind is not None else _by_type(value, [(_FLOATING, of_double)], to(value))
 
 
 def _to_text(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
@@ -120,48 +138,52 @@ def _to_text(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
         return to(value)
     in_utc = exp.DPipe(this=to(value), expression=text("+00"))
     same = [(_SAME_TEXT, to(value)), (_DECIMAL, to(value)), (("timestamp",), in_utc)]
-    return by_type(value, same, refused_there(f"a value that has another text in Spark: {value.sql('duckdb')}"))
+    return _by_type(value, same, _refused_there(value, "that has another text in Spark"))
 
 
-def by_type(value: exp.Expr, cases: Sequence[tuple[Sequence[str], exp.Expr]], default: exp.Expr) -> exp.Expr:
-    """What is written for a value by Spark's name of its type, which it knows before it reads rows."""
-    conditions = [(_is_decimal(value) if types is _DECIMAL else _type_in(value, types), what) for types, what in cases]
-    return exp.Case(ifs=[exp.If(this=condition, true=what) for condition, what in conditions], default=default)
-
-
-def refused_there(message: str) -> exp.Expr:
-    """An error, when it is looked at."""
-    return anonymous("RAISE_ERROR", text(f"{OURS}{message}"))
-
-
-def to_decimals(value: exp.Expr, decimals: int) -> exp.Expr:
+def _to_decimals(value: exp.Expr, decimals: int) -> exp.Expr:
     """A DOUBLE, rounded to some decimals as the binary number that it is."""
     if decimals == 0:
         return exp.Round(this=value.copy())
-    unit = cast_there(number(10**decimals), "DOUBLE")
+    unit = _cast(number(10**decimals), "DOUBLE")
     return exp.Div(this=exp.Round(this=exp.Mul(this=value.copy(), expression=unit)), expression=unit.copy())
 
 
-def _type_in(value: exp.Expr, types: Sequence[str]) -> exp.Expr:
-    return exp.In(this=anonymous("TYPEOF", value.copy()), expressions=[text(one) for one in types])
+def _by_type(value: exp.Expr, cases: Sequence[tuple[Sequence[str], exp.Expr]], default: exp.Expr) -> exp.Expr:
+    """What is written for a value by Spark's name of its type, which it knows before it reads rows."""
+    type_, ifs = anonymous("TYPEOF", value.copy()), []
+    for types, what in cases:
+        is_decimal = exp.Like(this=type_.copy(), expression=text("decimal%"))
+        is_one = exp.In(this=type_.copy(), expressions=[text(one) for one in types])
+        ifs.append(exp.If(this=is_decimal if types is _DECIMAL else is_one, true=what))
+    return exp.Case(ifs=ifs, default=default)
 
 
-def _is_decimal(value: exp.Expr) -> exp.Expr:
-    return exp.Like(this=anonymous("TYPEOF", value.copy()), expression=text("decimal%"))
+def _refused_there(value: exp.Expr, which: str) -> exp.Expr:
+    """An error, when it is looked at."""
+    return anonymous("RAISE_ERROR", text(f"{OURS}a value {which}: {value.sql('duckdb')}"))
 
 
-def cast_there(value: exp.Expr, type_: str) -> exp.Cast:
-    """A cast as Spark knows it."""
+def _cast(value: exp.Expr, type_: str) -> exp.Cast:
     return exp.Cast(this=value, to=native_type(type_))
 
 
-def listed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+# Lists
+
+
+def _listed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """A list, unless a filter or a window is around it: then it is made with that."""
     outer = isinstance(node.parent, (exp.Filter, exp.Window)) and node.arg_key == "this"
-    return node if outer else list_of(node) or node
+    return node if outer else _list_of(node) or node
 
 
-def list_of(node: exp.Expr) -> exp.Expr | None:
+def _filtered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """A list of some rows, unless a window is around it."""
+    outer = isinstance(node.parent, exp.Window) and node.arg_key == "this"
+    return node if outer else _list_of(node) or node
+
+
+def _list_of(node: exp.Expr) -> exp.Expr | None:
     """A list, within its filter and window: with its NULLs, in its order, and NULL where nothing is listed."""
     aggregate = node
     while isinstance(aggregate, (exp.Filter, exp.Window)):
@@ -203,7 +225,7 @@ def _sort_keys(aggregate: exp.Expr, order: Sequence[exp.Expr]) -> tuple[list[exp
     """What structures are sorted by: whether a key is NULL, so that it comes last, and the key."""
     descending = {bool(term.args.get("desc")) for term in order}
     if len(descending) > 1 or any(term.args.get("nulls_first") for term in order):
-        raise UntranslatableError(f"{aggregate.sql('duckdb')} cannot be put in the dialect of spark: its order")
+        raise _untranslatable(aggregate, "its order")
     down = True in descending
     keys: list[exp.Expr] = []
     for i, term in enumerate(order):
@@ -214,12 +236,6 @@ def _sort_keys(aggregate: exp.Expr, order: Sequence[exp.Expr]) -> tuple[list[exp
 
 def _field(name: str, value: exp.Expr) -> exp.PropertyEQ:
     return exp.PropertyEQ(this=ident(name), expression=value)
-
-
-def filtered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """A list of some rows, unless a window is around it."""
-    outer = isinstance(node.parent, exp.Window) and node.arg_key == "this"
-    return node if outer else list_of(node) or node
 
 
 def _prepended(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -255,69 +271,43 @@ def _reduced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 def _summed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """As DOUBLE; NULL is passed over, and is the sum of nothing."""
     so_far, one = (exp.Var(this=name) for name in ("so_far", "one"))
-    added = exp.Add(this=so_far, expression=cast_there(one, "DOUBLE"))
-    either = exp.Coalesce(this=added, expressions=[so_far.copy(), cast_there(one.copy(), "DOUBLE")])
+    added = exp.Add(this=so_far, expression=_cast(one, "DOUBLE"))
+    either = exp.Coalesce(this=added, expressions=[so_far.copy(), _cast(one.copy(), "DOUBLE")])
     add = exp.Lambda(this=either, expressions=[exp.Identifier(this="so_far"), exp.Identifier(this="one")])
-    return anonymous("AGGREGATE", node.expressions[0].copy(), cast_there(exp.null(), "DOUBLE"), add)
+    return anonymous("AGGREGATE", node.expressions[0].copy(), _cast(exp.null(), "DOUBLE"), add)
 
 
 def _sliced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """From a place to a place, from 1 on; here a place and a length."""
     list_, first, last = (one.copy() for one in node.expressions)
-    length = exp.Add(
-        this=exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first.copy())), expression=number(1)
-    )
+    length = exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first.copy())) + 1
     return anonymous("SLICE", list_, first, anonymous("GREATEST", length, number(0)))
 
 
-def _flat(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    return anonymous("FLATTEN", anonymous("ARRAY_COMPACT", node.expressions[0].copy()))
+def _called(*names: str) -> _Rule:
+    """The same function by another name; several are called on one another, the last one first."""
 
-
-def _distinct(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    return anonymous("ARRAY_COMPACT", anonymous("ARRAY_DISTINCT", node.expressions[0].copy()))
-
-
-def called(name: str) -> Callable[[exp.Expr, Kinds], exp.Expr]:
     def rule(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-        return anonymous(name, *(one.copy() for one in node.expressions))
+        call = anonymous(names[-1], *(one.copy() for one in node.expressions))
+        for name in names[-2::-1]:
+            call = anonymous(name, call)
+        return call
 
     return rule
 
 
-LIST_FUNCTIONS: Mapping[str, Callable[[exp.Expr, Kinds], exp.Expr]] = {
-    "LEN": called("ARRAY_SIZE"),
-    "LIST_TRANSFORM": called("TRANSFORM"),
-    "LIST_SORT": called("ARRAY_SORT"),
-    "LIST_EXTRACT": called("TRY_ELEMENT_AT"),
-    "LIST_DISTINCT": _distinct,
-    "LIST_PREPEND": _prepended,
-    "LIST_APPEND": _appended,
-    "LIST_REDUCE": _reduced,
-    "LIST_SUM": _summed,
-    "LIST_SLICE": _sliced,
-    "FLATTEN": _flat,
-}
-"""By the name of the function, how it is written for Spark."""
+# Numbers
 
 
 def _double(value: exp.Expr, kinds: Kinds) -> exp.Expr:
-    return value if kinds.of(value) == "double" else cast_there(value, "DOUBLE")
-
-
-def _if(condition: exp.Expr, true: exp.Expr, false: exp.Expr) -> exp.If:
-    return exp.If(this=condition, true=true, false=false)
-
-
-def _special(name: str) -> exp.Expr:
-    return cast_there(text(name), "DOUBLE")
+    return value if kinds.of(value) == "double" else _cast(value, "DOUBLE")
 
 
 def _literal(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """A decimal of Spark would be worked with in digits."""
     if kinds.of(node) != "double" or isinstance(node.parent, exp.Cast):
         return node
-    return cast_there(node.copy(), "DOUBLE")
+    return _cast(node.copy(), "DOUBLE")
 
 
 def _divided(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -326,8 +316,8 @@ def _divided(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     plain = exp.Div(this=left.copy(), expression=right.copy())
     if _is_never_zero(node.expression):
         return plain
-    zero = exp.EQ(this=right.copy(), expression=number(0))
-    return _if(zero, exp.Mul(this=left.copy(), expression=_special("Infinity")), plain)
+    infinite = exp.Mul(this=left.copy(), expression=_cast(text("Infinity"), "DOUBLE"))
+    return exp.If(this=exp.EQ(this=right.copy(), expression=number(0)), true=infinite, false=plain)
 
 
 def _is_never_zero(value: exp.Expr) -> bool:
@@ -350,29 +340,15 @@ def _subtracted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return node
 
 
-def _logarithm(logarithm: Callable[[exp.Expr], exp.Expr]) -> Callable[[exp.Expr, Kinds], exp.Expr]:
+def _natural_logarithm(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """Of 0 it is minus infinity, and of what is less no number; here both are NULL."""
-
-    def rule(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-        value = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
-        cases = [
-            (exp.GT(this=value.copy(), expression=number(0)), logarithm(value)),
-            (exp.EQ(this=value.copy(), expression=number(0)), _special("-Infinity")),
-            (exp.LT(this=value.copy(), expression=number(0)), _special("NaN")),
-        ]
-        return exp.Case(ifs=[exp.If(this=condition, true=result) for condition, result in cases])
-
-    return rule
+    return _LOGARITHM(value=node.this, logarithm=exp.Ln(this=node.this.copy()))
 
 
-def _log2(value: exp.Expr) -> exp.Expr:
-    """Of a power of two it is whole; here it is a quotient of two logarithms, and 2 ** 29 has 29.000000000000004."""
+def _binary_logarithm(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    value = node.expressions[0]
     plain = anonymous("LOG2", value.copy())
-    nearest = anonymous("RINT", plain)
-    exact = exp.EQ(
-        this=exp.Pow(this=cast_there(number(2), "DOUBLE"), expression=nearest.copy()), expression=value.copy()
-    )
-    return _if(exact, nearest, plain.copy())
+    return _LOGARITHM(value=value, logarithm=_LOG2(value=value, plain=plain, nearest=anonymous("RINT", plain.copy())))
 
 
 def _rounded(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -382,23 +358,22 @@ def _rounded(node: exp.Expr, kinds: Kinds) -> exp.Expr:
         return node
     if not (isinstance(decimals, exp.Literal) and decimals.name.isdigit() and int(decimals.name) <= 15):
         raise UntranslatableError(f"{node.sql('duckdb')}: only to a number of decimals from 0 to 15 in Spark")
-    return to_decimals(_double(node.this, kinds), int(decimals.name))
+    return _to_decimals(_double(node.this, kinds), int(decimals.name))
 
 
 def _upwards(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """A DOUBLE, as it was; here it would be a BIGINT."""
     value = _double(node.this, kinds)
-    exact = exp.LT(this=exp.Abs(this=value.copy()), expression=cast_there(number(2**53), "DOUBLE"))
-    return _if(exact, cast_there(type(node)(this=value.copy()), "DOUBLE"), value.copy())
+    return _WHOLE_DOUBLE(value=value, whole=type(node)(this=value.copy()))
 
 
-def _mean(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    return exp.Avg(this=_double(node.this, kinds).copy())
+def _finite(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    """A date is, if it is there."""
+    value = node.expressions[0]
+    there = exp.Nullif(this=exp.Paren(this=exp.Not(this=is_null(value.copy()))), expression=exp.false())
+    return _by_type(value, [(_DAYS, there)], _refused_there(value, "of another type"))
 
 
-def _any(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """A value that is not NULL, if there is one; here it may be NULL."""
-    return exp.Max(this=node.this.copy())
+# Rows and their order
 
 
 def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -410,24 +385,25 @@ def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 
 
 def _windowed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    if (list_ := list_of(node)) is not None:
+    if (list_ := _list_of(node)) is not None:
         return list_
     if node.meta.get(ANY_NUMBER):  # numbers without a gap would have all rows in one place
         return anonymous("MONOTONICALLY_INCREASING_ID")
     if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
-        numbered = node.copy()
-        numbered.set("order", exp.Order(expressions=[exp.Ordered(this=exp.null())]))
-        return numbered
+        return _with_part(node, "order", exp.Order(expressions=[exp.Ordered(this=exp.null())]))
     return node
+
+
+def _with_part(node: exp.Expr, name: str, part: exp.Expr | str | None) -> exp.Expr:
+    copy = node.copy()
+    copy.set(name, part)
+    return copy
 
 
 def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """The name in full: of a join of some kinds, the side."""
-    if node.args.get("kind") in ("SEMI", "ANTI") and not node.args.get("side"):
-        copy = node.copy()
-        copy.set("side", "LEFT")
-        return copy
-    return node
+    is_short = node.args.get("kind") in ("SEMI", "ANTI") and not node.args.get("side")
+    return _with_part(node, "side", "LEFT") if is_short else node
 
 
 def _with(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -440,9 +416,7 @@ def _common(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """Spark makes what is read several times as often as it likes: it may be, where it is the same every time."""
     if any(isinstance(one, exp.Anonymous) and one.name.upper() == "RAND" for one in node.walk()):
         raise UntranslatableError("RANDOM() in a WITH cannot be put in the dialect of spark")
-    copy = node.copy()
-    copy.set("materialized", None)
-    return copy
+    return _with_part(node, "materialized", None)
 
 
 def _approximate(node: exp.Expr, kinds: Kinds) -> exp.Expr:
@@ -457,12 +431,13 @@ def _hash(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     raise UntranslatableError("HASH() cannot be put in the dialect of spark: every engine has its own")
 
 
+# Texts
+
+
 def _concatenated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """NULL, if a part is."""
     if not node.args.get("safe"):
-        raise UntranslatableError(
-            f"{node.sql('duckdb')} cannot be put in the dialect of spark: NULL may be passed over"
-        )
+        raise _untranslatable(node, "NULL may be passed over")
     together: exp.Expr = node.expressions[0].copy()
     for one in node.expressions[1:]:
         together = exp.DPipe(this=together, expression=one.copy())
@@ -472,39 +447,27 @@ def _concatenated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 def _collated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     """Byte by byte."""
     if node.expression.name.lower() not in ("binary", "c"):
-        raise UntranslatableError(
-            f"{node.sql('duckdb')} cannot be put in the dialect of spark: only bytes are compared"
-        )
+        raise _untranslatable(node, "only bytes are compared")
     return exp.Collate(this=node.this.copy(), expression=exp.Var(this="UTF8_BINARY"))
 
 
-def _same(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    return node
-
-
-def _finite(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """A date is, if it is there."""
-    value = node.expressions[0]
-    there = exp.Nullif(this=exp.Paren(this=exp.Not(this=is_null(value.copy()))), expression=exp.false())
-    return by_type(value, [(DAYS, there)], refused_there(f"a value of another type: {value.sql('duckdb')}"))
-
-
-RULES: Mapping[type[exp.Expr], Callable[[exp.Expr, Kinds], exp.Expr]] = {
+RULES: Mapping[type[exp.Expr], _Rule] = {
     exp.Literal: _literal,
     exp.Div: _divided,
     exp.Sub: _subtracted,
-    exp.Ln: _logarithm(lambda value: exp.Ln(this=value.copy())),
+    exp.Ln: _natural_logarithm,
     exp.Round: _rounded,
     exp.Ceil: _upwards,
     exp.Floor: _upwards,
-    exp.Avg: _mean,
-    exp.AnyValue: _any,
-    exp.Cast: converted,
-    exp.TryCast: converted,
+    exp.Avg: lambda node, kinds: exp.Avg(this=_double(node.this, kinds).copy()),
+    # A value that is not NULL, if there is one; here it may be NULL.
+    exp.AnyValue: lambda node, kinds: exp.Max(this=node.this.copy()),
+    exp.Cast: _converted,
+    exp.TryCast: _converted,
     exp.Order: _ordered,
     exp.Window: _windowed,
-    exp.Filter: filtered,
-    exp.ArrayAgg: listed,
+    exp.Filter: _filtered,
+    exp.ArrayAgg: _listed,
     exp.Join: _joined,
     exp.With: _with,
     exp.CTE: _common,
@@ -514,13 +477,23 @@ RULES: Mapping[type[exp.Expr], Callable[[exp.Expr, Kinds], exp.Expr]] = {
 }
 """By the kind of node."""
 
-FUNCTIONS: Mapping[str, Callable[[exp.Expr, Kinds], exp.Expr]] = {
-    "GREATEST": _same,
-    "LEAST": _same,
-    "LOG2": _logarithm(_log2),
-    "RANDOM": called("RAND"),
+FUNCTIONS: Mapping[str, _Rule] = {
+    "GREATEST": lambda node, kinds: node,
+    "LEAST": lambda node, kinds: node,
+    "LOG2": _binary_logarithm,
+    "RANDOM": _called("RAND"),
     "HASH": _hash,
     "ISFINITE": _finite,
-    **LIST_FUNCTIONS,
+    "LEN": _called("ARRAY_SIZE"),
+    "LIST_TRANSFORM": _called("TRANSFORM"),
+    "LIST_SORT": _called("ARRAY_SORT"),
+    "LIST_EXTRACT": _called("TRY_ELEMENT_AT"),
+    "LIST_DISTINCT": _called("ARRAY_COMPACT", "ARRAY_DISTINCT"),
+    "FLATTEN": _called("FLATTEN", "ARRAY_COMPACT"),
+    "LIST_PREPEND": _prepended,
+    "LIST_APPEND": _appended,
+    "LIST_REDUCE": _reduced,
+    "LIST_SUM": _summed,
+    "LIST_SLICE": _sliced,
 }
 """By the name of the function."""

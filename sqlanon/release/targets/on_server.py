@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from sqlglot import exp
 
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import ReleaseError, SqlanonError
-from sqlanon.policy import shown_place
+from sqlanon.engines.travel import arrived
+from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
+from sqlanon.expressions import create_temporary_table, drop_table, table
+from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.addresses import VERSION_DIGITS
+from sqlanon.release.check import Check
 from sqlanon.release.class_sizes import class_sizes
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.release.target import Draft
+from sqlanon.release.verify import Verification
 from sqlanon.release.words import claims_table
 
 
@@ -26,40 +33,89 @@ class Server(Protocol):
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
 
-class Spot(Protocol):
-    """Where on a server a release is: in which schema, and the name of its view."""
+@dataclass(frozen=True)
+class Spot(ABC):
+    """Where on a server a release is: the address, the schema, and the name of the view that readers know."""
 
-    where: ClassVar[str]
-    """For people: ``in Spark``."""
+    address: str | None = field(repr=False)
+    schema: str
+    name: str
 
-    dialect: ClassVar[str]
-    """Of the server, for sqlglot."""
-
-    @property
-    def schema(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
+    where: ClassVar[str]  # for people: "PostgreSQL"
+    dialect: ClassVar[str]  # of the server, for sqlglot
 
     @property
+    @abstractmethod
     def path(self) -> Path:
         """The same place for the ledger, which knows paths: no secret is in it. People are told its `shown_place`."""
-        ...
 
     @property
-    def table(self) -> exp.Table: ...
+    def table(self) -> exp.Table:
+        return table(self.name, self.schema)
 
+    @abstractmethod
     def opened_server(self) -> AbstractContextManager[Server]: ...
+
+    @abstractmethod
+    def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
+        """Verify the release by itself: columns, counts, requirements, content digest, and the catalog."""
+
+    def taken(self) -> ReleaseError:
+        return ReleaseError(
+            f"{self.schema}.{self.name} exists and is no release of sqlanon: choose another name, or remove it"
+        )
+
+    def without_schema(self) -> ReleaseError:
+        return ReleaseError(f"there is no schema {self.schema!r} in {self.where}: make it first (CREATE SCHEMA)")
+
+    def without_manifest(self) -> ReleaseError:
+        return ReleaseError(f"{self.schema}.{self.name} is no release of sqlanon: there is no manifest of it")
+
+    @contextmanager
+    def manifest_read(self) -> Iterator[None]:
+        """What a broken manifest raises becomes an error that says so."""
+        try:
+            yield
+        except SqlanonError:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise BrokenReleaseError(
+                f"{shown_place(self.path)} was a release of sqlanon; its manifest is broken: {error}"
+            ) from error
 
 
 AnySpot = TypeVar("AnySpot", bound=Spot)
 
 
 @dataclass(frozen=True)
+class ServerTarget(Generic[AnySpot]):
+    """A schema that a release goes to."""
+
+    spot: AnySpot
+
+    @property
+    def path(self) -> Path:
+        return self.spot.path
+
+    @property
+    def table_name(self) -> str:
+        return self.spot.name
+
+
+class StagedOnServer:
+    """A release that nobody on the server can read yet. Its version is its own: no lock of the place is needed."""
+
+    sha256: ClassVar[None] = None  # there is no file
+
+    def alone(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@dataclass(frozen=True)
 class ServerRelease(Generic[AnySpot]):
     """A release that was published on a server."""
 
-    spot: AnySpot  # where it is
+    spot: AnySpot
     manifest: Manifest
     limits: Limits = NO_LIMITS  # what `verify` may take of this machine
     sha256: ClassVar[None] = None
@@ -75,6 +131,10 @@ class ServerRelease(Generic[AnySpot]):
         """The view that readers know, with its schema."""
         return f"{self.spot.schema}.{self.spot.name}"
 
+    def verify(self) -> Verification:
+        """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
+        return self.spot.verify(self.limits)
+
     def class_sizes(self) -> list[tuple[int, int]]:
         """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
         with self.spot.opened_server() as server, server.translated_errors(ReleaseError):
@@ -86,10 +146,30 @@ class ServerRelease(Generic[AnySpot]):
 
     def _repr_html_(self) -> str:
         """For notebooks: what it claims as a small table; nothing is asked of the server."""
-        return claims_table(self.manifest, f"Release {self.table}", self.spot.where, self.path)
+        return claims_table(self.manifest, f"Release {self.table}", f"in {self.spot.where}", self.path)
 
     def _class_sizes(self) -> exp.Query:
         return class_sizes(self.spot.table, self.manifest.quasi)
+
+
+def release_section(draft: Draft) -> ReleaseSection:
+    """Where the policy has the release go."""
+    section = draft.prepared.policy.release
+    assert section is not None
+    return section
+
+
+def types_in(columns: Iterable[ReleasedColumn]) -> dict[str, str]:
+    """DuckDB's types of released columns, by name."""
+    return {column.name: column.type for column in columns}
+
+
+def refuse_types(types: Mapping[str, str], is_held: Callable[[str], bool], place: str) -> None:
+    """Refuse types without an equal on a server: they would come back as others, or could not be verified."""
+    if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if not is_held(type_)]:
+        raise ReleaseError(
+            f"{place} cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
+        )
 
 
 def refuse_sha256(sha256: str | None) -> None:
@@ -114,3 +194,30 @@ def version_of(name: str, release: str) -> int | None:
     """
     match = re.fullmatch(re.escape(release) + rf"_v([0-9]{{1,{VERSION_DIGITS}}})", name)
     return None if match is None else int(match[1])
+
+
+def next_version(numbers: Iterable[int | None]) -> int:
+    """The number of the next version, by those of the tables that are there; None for what is no version."""
+    return max((number for number in numbers if number is not None), default=0) + 1
+
+
+def shown_columns(rows_table: str) -> str:
+    return f"the columns of the table {rows_table!r}, and nothing more"
+
+
+def check(name: str, faults: Sequence[str], fine: str) -> Check:
+    """A check that passes where there are no faults."""
+    return Check(name, not faults, "; ".join(faults) or fine)
+
+
+@contextmanager
+def copied(
+    engine: DuckDBEngine, target: exp.Table, types: Mapping[str, str], stream: AbstractContextManager[Any]
+) -> Iterator[exp.Table]:
+    """What travels in a stream, as a temporary table of an engine, for a while."""
+    with stream as reader, engine.registered(reader) as here:
+        engine.execute(create_temporary_table(target.copy(), arrived(here, types)))
+    try:
+        yield target
+    finally:
+        engine.execute(drop_table(target.copy()))

@@ -7,10 +7,8 @@ there before. The audit counts there, and reads the rows back: they are public, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import ClassVar
 
 from sqlglot import exp
 
@@ -23,10 +21,17 @@ from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, comments_on, stable_view
 from sqlanon.release.target import Draft, ReleaseTarget
-from sqlanon.release.targets import postgres_catalog as pc
-from sqlanon.release.targets import postgres_statements as pr
+from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.file import STAGED_FILE, StagedRows, write_rows
-from sqlanon.release.targets.on_server import version_of
+from sqlanon.release.targets.on_server import (
+    ServerTarget,
+    StagedOnServer,
+    next_version,
+    refuse_types,
+    release_section,
+    types_in,
+    version_of,
+)
 from sqlanon.release.targets.postgres_checks import manifest_table_flaws, number_of, server_checks
 from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot, place_of, recorded_place, types_of
 from sqlanon.release.verify import Verification
@@ -39,29 +44,16 @@ _READ_BACK = "read_back"
 
 
 @dataclass(frozen=True)
-class PostgresTarget:
+class PostgresTarget(ServerTarget[PostgresSpot]):
     """A release in a schema of PostgreSQL."""
-
-    spot: PostgresSpot
-
-    @property
-    def path(self) -> Path:
-        return self.spot.path
-
-    @property
-    def table_name(self) -> str:
-        return self.spot.name
 
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedPostgres]:
         """Write the rows to a table of their own, in a transaction that is undone unless it is committed; and read them
         back."""
         draft.prepared.source.refuse_release(self.spot.address, self.spot.schema)  # it may be another than the policy's
-        types = {column.name: column.type for column in draft.columns()}
-        if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if pg.type_there(type_) is None]:
-            raise ReleaseError(
-                f"PostgreSQL cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
-            )
+        types = types_in(draft.columns())
+        refuse_types(types, lambda type_: pg.type_there(type_) is not None, "PostgreSQL")
         with (
             self._server(draft) as server,
             server.undone_unless_committed(ReleaseError),
@@ -69,7 +61,7 @@ class PostgresTarget:
         ):
             older = _Older.found(server, self.spot)
             relation = table(versioned(self.spot.name, older.next_version), self.spot.schema)
-            server.execute(pr.released_table(relation.copy(), types))
+            server.execute(ps.released_table(relation.copy(), types))
             _closed(server, relation)
             _fill(server, self.spot.address, draft, relation, types)
             file = directory / STAGED_FILE
@@ -84,9 +76,8 @@ class PostgresTarget:
     def facts(self, staged: StagedPostgres) -> Facts:
         """Count the rows there and here: both must find the same."""
         draft, relation = staged.staged.draft, staged.relation
-        facts = staged.staged.counted(staged.older.next_version)
-        types = {column.name: column.type for column in draft.columns()}
-        there = staged.server.rows(pr.class_figures(relation.copy(), draft.quasi))[0]
+        facts, types = staged.staged.counted(staged.older.next_version), types_in(draft.columns())
+        there = staged.server.rows(ps.class_figures(relation, draft.quasi))[0]
         here = (facts.rows, facts.classes, facts.smallest_class)
         failures = []
         if tuple(there) != here:
@@ -117,22 +108,21 @@ class PostgresTarget:
 
 
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedPostgres, PostgresRelease]:
-    section = draft.prepared.policy.release
-    assert section is not None
+    section = release_section(draft)
     assert section.postgres is not None
     return PostgresTarget(PostgresSpot.of(section.postgres, table_name or section.table))
 
 
 @dataclass(frozen=True)
-class StagedPostgres:
-    """A release in an open transaction; what was there before; and its rows, as they were read back."""
+class StagedPostgres(StagedOnServer):
+    """A release in an open transaction, which has the lock of the place; what was there before; and its rows, as they
+    were read back."""
 
     spot: PostgresSpot
     server: PostgresEngine
     relation: exp.Table
     older: _Older
     staged: StagedRows
-    sha256: ClassVar[None] = None
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         return self.staged.beside_source()
@@ -141,12 +131,8 @@ class StagedPostgres:
         """Have the view show the new version, and verify the rows, and what PostgreSQL has of the release."""
         verification = self.staged.verified(self.spot.path, manifest)
         _put_in_place(self.server, self.spot, self.relation, self.older, manifest)
-        checks = server_checks(self.server, self.spot.schema, self.spot.name, manifest)
+        checks = server_checks(self.server, self.spot, manifest)
         return replace(verification, checks=(*verification.checks, *checks))
-
-    def alone(self) -> AbstractContextManager[None]:
-        """The transaction has the lock of the place."""
-        return nullcontext()
 
 
 def _fill(server: PostgresEngine, address: str, draft: Draft, target: exp.Table, types: Mapping[str, str]) -> None:
@@ -173,54 +159,43 @@ class _Older:
     @classmethod
     def found(cls, server: PostgresEngine, spot: PostgresSpot) -> _Older:
         """Look, and let nobody else publish under this name meanwhile."""
-        server.rows(pr.alone(f"sqlanon {spot.schema}.{spot.name}"))  # of this database
-        schemas = server.rows(pc.schema(), [spot.schema])
+        server.rows(ps.lock(name=f"sqlanon {spot.schema}.{spot.name}"))  # of this database
+        schemas = server.rows(ps.schema(), [spot.schema])
         if not schemas:
-            raise ReleaseError(f"there is no schema {spot.schema!r} in PostgreSQL: make it first (CREATE SCHEMA)")
+            raise spot.without_schema()
         if not schemas[0][1]:
             raise ReleaseError(f"this user may not use the schema {spot.schema!r}: GRANT USAGE, CREATE ON SCHEMA")
-        kinds = dict(server.rows(pc.relations_of(), [spot.schema]))
-        known = []
+        kinds = dict(server.rows(ps.relations_of(), [spot.schema]))
+        known, manifests = [], ps.manifests(spot.schema)
         if MANIFEST in kinds:
             _refuse_of_others(server, spot, MANIFEST)
             # What its triggers did would be done by us.
-            server.execute(pr.locked_for_rows(table(MANIFEST, spot.schema)))
+            server.execute(ps.locked_for_rows(manifests))
             if wrong := manifest_table_flaws(server, spot.schema):
                 raise ReleaseError(f"{spot.schema}.{MANIFEST} is not as sqlanon made it: it {wrong}; remove that first")
-            known = server.rows(pr.manifest_of(spot.schema), [spot.name])
+            known = server.rows(ps.manifest_of(manifests=manifests), [spot.name])
         if kinds.get(spot.name, "v") != "v" or (spot.name in kinds and not known):
-            raise ReleaseError(
-                f"{spot.schema}.{spot.name} exists and is no release of sqlanon: choose another name, or remove it"
-            )
+            raise spot.taken()
         readers = []
         if spot.name in kinds:
             _refuse_of_others(server, spot, spot.name)
-            rights = server.rows(pc.rights(), [number_of(server, spot.schema, spot.name)])
+            rights = _rights(server, spot.table)
             readers = [
                 (role, grant) for role, privilege, grant, column in rights if privilege == "SELECT" and not column
             ]
-        numbers = [number for name in kinds if (number := version_of(name, spot.name)) is not None]
         own = versioned(spot.name, known[-1][0]) if known else ""
-        return cls(
-            max(numbers, default=0) + 1, table(own, spot.schema) if kinds.get(own) == "r" else None, tuple(readers)
-        )
+        shown = table(own, spot.schema) if kinds.get(own) == "r" else None
+        return cls(next_version(version_of(name, spot.name) for name in kinds), shown, tuple(readers))
 
 
 def _refuse_of_others(server: PostgresEngine, spot: PostgresSpot, name: str) -> None:
     """The owner of a view, or of a table, can change it at any time: a release is of one."""
-    _, _, owner, is_own = server.rows(pc.relation(), [number_of(server, spot.schema, name)])[0]
+    _, _, owner, is_own = server.rows(ps.relation(), [number_of(server, spot.schema, name)])[0]
     if not is_own:
         raise ReleaseError(
             f"{spot.schema}.{name} belongs to {owner}: publish as that role (SET ROLE, in options of the address), or "
             "into another schema"
         )
-
-
-def _closed(server: PostgresEngine, relation: exp.Table) -> None:
-    """Take what default privileges gave others of a new relation."""
-    rights = server.rows(pc.rights(), [number_of(server, relation.db, relation.name)])
-    if roles := list(dict.fromkeys(role for role, *_ in rights)):
-        server.execute(pr.revoke_all(relation.copy(), roles))
 
 
 def _put_in_place(
@@ -242,7 +217,7 @@ def _put_in_place(
         server.execute(view)
         _closed(server, spot.table)
         for role, may_grant in older.readers:
-            server.execute(pr.grant_select(spot.table, role, may_grant))
+            server.execute(ps.grant_select(spot.table, role, may_grant))
     for told in comments_on("VIEW", spot.table, manifest):
         server.execute(told)
     _manifest_in_place(server, spot, older.next_version, manifest)
@@ -252,35 +227,46 @@ def _put_in_place(
 
 
 def _manifest_in_place(server: PostgresEngine, spot: PostgresSpot, version: int, manifest: Manifest) -> None:
+    manifests = ps.manifests(spot.schema)
     # Two that publish into a new schema would both make the table, and the later one would fail.
-    server.rows(pr.alone(f"sqlanon {spot.schema}"))
+    server.rows(ps.lock(name=f"sqlanon {spot.schema}"))
     if number_of(server, spot.schema, MANIFEST) is None:
-        server.execute(pr.manifest_table(spot.schema))
-        _readers_only(server, table(MANIFEST, spot.schema))
-    server.execute(pr.forget_manifest(spot.schema), [spot.name])
-    server.execute(pr.insert_manifest(spot.schema), [spot.name, version, manifest.to_json()])
+        server.execute(ps.manifest_table(manifests=manifests))
+        _readers_only(server, manifests)
+    server.execute(ps.forget_manifest(manifests=manifests), [spot.name])
+    server.execute(ps.insert_manifest(manifests=manifests), [spot.name, version, manifest.to_json()])
+
+
+def _rights(server: PostgresEngine, relation: exp.Table) -> list[tuple[str, str, bool, str]]:
+    return server.rows(ps.rights(), [number_of(server, relation.db, relation.name)])
+
+
+def _closed(server: PostgresEngine, relation: exp.Table) -> None:
+    """Take what default privileges gave others of a new relation."""
+    if roles := list(dict.fromkeys(role for role, *_ in _rights(server, relation))):
+        server.execute(ps.revoke_all(relation.copy(), roles))
 
 
 def _readers_only(server: PostgresEngine, relation: exp.Table) -> None:
     """Of what default privileges gave others of a new relation, leave the right to read it."""
-    rights = server.rows(pc.rights(), [number_of(server, relation.db, relation.name)])
+    rights = _rights(server, relation)
     if {privilege for _, privilege, *_ in rights} - {"SELECT"}:
-        server.execute(pr.revoke_all(relation.copy(), list(dict.fromkeys(role for role, *_ in rights))))
+        _closed(server, relation)
         for role, privilege, may_grant, _ in rights:
             if privilege == "SELECT":
-                server.execute(pr.grant_select(relation.copy(), role, may_grant))
+                server.execute(ps.grant_select(relation.copy(), role, may_grant))
 
 
 def _has_the_columns_of(server: PostgresEngine, view: int, staged: exp.Table) -> bool:
     """Whether a view has the names, types and collations of a table, in its order."""
     table_number = number_of(server, staged.db, staged.name)
-    return server.rows(pc.shape(), [view]) == server.rows(pc.shape(), [table_number])
+    return server.rows(ps.shape(), [view]) == server.rows(ps.shape(), [table_number])
 
 
 def _refuse_if_needed(server: PostgresEngine, spot: PostgresSpot, name: str, why: str) -> None:
     """What others have built upon a relation is theirs: it is not dropped with it."""
     own, view = (number_of(server, spot.schema, one) for one in (name, spot.name))
-    if needed := [one for (one,) in server.rows(pc.upon(), [own, view])]:
+    if needed := [one for (one,) in server.rows(ps.upon(), [own, view])]:
         raise ReleaseError(
             f"{spot.schema}.{name} {why}, but this depends on it: {', '.join(needed)}; drop that first, and make it "
             f"again over {spot.schema}.{spot.name}"

@@ -6,20 +6,21 @@ of it is looked up by the numbers of the relations, in one transaction with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.expressions import qualified, table
+from sqlanon.expressions import qualified
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.metadata import comments_on
-from sqlanon.release.targets import postgres_catalog as pc
-from sqlanon.release.targets import postgres_statements as pr
-from sqlanon.release.targets.on_server import version_of
+from sqlanon.release.targets import postgres_statements as ps
+from sqlanon.release.targets.on_server import Spot, check, shown_columns, types_in, version_of
 from sqlanon.resources import __version__
 
 _READ = "SELECT"
@@ -39,66 +40,159 @@ def number_of(server: PostgresEngine, schema: str, name: str) -> int | None:
     return found
 
 
-def server_checks(server: PostgresEngine, schema: str, name: str, manifest: Manifest) -> list[Check]:
+def server_checks(server: PostgresEngine, spot: Spot, manifest: Manifest) -> list[Check]:
     """All checks of a release that need the catalog of the server."""
-    own = name if manifest.version is None else versioned(name, manifest.version)
-    numbers = {one: number_of(server, schema, one) for one in (name, own, MANIFEST)}
-    columns = [column.name for column in manifest.columns]
-    types = {column.name: pg.type_there(column.type) or column.type for column in manifest.columns}
-    return [
-        _view(server, name, own, numbers, columns),
-        _table(server, own, numbers[own], types),
-        _versions(server, schema, name, own),
-        _manifest(server, schema, name, numbers[MANIFEST], manifest),
-        _comments(server, schema, name, own, numbers, manifest),
-        _rights(server, name, own, numbers, manifest),
-        _schema(server, schema, name, numbers),
-    ]
-
-
-def _view(
-    server: PostgresEngine, name: str, own: str, numbers: Mapping[str, int | None], columns: Sequence[str]
-) -> Check:
-    """Whether the view shows the columns of the table of its version, and does nothing more."""
-    view, shown = numbers[name], f"the columns of the table {own!r}, and nothing more"
-    reads = [number for (number,) in server.rows(pc.behind(), [view])]
-    query = server.rows(pc.definition(), [view])[0][0] if reads else ""
-    if reads != [numbers[own]] or not pr.is_column_list(query, columns, own):
-        return Check("view", False, f"{name!r} is not the view of {shown}")
-    strange = _attached(server, view)
-    return Check("view", not strange, f"{name!r} has {strange}" if strange else shown)
-
-
-def _table(server: PostgresEngine, own: str, number: int | None, types: Mapping[str, str]) -> Check:
-    """Whether the table behind the view is a plain one, with the released columns and nothing else."""
-    wrong = _unlike(server, number, types, "C")
-    strange, plain = _indexes(server, own, number)
-    faults = [f"{own!r} {wrong}"] * bool(wrong) + strange
-    message = f"{own!r} is a plain table with the released columns"
-    message += f", and has plain indexes that are not sqlanon's: {', '.join(plain)}" if plain else ""
-    return Check("table", not faults, "; ".join(faults) or message)
+    return list(_InCatalog(server, spot, manifest).checks())
 
 
 def manifest_table_flaws(server: PostgresEngine, schema: str) -> str:
     """What the table of manifests is, or has, that sqlanon did not make; '' if nothing."""
-    return _manifest_table(server, number_of(server, schema, MANIFEST))
-
-
-def _manifest_table(server: PostgresEngine, number: int | None) -> str:
-    """What the table of manifests has beside its columns and the index of its key; '' if nothing."""
-    unlike = _unlike(server, number, pr.MANIFEST_TYPES)
+    number = number_of(server, schema, MANIFEST)
+    unlike = _unlike(server, number, ps.MANIFEST_TYPES)
     strange, plain = _indexes(server, MANIFEST, number)
     return ", ".join([unlike] * bool(unlike) + strange + [f"has index {one!r}" for one in plain if one != _KEY])
 
 
+@dataclass(frozen=True)
+class _InCatalog:
+    """A release, as the catalog has it."""
+
+    server: PostgresEngine
+    spot: Spot
+    manifest: Manifest
+
+    def checks(self) -> Iterator[Check]:
+        yield self._view()
+        yield self._table()
+        yield self._versions()
+        yield self._one_manifest()
+        yield self._comments()
+        yield self._rights()
+        yield self._schema()
+
+    @cached_property
+    def own(self) -> str:
+        """The table of its version."""
+        name, version = self.spot.name, self.manifest.version
+        return name if version is None else versioned(name, version)
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int | None]:
+        return {one: number_of(self.server, self.spot.schema, one) for one in (self.spot.name, self.own, MANIFEST)}
+
+    def _view(self) -> Check:
+        """Whether the view shows the columns of the table of its version, and does nothing more."""
+        name, view = self.spot.name, self.numbers[self.spot.name]
+        reads = [number for (number,) in self.server.rows(ps.behind(), [view])]
+        query = self.server.rows(ps.definition(), [view])[0][0] if reads else ""
+        columns = [column.name for column in self.manifest.columns]
+        if reads != [self.numbers[self.own]] or not ps.is_column_list(query, columns, self.own):
+            return Check("view", False, f"{name!r} is not the view of {shown_columns(self.own)}")
+        strange = _attached(self.server, view)
+        return check("view", [f"{name!r} has {strange}"] * bool(strange), shown_columns(self.own))
+
+    def _table(self) -> Check:
+        """Whether the table behind the view is a plain one, with the released columns and nothing else."""
+        types = {name: pg.type_there(type_) or type_ for name, type_ in types_in(self.manifest.columns).items()}
+        wrong = _unlike(self.server, self.numbers[self.own], types, "C")
+        strange, plain = _indexes(self.server, self.own, self.numbers[self.own])
+        fine = f"{self.own!r} is a plain table with the released columns"
+        fine += f", and has plain indexes that are not sqlanon's: {', '.join(plain)}" if plain else ""
+        return check("table", [f"{self.own!r} {wrong}"] * bool(wrong) + strange, fine)
+
+    def _versions(self) -> Check:
+        """Whether other relations have the name of the release or of a version, in small letters or capitals: a reader
+        may take one for it."""
+        name = self.spot.name
+        found = [one for one, _ in self.server.rows(ps.relations_of(), [self.spot.schema])]
+        others = sorted(
+            one
+            for one in found
+            if one not in (name, self.own)
+            and (one.lower() == name.lower() or version_of(one.lower(), name.lower()) is not None)
+        )
+        return check("versions", [f"not of the release: {', '.join(others)}"] * bool(others), "no other relations")
+
+    def _one_manifest(self) -> Check:
+        """Whether the release has one row in the table of manifests, of its version, and that table is a plain one."""
+        name, version, wrong = self.spot.name, self.manifest.version, []
+        if unlike := manifest_table_flaws(self.server, self.spot.schema):
+            wrong.append(f"{MANIFEST!r} {unlike}")
+        known = self.server.rows(ps.manifest_of(manifests=ps.manifests(self.spot.schema)), [name])
+        versions = [one for one, _ in known]
+        if len(versions) != 1:
+            wrong.append(f"there are {len(versions)} manifests of {name!r}")
+        elif versions != [version]:
+            wrong.append(f"it is of version {version}, and stands there as version {versions[0]}")
+        if self.manifest.table_name != name:
+            wrong.append("it is of a release of another name")
+        return check("one manifest", wrong, "one, of this version")
+
+    def _comments(self) -> Check:
+        """Whether the comments are what sqlanon says of the release, and no other relation of it has any."""
+        name, rows = self.spot.name, self.server.rows
+        found = {one: dict(rows(ps.comments(), [number])) for one, number in self.numbers.items()}
+        strange = [one for one in (self.own, MANIFEST) if found[one]]
+        notes = [what for number in self.numbers.values() for (what,) in rows(ps.notes(), [number])]
+        if not strange and not notes and self.manifest.sqlanon_version != __version__:
+            return Check("comments", None, f"written by sqlanon {self.manifest.sqlanon_version}, not by this one")
+        expected = _told(comments_on("VIEW", self.spot.table, self.manifest))
+        changed = sorted(
+            one for one in expected.keys() | found[name].keys() if expected.get(one) != found[name].get(one)
+        )
+        wrong = [f"those of {one!r} are not sqlanon's" for one in strange]
+        wrong += [f"{one} is not sqlanon's: remove it" for one in notes]
+        wrong += [f"that of column {one!r} is not sqlanon's" if one else f"that of {name!r} is not" for one in changed]
+        return check("comments", wrong, "as sqlanon made them")
+
+    def _rights(self) -> Check:
+        """Whether readers get at the rows by the view alone, can change nothing, and all is of one owner."""
+        owners = {one: self.server.rows(ps.relation(), [number]) for one, number in self.numbers.items()}
+        named = {one: found[0][2] for one, found in owners.items() if found}
+        wrong, older = list[str](), list[str]()
+        if len(set(named.values())) > 1:
+            wrong.append("they are of several owners: " + ", ".join(f"{one!r} of {who}" for one, who in named.items()))
+        for one, number in self.numbers.items():
+            for role, privilege, _, _ in self.server.rows(ps.rights(), [number]):
+                message = f"{role or 'everybody'} has {privilege} on {one!r}"
+                if privilege != _READ:
+                    wrong.append(message)
+                elif one == self.own:
+                    (wrong if self.manifest.sqlanon_version == __version__ else older).append(message)
+        if older and not wrong:
+            return Check("rights", None, f"an older sqlanon left it so: {'; '.join(dict.fromkeys(older))}; REVOKE it")
+        faults = list(dict.fromkeys([*wrong, *older]))
+        return check("rights", faults, "the owner changes, and readers read the view")
+
+    def _schema(self) -> Check:
+        """What is in the schema, or built upon the release, and is of no release: others may have made it in good
+        faith, or to tell anything."""
+        schema, rows = self.spot.schema, self.server.rows
+        there = rows(ps.beside(), [schema])
+        known = rows(ps.releases_of(manifests=ps.manifests(schema)))
+        pairs = {view: {(view, "v"), (versioned(view, version), "r")} for view, version in known}
+        whole = {view: pair for view, pair in pairs.items() if pair <= {(one, kind) for _, one, kind in there}}
+        ours = {(MANIFEST, "r")}.union(*whole.values())
+        upon = [rows(ps.upon(), [number, self.numbers[self.spot.name]]) for number in self.numbers.values()]
+        lists = {
+            "in the schema": [what for what, one, kind in there if (one, kind) not in ours],
+            "built upon the release": list(dict.fromkeys(one for found in upon for (one,) in found)),
+            "manifests without a release": [repr(view) for view in pairs if view not in whole],
+            "comment of the schema": [repr(comment) for (comment,) in rows(ps.schema_comment(), [schema])],
+        }
+        if flaws := [f"{what}: {_few(found)}" for what, found in lists.items() if found]:
+            return Check("schema", None, f"not sqlanon's: {'; '.join(flaws)}")
+        return Check("schema", True, f"has releases alone: {_few(sorted(whole))}")
+
+
 def _unlike(server: PostgresEngine, number: int | None, types: Mapping[str, str], collation: str = "default") -> str:
     """What a relation is, or has, that a plain table of these columns is not, or has not; '' if it is one."""
-    found = server.rows(pc.relation(), [number]) if number is not None else []
+    found = server.rows(ps.relation(), [number]) if number is not None else []
     if not found or found[0][:2] != ("r", "p"):
         return "is no plain table" if found else "is not there"
     collations = {"text": f"pg_catalog.{collation}"}
     expected = [(name, type_, collations.get(type_, "")) for name, type_ in types.items()]
-    columns = server.rows(pc.shape(), [number])
+    columns = server.rows(ps.shape(), [number])
     wrong = [f"column {name!r}" for name, type_, sorts in columns if (name, type_, sorts) not in expected]
     wrong += [
         f"no column {name!r} of type {type_}" for name, type_, sorts in expected if (name, type_, sorts) not in columns
@@ -111,14 +205,14 @@ def _unlike(server: PostgresEngine, number: int | None, types: Mapping[str, str]
 
 
 def _attached(server: PostgresEngine, number: int | None) -> str:
-    return ", ".join(what for (what,) in server.rows(pc.attached(), [number]))
+    return ", ".join(what for (what,) in server.rows(ps.attached(), [number]))
 
 
 def _indexes(server: PostgresEngine, relation: str, number: int | None) -> tuple[list[str], list[str]]:
     """What is wrong with indexes of a relation, and the names of the others: a name that somebody chose may say
     anything, and one that PostgreSQL chose says which columns it is over."""
     wrong, plain = list[str](), list[str]()
-    for name, is_primary, columns, is_plain in server.rows(pc.indexes(), [number]):
+    for name, is_primary, columns, is_plain in server.rows(ps.indexes(), [number]):
         own = index_name(relation, "" if is_primary else columns, "pkey" if is_primary else "idx")
         if not is_plain:
             wrong.append(f"index {name!r} is not over released columns alone, without options: drop it")
@@ -143,104 +237,9 @@ def index_name(relation: str, columns: str, ending: str) -> str:
     return "_".join(part for part in parts if part)
 
 
-def _versions(server: PostgresEngine, schema: str, name: str, own: str) -> Check:
-    """Whether other relations have the name of the release or of a version, in small letters or capitals: a reader may
-    take one for it."""
-    names = [found for found, _ in server.rows(pc.relations_of(), [schema]) if found not in (name, own)]
-    others = sorted(
-        one for one in names if one.lower() == name.lower() or version_of(one.lower(), name.lower()) is not None
-    )
-    return Check("versions", not others, f"not of the release: {', '.join(others)}" if others else "no other relations")
-
-
-def _manifest(server: PostgresEngine, schema: str, name: str, number: int | None, manifest: Manifest) -> Check:
-    """Whether the release has one row in the table of manifests, of its version, and that table is a plain one."""
-    wrong = []
-    if unlike := _manifest_table(server, number):
-        wrong.append(f"{MANIFEST!r} {unlike}")
-    versions = [version for version, _ in server.rows(pr.manifest_of(schema), [name])]
-    if len(versions) != 1:
-        wrong.append(f"there are {len(versions)} manifests of {name!r}")
-    elif versions != [manifest.version]:
-        wrong.append(f"it is of version {manifest.version}, and stands there as version {versions[0]}")
-    if manifest.table_name != name:
-        wrong.append("it is of a release of another name")
-    return Check("one manifest", not wrong, "; ".join(wrong) if wrong else "one, of this version")
-
-
-def _comments(
-    server: PostgresEngine,
-    schema: str,
-    name: str,
-    own: str,
-    numbers: Mapping[str, int | None],
-    manifest: Manifest,
-) -> Check:
-    """Whether the comments are what sqlanon says of the release, and no other relation of it has any."""
-    found = {one: dict(server.rows(pc.comments(), [number])) for one, number in numbers.items()}
-    strange = [one for one in (own, MANIFEST) if found[one]]
-    notes = [what for number in numbers.values() for (what,) in server.rows(pc.notes(), [number])]
-    if not strange and not notes and manifest.sqlanon_version != __version__:
-        message = f"written by sqlanon {manifest.sqlanon_version}, not by this one"
-        return Check("comments", None, message)
-    expected = _told(comments_on("VIEW", table(name, schema), manifest))
-    changed = sorted(one for one in expected.keys() | found[name].keys() if expected.get(one) != found[name].get(one))
-    wrong = [f"those of {one!r} are not sqlanon's" for one in strange]
-    wrong += [f"{one} is not sqlanon's: remove it" for one in notes]
-    wrong += [f"that of column {one!r} is not sqlanon's" if one else f"that of {name!r} is not" for one in changed]
-    return Check("comments", not wrong, "; ".join(wrong) if wrong else "as sqlanon made them")
-
-
 def _told(comments: Iterable[exp.Comment]) -> dict[str, str]:
     """By column ('' for the relation itself), what statements say of it."""
     return {one.this.name if isinstance(one.this, exp.Column) else "": one.expression.name for one in comments}
-
-
-def _rights(
-    server: PostgresEngine, name: str, own: str, numbers: Mapping[str, int | None], manifest: Manifest
-) -> Check:
-    """Whether readers get at the rows by the view alone, can change nothing, and all is of one owner."""
-    owners = {one: server.rows(pc.relation(), [number]) for one, number in numbers.items()}
-    named = {one: found[0][2] for one, found in owners.items() if found}
-    wrong, older = list[str](), list[str]()
-    if len(set(named.values())) > 1:
-        wrong.append("they are of several owners: " + ", ".join(f"{one!r} of {who}" for one, who in named.items()))
-    for one, number in numbers.items():
-        for role, privilege, _, _ in server.rows(pc.rights(), [number]):
-            message = f"{role or 'everybody'} has {privilege} on {one!r}"
-            if privilege != _READ:
-                wrong.append(message)
-            elif one == own:
-                (wrong if manifest.sqlanon_version == __version__ else older).append(message)
-    if wrong:
-        return Check("rights", False, "; ".join(dict.fromkeys([*wrong, *older])))
-    if older:
-        return Check("rights", None, f"an older sqlanon left it so: {'; '.join(dict.fromkeys(older))}; REVOKE it")
-    return Check("rights", True, "the owner changes, and readers read the view")
-
-
-def _schema(server: PostgresEngine, schema: str, name: str, numbers: Mapping[str, int | None]) -> Check:
-    """What is in the schema, or built upon the release, and is of no release: others may have made it in good faith, or
-    to tell anything."""
-    there = server.rows(pc.beside(), [schema])
-    releases = [(one, versioned(one, version)) for one, version in server.rows(pr.releases_of(schema))]
-    pairs = {view: {(view, "v"), (behind, "r")} for view, behind in releases}
-    whole = {view: pair for view, pair in pairs.items() if pair <= {(one, kind) for _, one, kind in there}}
-    known = {(MANIFEST, "r")}.union(*whole.values())
-    others = [what for what, one, kind in there if (one, kind) not in known]
-    missing = [repr(view) for view in pairs if view not in whole]
-    upon = [one for number in numbers.values() for (one,) in server.rows(pc.upon(), [number, numbers[name]])]
-    comments = [repr(comment) for (comment,) in server.rows(pc.schema_comment(), [schema])]
-    lists = {
-        "in the schema": others,
-        "built upon the release": list(dict.fromkeys(upon)),
-        "manifests without a release": missing,
-        "comment of the schema": comments,
-    }
-    flaws = [f"{what}: {_few(found)}" for what, found in lists.items() if found]
-    if flaws:
-        return Check("schema", None, f"not sqlanon's: {'; '.join(flaws)}")
-    return Check("schema", True, f"has releases alone: {_few(sorted(whole))}")
 
 
 def _few(names: Sequence[str]) -> str:

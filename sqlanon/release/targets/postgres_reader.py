@@ -5,8 +5,8 @@ The rows of a release are public: they are read into an engine of their own, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,17 +20,16 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.travel import arrived, travelling
-from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError, SqlanonError
-from sqlanon.expressions import col, create_temporary_table, create_view, drop_table, select, star, table
+from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
+from sqlanon.expressions import col, create_view, select, star, table
 from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
 from sqlanon.release.target import Reach, named_place
-from sqlanon.release.targets import postgres_catalog as pc
-from sqlanon.release.targets import postgres_statements as pr
-from sqlanon.release.targets.on_server import ServerRelease, manifests_of, refuse_sha256
+from sqlanon.release.targets import postgres_statements as ps
+from sqlanon.release.targets.on_server import ServerRelease, Spot, copied, manifests_of, refuse_sha256, types_in
 from sqlanon.release.targets.postgres_checks import number_of, server_checks
 from sqlanon.release.verify import Verification, verification_sql, verify_release
 from sqlanon.resources import PLAIN, macros
@@ -38,14 +37,12 @@ from sqlanon.workdir import spill_directory
 
 
 @dataclass(frozen=True)
-class PostgresSpot:
-    """Where in PostgreSQL a release is: the address of the server, the schema, and the name of the view."""
+class PostgresSpot(Spot):
+    """Where in PostgreSQL a release is."""
 
     address: str = field(repr=False)
-    schema: str
-    name: str
 
-    where: ClassVar[str] = "in PostgreSQL"
+    where: ClassVar[str] = "PostgreSQL"
     dialect: ClassVar[str] = PostgresEngine.dialect
 
     @classmethod
@@ -60,10 +57,6 @@ class PostgresSpot:
     def path(self) -> Path:
         return Path(f"{server_of(self.address)}/{self.schema}.{self.name}")
 
-    @property
-    def table(self) -> exp.Table:
-        return table(self.name, self.schema)
-
     @contextmanager
     def opened_server(self) -> Iterator[PostgresEngine]:
         try:
@@ -74,7 +67,6 @@ class PostgresSpot:
             yield server
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        """Verify the release by itself: columns, counts, requirements, content digest, and the catalog."""
         refuse_sha256(sha256)
         with _opened(self, limits) as (release, checks):
             found = verify_release(self.path, release, fresh=False)
@@ -84,24 +76,17 @@ class PostgresSpot:
         """The one that the schema has of the release."""
         with self.opened_server() as server, server.translated_errors(ReleaseError):
             with server.reading():  # the server may still be at the commit of a run that is gone
-                server.rows(pr.alone(str(self.path)))
+                server.rows(ps.lock(name=str(self.path)))
             with server.reading():
                 known = types_of(server, self.schema, MANIFEST)
-                rows = server.rows(pr.manifest_of(self.schema), [self.name]) if known else []
+                query = ps.manifest_of(manifests=ps.manifests(self.schema))
+                rows = server.rows(query, [self.name]) if known else []
         return manifests_of(text for _, text in rows)
 
-    @contextmanager
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         """The rows that the view shows, copied to the engine that has their source."""
-        target, types = table(COPIED, "main", "temp"), {column.name: column.type for column in manifest.columns}
-        with self.opened_server() as server, server.translated_errors(ReleaseError), server.reading():
-            query = travelling(select([col(name) for name in types], self.table), types)
-            with server.stream(query) as reader, engine.registered(reader) as relation:
-                engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))
-        try:
-            yield target
-        finally:
-            engine.execute(drop_table(target.copy()))
+        types = types_in(manifest.columns)
+        return copied(engine, table(COPIED, "main", "temp"), types, self._stream(types))
 
     @contextmanager
     def opened(
@@ -110,7 +95,21 @@ class PostgresSpot:
         """The version that the view shows, verified."""
         with _opened(self, limits) as (release, _):
             found = verify_release(self.path, release, fresh=False)
-            yield OpenedPostgres(release, found)
+            yield OpenedPostgres(release, found.manifest, found.digest, found.failures)
+
+    @contextmanager
+    def _stream(self, types: Mapping[str, str]) -> Iterator[Any]:
+        with (
+            self.opened_server() as server,
+            server.translated_errors(ReleaseError),
+            server.reading(),
+            server.stream(self.shown(types)) as reader,
+        ):
+            yield reader
+
+    def shown(self, types: Mapping[str, str]) -> exp.Select:
+        """The rows that the view shows, as they travel."""
+        return travelling(select([col(name) for name in types], self.table), types)
 
 
 @dataclass(frozen=True)
@@ -118,37 +117,20 @@ class OpenedPostgres:
     """A release in PostgreSQL, read into an engine of its own."""
 
     release: OpenRelease
-    found: Verification
+    manifest: Manifest
+    digest: str
+    failures: Sequence[str]
     is_changed: ClassVar[bool] = False
 
-    @property
-    def manifest(self) -> Manifest:
-        return self.found.manifest
-
-    @property
-    def digest(self) -> str:
-        return self.found.digest
-
-    @property
-    def failures(self) -> Sequence[str]:
-        return self.found.failures
-
-    @contextmanager
-    def rows(self, engine: DuckDBEngine, alias: str) -> Iterator[exp.Table]:
-        target, types = table(alias, "main", "temp"), self.release.engine.columns(SUBJECT)
-        with (
-            self.release.engine.stream(travelling(star(SUBJECT), types, "VARCHAR")) as reader,
-            engine.registered(reader) as relation,
-        ):
-            engine.execute(create_temporary_table(target.copy(), arrived(relation, types)))
-        try:
-            yield target
-        finally:
-            engine.execute(drop_table(target.copy()))
+    def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
+        own = self.release.engine
+        types = own.columns(SUBJECT)
+        stream = own.stream(travelling(star(SUBJECT), types, "VARCHAR"))
+        return copied(engine, table(alias, "main", "temp"), types, stream)
 
 
 def place_of(place: str, table_name: str | None) -> PostgresSpot:
-    return PostgresSpot.of(*named_place(place, table_name, "PostgreSQL"))
+    return PostgresSpot.of(*named_place(place, table_name, PostgresSpot.where))
 
 
 def recorded_place(path: Path, table_name: str, reach: Reach) -> PostgresSpot:
@@ -170,10 +152,6 @@ def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
 class PostgresRelease(ServerRelease[PostgresSpot]):
     """A release that was published in PostgreSQL."""
 
-    def verify(self) -> Verification:
-        """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
-        return self.spot.verify(self.limits)
-
     def class_sizes_sql(self) -> str:
         """The statement behind `class_sizes`, to be run on the server: it holds on any search path."""
         return by_full_names(self._class_sizes()).sql(self.spot.dialect, pretty=True)
@@ -194,18 +172,12 @@ def _opened(spot: PostgresSpot, limits: Limits) -> Iterator[tuple[OpenRelease, l
     ):
         engine.script(macros(PLAIN))
         try:
-            with server.reading(ReleaseError):
+            with spot.manifest_read(), server.reading(ReleaseError):
                 manifest = _read(engine, server, spot)
-                checks = server_checks(server, spot.schema, spot.name, manifest)
-        except SqlanonError:
-            raise
+                checks = server_checks(server, spot, manifest)
         except duckdb.Error as error:
             raise BrokenReleaseError(
                 f"{shown_place(spot.path)} cannot be read: a value does not have its type"
-            ) from error
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise BrokenReleaseError(
-                f"{shown_place(spot.path)} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
         load_older(engine, manifest)
         # Of rows alone.
@@ -213,24 +185,23 @@ def _opened(spot: PostgresSpot, limits: Limits) -> Iterator[tuple[OpenRelease, l
 
 
 def _read(engine: DuckDBEngine, server: PostgresEngine, spot: PostgresSpot) -> Manifest:
-    schemas = server.rows(pc.schema(), [spot.schema])
+    schemas = server.rows(ps.schema(), [spot.schema])
     if schemas and not schemas[0][1]:
         raise ReleaseError(f"this user may not use the schema {spot.schema!r}: GRANT USAGE ON SCHEMA")
     types = types_of(server, spot.schema, spot.name) if schemas else {}
-    manifests: list[tuple[Any, ...]] = []
-    if types and types_of(server, spot.schema, MANIFEST):
-        for name in (MANIFEST, spot.name):
-            if not server.rows(pc.may_read(), [number_of(server, spot.schema, name)])[0][0]:
-                raise ReleaseError(
-                    f"this user may not read {spot.schema}.{name}: verify needs SELECT on the view and on {MANIFEST}"
-                )
-        manifests = server.rows(pr.manifest_of(spot.schema), [spot.name])
+    if not (types and types_of(server, spot.schema, MANIFEST)):
+        raise spot.without_manifest()
+    for name in (MANIFEST, spot.name):
+        if not server.rows(ps.may_read(), [number_of(server, spot.schema, name)])[0][0]:
+            raise ReleaseError(
+                f"this user may not read {spot.schema}.{name}: verify needs SELECT on the view and on {MANIFEST}"
+            )
+    manifests = server.rows(ps.manifest_of(manifests=ps.manifests(spot.schema)), [spot.name])
     if not manifests:
-        raise ReleaseError(f"{spot.schema}.{spot.name} is no release of sqlanon: there is no manifest of it")
+        raise spot.without_manifest()
     manifest = Manifest.from_json(manifests[0][1])
-    copied = table("rows_of_the_release")
-    query = travelling(select([col(name) for name in types], spot.table), types)
-    with server.stream(query) as reader:
-        engine.copy_arrow(copied, reader, lambda relation: arrived(relation, types))
-    engine.execute(create_view(SUBJECT.copy(), star(copied.copy())))
+    target = table("rows_of_the_release")
+    with server.stream(spot.shown(types)) as reader:
+        engine.copy_arrow(target, reader, lambda relation: arrived(relation, types))
+    engine.execute(create_view(SUBJECT.copy(), star(target.copy())))
     return manifest

@@ -1,102 +1,60 @@
-"""Releases in PostgreSQL: versioned tables, the views that readers know, and their manifests.
+"""Statements for releases in PostgreSQL: versioned tables, the views that readers know, their manifests, and what the
+catalog has of them: by the number (oid) of a relation, which a name may not find twice.
 
-Parameters of statements are ``$1``, ``$2``, ...
+Parameters are ``$1``, ``$2``, ...: in queries of the catalog ``$1`` is the number of the relation, unless it is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.coding import ROWS
 from sqlanon.engines.dialects.postgres import type_there
-from sqlanon.expressions import (
-    anonymous,
-    cast,
-    col,
-    ident,
-    named,
-    native_type,
-    number,
-    select,
-    subquery,
-    table,
-    text,
-    total,
-)
+from sqlanon.expressions import col, column_definitions, fragment, ident, select, table
 from sqlanon.policy.addresses import MANIFEST
 
 MANIFEST_TYPES = {"table_name": "text", "version": "integer", "manifest": "text"}
 """The columns of the table of manifests."""
 
+_query = partial(fragment, dialect="postgres")
 
-def alone(name: str) -> exp.Select:
-    """Wait until no other transaction has asked for the same, and have the next one wait for this."""
-    lock = exp.Table(this=anonymous("pg_advisory_xact_lock", anonymous("hashtext", text(name))))
-    return select([number(1)], lock)
+lock = _query("SELECT 1 FROM pg_advisory_xact_lock(hashtext(:name)) AS held")
+"""Wait until no other transaction has locked the same name, and have the next one wait for this."""
+
+manifest_table = _query("""
+    CREATE TABLE IF NOT EXISTS :manifests (table_name text PRIMARY KEY, version integer, manifest text)
+""")
+manifest_of = _query("SELECT version, manifest FROM :manifests WHERE table_name = $1 ORDER BY version")
+"""Version and manifest of the release that parameter 1 names."""
+releases_of = _query("SELECT table_name, version FROM :manifests ORDER BY table_name")
+forget_manifest = _query("DELETE FROM :manifests WHERE table_name = $1")
+insert_manifest = _query("INSERT INTO :manifests (table_name, version, manifest) VALUES ($1, $2::integer, $3)")
+
+_CLASS_FIGURES = _query("""
+    SELECT coalesce(sum(class_rows)::BIGINT, 0), count(*), coalesce(min(class_rows), 0)
+    FROM (SELECT count(*) AS class_rows FROM :relation GROUP BY :quasi) AS classes
+""")
+
+
+def manifests(schema: str) -> exp.Table:
+    """The table of manifests of a schema."""
+    return table(MANIFEST, schema)
 
 
 def released_table(target: exp.Table, types: Mapping[str, str]) -> exp.Create:
     """The table of a release: DuckDB's types, by PostgreSQL's names; text sorts byte by byte, as in DuckDB."""
-    columns = []
-    for name, type_ in types.items():
-        own = type_there(type_) or ""
-        constraints = [exp.ColumnConstraint(kind=exp.CollateColumnConstraint(this=ident("C")))] if own == "text" else []
-        columns.append(exp.ColumnDef(this=ident(name), kind=native_type(own), constraints=constraints))
-    return exp.Create(this=exp.Schema(this=target, expressions=columns), kind="TABLE")
+    own = {name: type_there(type_) or "" for name, type_ in types.items()}
+    return column_definitions(
+        target, [(name, 'text COLLATE "C"' if type_ == "text" else type_) for name, type_ in own.items()]
+    )
 
 
-def class_figures(relation: exp.Table, quasi: Sequence[str]) -> exp.Select:
+def class_figures(relation: exp.Table, quasi: Sequence[str]) -> exp.Expr:
     """One row: the rows of a release, its classes, and the rows of the smallest."""
-    keys: list[exp.Expr] = [col(name) for name in quasi]
-    classes = select([named(exp.Count(this=exp.Star()), ROWS)], relation.copy(), keys)
-    figures: list[exp.Expr] = [
-        exp.Coalesce(this=total(col(ROWS)), expressions=[number(0)]),
-        exp.Count(this=exp.Star()),
-        exp.Coalesce(this=exp.Min(this=col(ROWS)), expressions=[number(0)]),
-    ]
-    return select(figures, subquery(classes, "classes"))
-
-
-def manifest_table(schema: str) -> exp.Create:
-    """The table of manifests, if there is none yet."""
-    key = exp.ColumnConstraint(kind=exp.PrimaryKeyColumnConstraint())
-    columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in MANIFEST_TYPES.items()]
-    columns[0].set("constraints", [key])
-    return exp.Create(this=exp.Schema(this=table(MANIFEST, schema), expressions=columns), kind="TABLE", exists=True)
-
-
-def manifest_of(schema: str) -> exp.Select:
-    """Version and manifest of the release that parameter 1 names."""
-    query = select([col("version"), col("manifest")], table(MANIFEST, schema))
-    return query.where(col("table_name").eq(parameter(1)), copy=False).order_by(col("version"), copy=False)
-
-
-def releases_of(schema: str) -> exp.Select:
-    """Names and versions of the releases that a schema has manifests of."""
-    query = select([col("table_name"), col("version")], table(MANIFEST, schema))
-    return query.order_by(col("table_name"), copy=False)
-
-
-def forget_manifest(schema: str) -> exp.Delete:
-    """Delete the manifest of the release that parameter 1 names."""
-    of_release = col("table_name").eq(parameter(1))
-    return exp.Delete(this=table(MANIFEST, schema), where=exp.Where(this=of_release))
-
-
-def insert_manifest(schema: str) -> exp.Insert:
-    """Insert a manifest: name, version and text are the parameters."""
-    names = [ident(name) for name in ("table_name", "version", "manifest")]
-    values = exp.Tuple(expressions=[parameter(1), cast(parameter(2), "integer"), parameter(3)])
-    target = exp.Schema(this=table(MANIFEST, schema), expressions=names)
-    return exp.Insert(this=target, expression=exp.Values(expressions=[values]))
-
-
-def parameter(place: int) -> exp.Parameter:
-    """``$1``, ``$2``, ..."""
-    return exp.Parameter(this=exp.Literal.number(place))
+    return _CLASS_FIGURES(relation=relation, quasi=[col(name) for name in quasi])
 
 
 def is_column_list(query: str, columns: Sequence[str], source: str) -> bool:
@@ -154,3 +112,233 @@ def _principal(role: str) -> exp.GrantPrincipal:
 def locked_for_rows(target: exp.Table) -> exp.Command:
     """Let nobody change what a table is, its triggers included, until the transaction ends."""
     return exp.Command(this="LOCK", expression=f"TABLE {target.sql('postgres')} IN ROW EXCLUSIVE MODE")
+
+
+relation = _query("""
+    SELECT
+        c.relkind::text AS kind,
+        c.relpersistence::text AS persistence,
+        pg_catalog.pg_get_userbyid(c.relowner)::text AS owner,
+        c.relowner = (SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user) AS is_own
+    FROM pg_catalog.pg_class AS c
+    WHERE c.oid = $1::oid
+""")
+"""Kind (``r`` for a table, ``v`` for a view, ...), persistence (``p`` for a lasting one), owner, and whether that
+is this user."""
+
+attached = _query("""
+    SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS what
+    FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_class AS c ON c.oid = d.refobjid
+    WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND c.oid = $1::oid AND d.deptype IN ('a', 'i')
+        AND d.classid <> 'pg_catalog.pg_type'::regclass
+        AND NOT (d.classid = 'pg_catalog.pg_class'::regclass AND (d.objid IN (c.oid, c.reltoastrelid)
+            OR d.objid IN (SELECT i.indexrelid FROM pg_catalog.pg_index AS i WHERE i.indrelid = c.oid)))
+        AND NOT (d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid IN (
+            SELECT r.oid FROM pg_catalog.pg_rewrite AS r WHERE r.ev_class = c.oid AND r.rulename = '_RETURN'))
+        AND NOT (d.classid = 'pg_catalog.pg_constraint'::regclass AND d.objid IN (
+            SELECT k.oid FROM pg_catalog.pg_constraint AS k
+            WHERE k.conrelid = c.oid AND k.contype = 'p' AND k.conname = c.relname || '_pkey'))
+    UNION
+    SELECT 'row security' FROM pg_catalog.pg_class AS c
+    WHERE c.oid = $1::oid AND (c.relrowsecurity OR c.relforcerowsecurity)
+    UNION
+    SELECT 'child table ' || n.nspname || '.' || c.relname
+    FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE i.inhparent = $1::oid
+    UNION
+    SELECT 'parent table ' || n.nspname || '.' || c.relname
+    FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhparent
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE i.inhrelid = $1::oid
+    UNION
+    SELECT 'the type ' || format_type(c.reloftype, NULL)
+    FROM pg_catalog.pg_class AS c WHERE c.oid = $1::oid AND c.reloftype <> 0
+    UNION
+    SELECT 'replica identity' FROM pg_catalog.pg_class AS c
+    WHERE c.oid = $1::oid AND c.relkind = 'r' AND c.relreplident <> 'd'
+    UNION
+    SELECT 'dropped column' FROM pg_catalog.pg_attribute AS a
+    WHERE a.attrelid = $1::oid AND a.attnum > 0 AND a.attisdropped
+    UNION
+    SELECT w.what || ' of column ' || a.attname
+    FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+    CROSS JOIN LATERAL (VALUES
+        ('identity', a.attidentity <> ''),
+        ('options', NOT a.attoptions IS NULL OR NOT a.attfdwoptions IS NULL),
+        ('statistics target', coalesce(a.attstattarget, -1) <> -1),
+        ('storage', a.attstorage <> t.typstorage),
+        ('compression', a.attcompression <> ''),
+        ('NOT NULL', a.attnotnull AND NOT a.attnum IN (
+            SELECT unnest(i.indkey) FROM pg_catalog.pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary))
+    ) AS w(what, is_there)
+    WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND w.is_there
+    UNION
+    SELECT 'option ' || split_part(o.one, '=', 1)
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_class AS t ON t.oid IN (c.oid, c.reltoastrelid)
+    CROSS JOIN LATERAL unnest(t.reloptions) AS o(one)
+    WHERE c.oid = $1::oid AND NOT (c.relkind = 'v' AND split_part(o.one, '=', 1) = 'security_barrier')
+    ORDER BY 1
+""")
+"""What belongs to a relation beside its columns and indexes, for people: triggers, rules, policies, children,
+defaults, statistics objects, publications, options, ...
+
+A primary key under PostgreSQL's own name for it is not.
+"""
+
+indexes = _query("""
+    SELECT
+        c.relname::text AS name,
+        i.indisprimary AS is_primary,
+        array_to_string(k.names, '_')::text AS columns,
+        i.indexprs IS NULL AND i.indpred IS NULL AND c.reloptions IS NULL AND k.names = k.shown
+        AND NOT EXISTS (
+            SELECT 1 AS one FROM unnest(i.indcollation) AS o(number)
+            JOIN pg_catalog.pg_collation AS l ON l.oid = o.number
+            WHERE l.collnamespace <> 'pg_catalog'::regnamespace
+        ) AS is_plain
+    FROM pg_catalog.pg_index AS i
+    JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
+    CROSS JOIN LATERAL (
+        SELECT
+            array_agg(a.attname::text ORDER BY s.attnum) AS names,
+            array_agg(s.attname::text ORDER BY s.attnum) AS shown
+        FROM pg_catalog.pg_attribute AS s
+        LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[s.attnum - 1]
+        WHERE s.attrelid = i.indexrelid AND s.attnum > 0
+    ) AS k
+    WHERE i.indrelid = $1::oid AND NOT EXISTS (
+        SELECT 1 AS one FROM pg_catalog.pg_constraint AS u WHERE u.conindid = c.oid AND u.contype IN ('u', 'x')
+    )
+    ORDER BY 1
+""")
+"""The indexes of a relation that no other constraint than its primary key has made: name, whether it is of that
+key, its columns with ``_`` between them, and whether it has nothing but columns of the relation."""
+
+notes = _query("""
+    WITH RECURSIVE hanging AS (
+        SELECT 'pg_catalog.pg_class'::regclass::oid AS class, $1::oid AS number
+        UNION
+        SELECT d.classid, d.objid FROM pg_catalog.pg_depend AS d
+        JOIN hanging AS h ON d.refclassid = h.class AND d.refobjid = h.number
+        WHERE d.deptype IN ('a', 'i')
+    )
+    SELECT 'a comment of ' || pg_describe_object(n.classoid, n.objoid, n.objsubid) AS what
+    FROM pg_catalog.pg_description AS n JOIN hanging AS h ON n.classoid = h.class AND n.objoid = h.number
+    WHERE NOT (n.classoid = 'pg_catalog.pg_class'::regclass AND n.objoid = $1::oid)
+    UNION
+    SELECT 'a security label of ' || pg_describe_object(n.classoid, n.objoid, n.objsubid)
+    FROM pg_catalog.pg_seclabel AS n JOIN hanging AS h ON n.classoid = h.class AND n.objoid = h.number
+    ORDER BY 1
+""")
+"""Comments of what belongs to a relation (its row type, its rules, indexes, constraints, ...), and security labels
+of that and of itself, for people."""
+
+rights = _query("""
+    SELECT
+        coalesce(r.rolname::text, '') AS role, g.privilege_type AS privilege,
+        g.is_grantable AS may_grant, '' AS of_column
+    FROM pg_catalog.pg_class AS c
+    CROSS JOIN LATERAL aclexplode(c.relacl) AS g
+    LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = g.grantee
+    WHERE c.oid = $1::oid AND g.grantee <> c.relowner
+    UNION ALL
+    SELECT coalesce(r.rolname::text, ''), g.privilege_type, g.is_grantable, a.attname::text
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND NOT a.attisdropped
+    CROSS JOIN LATERAL aclexplode(a.attacl) AS g
+    LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = g.grantee
+    WHERE c.oid = $1::oid AND g.grantee <> c.relowner
+    ORDER BY 1, 2, 4
+""")
+"""What others than its owner may do with a relation: role ('' for everybody), privilege, whether they may grant it,
+and the column ('' for all)."""
+
+shape = _query("""
+    SELECT
+        a.attname::text AS name,
+        format_type(a.atttypid, a.atttypmod) AS type,
+        coalesce(n.nspname || '.' || k.collname, '')::text AS collation
+    FROM pg_catalog.pg_attribute AS a
+    LEFT JOIN pg_catalog.pg_collation AS k ON k.oid = a.attcollation
+    LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = k.collnamespace
+    WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+""")
+"""The columns of a relation: name, type, and collation with its schema ('' without one)."""
+
+comments = _query("""
+    SELECT coalesce(a.attname::text, '') AS name, d.description AS comment
+    FROM pg_catalog.pg_description AS d
+    LEFT JOIN pg_catalog.pg_attribute AS a ON d.objsubid <> 0 AND a.attrelid = d.objoid AND a.attnum = d.objsubid
+    WHERE d.classoid = 'pg_catalog.pg_class'::regclass AND d.objoid = $1::oid
+""")
+"""The comments of a relation ('') and of its columns, by name."""
+
+behind = _query("""
+    SELECT DISTINCT c.oid::bigint AS number
+    FROM pg_catalog.pg_rewrite AS r
+    JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid
+    JOIN pg_catalog.pg_class AS c ON d.refclassid = 'pg_catalog.pg_class'::regclass AND c.oid = d.refobjid
+    WHERE r.ev_class = $1::oid AND c.oid <> r.ev_class
+""")
+"""The numbers of the relations that a view reads."""
+
+upon = _query("""
+    SELECT DISTINCT
+        coalesce(n.nspname || '.' || c.relname, pg_describe_object(d.classid, d.objid, d.objsubid))::text AS name
+    FROM pg_catalog.pg_depend AS d
+    LEFT JOIN pg_catalog.pg_rewrite AS r ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND r.oid = d.objid
+    LEFT JOIN pg_catalog.pg_class AS c ON c.oid = r.ev_class
+    LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE d.deptype = 'n' AND c.oid IS DISTINCT FROM $1::oid AND c.oid IS DISTINCT FROM $2::oid
+        AND (d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1::oid
+            OR d.refclassid = 'pg_catalog.pg_type'::regclass
+            AND d.refobjid = (SELECT t.reltype FROM pg_catalog.pg_class AS t WHERE t.oid = $1::oid))
+    ORDER BY 1
+""")
+"""What depends on a relation or its row type, by name; but for the one whose number is parameter 2."""
+
+definition = _query("SELECT pg_get_viewdef($1::oid) AS query")
+"""The query of a view."""
+
+relations_of = _query("""
+    SELECT c.relname::text AS name, c.relkind::text AS kind
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1::name AND NOT c.relkind IN ('i', 'I', 't')
+""")
+"""The relations of the schema that parameter 1 names: name and kind, but for indexes."""
+
+schema = _query("""
+    SELECT n.nspname::text AS name, has_schema_privilege(n.oid, 'USAGE') AS may_use
+    FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1::name
+""")
+"""The schema that parameter 1 names, if there is one: its name, and whether this user may use it."""
+
+beside = _query("""
+    SELECT
+        pg_describe_object(d.classid, d.objid, 0)::text AS what,
+        CASE WHEN d.classid = 'pg_catalog.pg_class'::regclass THEN c.relname END::text AS name,
+        c.relkind::text AS kind
+    FROM pg_catalog.pg_namespace AS n
+    JOIN pg_catalog.pg_depend AS d ON d.refclassid = 'pg_catalog.pg_namespace'::regclass AND d.refobjid = n.oid
+    LEFT JOIN pg_catalog.pg_class AS c ON d.classid = 'pg_catalog.pg_class'::regclass AND c.oid = d.objid
+    WHERE n.nspname = $1::name AND d.classid <> 'pg_catalog.pg_default_acl'::regclass
+        AND NOT EXISTS (
+            SELECT 1 AS one FROM pg_catalog.pg_depend AS e
+            WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e'
+        )
+    ORDER BY 1
+""")
+"""What is in the schema that parameter 1 names, but for members of extensions: its description, and the name and
+kind of a relation."""
+
+schema_comment = _query("""
+    SELECT d.description AS comment
+    FROM pg_catalog.pg_namespace AS n
+    JOIN pg_catalog.pg_description AS d ON d.classoid = 'pg_catalog.pg_namespace'::regclass AND d.objoid = n.oid
+    WHERE n.nspname = $1::name AND NOT (n.nspname = 'public' AND d.description = 'standard public schema')
+""")
+"""The comment of the schema that parameter 1 names, if somebody gave it one."""
+
+may_read = _query("SELECT has_table_privilege($1::oid, 'SELECT') AS may")
+"""One row: whether this user may read all of a relation."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar
 from uuid import uuid4
 
 from sqlglot import exp
@@ -22,16 +20,23 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_errors import condition_of
 from sqlanon.errors import AuditError, ReleaseError, SourceError
-from sqlanon.expressions import named, table, text
+from sqlanon.expressions import drop_table, named, table, text
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import SUBJECT
 from sqlanon.release.target import Draft, ReleaseTarget
 from sqlanon.release.targets import spark_statements as sr
+from sqlanon.release.targets.on_server import (
+    ServerTarget,
+    StagedOnServer,
+    next_version,
+    refuse_types,
+    release_section,
+    types_in,
+)
 from sqlanon.release.targets.spark_digest import digestible
 from sqlanon.release.targets.spark_reader import (
-    Described,
     SparkRelease,
     SparkSpot,
     in_the_way,
@@ -41,6 +46,7 @@ from sqlanon.release.targets.spark_reader import (
     ours,
     place_of,
     recorded_place,
+    version_shown,
 )
 from sqlanon.release.targets.spark_rows import Counted, counted, looked_at
 from sqlanon.release.verify import Verification
@@ -54,27 +60,18 @@ _TAKEN = "LOCATION_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True)
-class SparkTarget:
+class SparkTarget(ServerTarget[SparkSpot]):
     """A release in a schema of Spark: the one that the source is in."""
 
-    spot: SparkSpot
     server: SparkEngine
-
-    @property
-    def path(self) -> Path:
-        return self.spot.path
-
-    @property
-    def table_name(self) -> str:
-        return self.spot.name
 
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedSpark]:
         """Write the rows to a table that no view shows; it goes again, unless the view shows it in the end."""
         server, spot = self.server, self.spot
         columns = draft.columns()
-        types = {column.name: column.type for column in columns}
-        _refuse_types(types)
+        types = types_in(columns)
+        refuse_types(types, _is_held, "a release in Spark")
         with server.translated_errors(ReleaseError), draft.rows_there() as query:
             version = _make_table(server, spot, types, _next_version(server, spot))
             try:
@@ -90,8 +87,7 @@ class SparkTarget:
     def facts(self, staged: StagedSpark) -> Facts:
         found, draft = staged.found, staged.draft
         if not found.digest:
-            types = {column.name: column.type for column in draft.columns()}
-            raise AuditError([f"the columns in Spark are {found.types}, and should be {types}"])
+            raise AuditError([f"the columns in Spark are {found.types}, and should be {types_in(draft.columns())}"])
         smallest, classes, rows, _ = found.asked.rows(k_anonymity_of(SUBJECT.name, draft.quasi))[0]
         return Facts(rows, classes, smallest or 0, found.digest, staged.version)
 
@@ -106,22 +102,19 @@ class SparkTarget:
 
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedSpark, SparkRelease]:
     """The Spark that the source is in, and the schema that the policy names."""
-    section = draft.prepared.policy.release
-    assert section is not None
     if (there := draft.prepared.source.server(SparkEngine)) is None:
         raise ReleaseError("a release goes to the Spark that its source is in, and this source is in none")
-    return SparkTarget(SparkSpot.of(there.home, table_name or section.table), there)
+    return SparkTarget(SparkSpot.of(there.home, table_name or release_section(draft).table), there)
 
 
 @dataclass(frozen=True)
-class StagedSpark:
+class StagedSpark(StagedOnServer):
     """A release in a table that no view shows, and what was counted of it."""
 
     target: SparkTarget
     draft: Draft
     version: int
     found: Counted
-    sha256: ClassVar[None] = None
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         return self.found.copied(self.draft.run.engine)
@@ -131,33 +124,24 @@ class StagedSpark:
         server, spot, version = self.target.server, self.target.spot, self.version
         verification = self.found.verified(manifest, spot.path)
         server.execute(sr.manifest_table(spot.manifest(version), spot.name))
-        server.execute(sr.manifest_row(spot.manifest(version), spot.name, version, manifest.to_json()))
+        row = sr.manifest_row(
+            target=spot.manifest(version), release=spot.name, version=version, manifest=manifest.to_json()
+        )
+        server.execute(row)
         return verification
 
-    def alone(self) -> AbstractContextManager[None]:
-        """The number of the version is its own."""
-        return nullcontext()
 
-
-def _refuse_types(types: Mapping[str, str]) -> None:
-    """Some types have no equal in Spark: they would come back as others, or could not be verified."""
-    held = {name: type_here(type_there(type_) or "") == type_ and digestible(type_) for name, type_ in types.items()}
-    if strange := [f"{name!r} ({types[name]})" for name, is_held in held.items() if not is_held]:
-        raise ReleaseError(
-            f"a release in Spark cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
-        )
+def _is_held(type_: str) -> bool:
+    return type_here(type_there(type_) or "") == type_ and digestible(type_)
 
 
 def _next_version(server: SparkEngine, spot: SparkSpot) -> int:
     names = names_there(server, spot)
     if spot.name in names:
-        shown = Described.by(server, spot.table).version_shown(spot)
+        shown = version_shown(server, spot, names)
         if shown is None or spot.manifest(shown).name not in names:
-            raise ReleaseError(
-                f"{spot.schema}.{spot.name} exists and is no release of sqlanon: choose another name, or remove it"
-            )
-    numbers = [number_in(name, spot.name) for name in names]
-    return max((number for number in numbers if number is not None), default=0) + 1
+            raise spot.taken()
+    return next_version(number_in(name, spot.name) for name in names)
 
 
 def _make_table(server: SparkEngine, spot: SparkSpot, types: Mapping[str, str], version: int) -> int:
@@ -197,21 +181,20 @@ def _view(spot: SparkSpot, version: int, manifest: Manifest) -> exp.Create:
 
 def _take_back(server: SparkEngine, spot: SparkSpot, version: int) -> None:
     """Remove what a publication has made that came to nothing. If the view shows it, it did not."""
-    if spot.name in names_there(server, spot) and Described.by(server, spot.table).version_shown(spot) == version:
-        return
-    for one in (spot.manifest(version), spot.rows_table(version)):
-        server.execute(sr.dropped(one))
+    if version_shown(server, spot, names_there(server, spot)) != version:
+        for one in (spot.manifest(version), spot.rows_table(version)):
+            server.execute(drop_table(one, exists=True))
 
 
 def _without_older(server: SparkEngine, spot: SparkSpot, version: int) -> list[Check]:
     """Remove older versions, and what publications have left that did not end: tables of ours that readers do not see.
     What somebody else publishes meanwhile has a higher number."""
     try:
-        shown = Described.by(server, spot.table).version_shown(spot)
         names = names_there(server, spot)
+        shown = version_shown(server, spot, names)
         for name, number in ours(server, spot, names).items():
             if number < version and number != shown:
-                server.execute(sr.dropped(table(name, spot.schema)))
+                server.execute(drop_table(table(name, spot.schema), exists=True))
         return in_the_way(server, spot, names)
     except Exception as error:
         if not condition_of(error):

@@ -16,8 +16,7 @@ from sqlanon.engines.dialects.spark import type_here
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark import SparkEngine, catalog_of
-from sqlanon.engines.spark_errors import is_of_spark
-from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
+from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.expressions import table
 from sqlanon.policy import shown_place, table_parts
 from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_path
@@ -25,7 +24,16 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import DIGEST, Manifest, versioned
 from sqlanon.release.target import Reach, named_place
 from sqlanon.release.targets import spark_statements as sr
-from sqlanon.release.targets.on_server import ServerRelease, manifests_of, refuse_sha256, version_of
+from sqlanon.release.targets.on_server import (
+    ServerRelease,
+    Spot,
+    check,
+    manifests_of,
+    refuse_sha256,
+    shown_columns,
+    types_in,
+    version_of,
+)
 from sqlanon.release.targets.spark_digest import digest_there
 from sqlanon.release.targets.spark_rows import all_here, counted, looked_at, types_of
 from sqlanon.release.verify import Verification, verification_sql
@@ -50,16 +58,13 @@ _FIXED = (None, "BINDING", "COMPENSATION", "UNSUPPORTED")
 
 
 @dataclass(frozen=True)
-class SparkSpot:
+class SparkSpot(Spot):
     """Where in Spark a release is: the address, or the session; the schema, and the name of the view."""
 
-    address: str | None = field(repr=False)
-    schema: str
-    name: str
     session: Any = field(default=None, repr=False, compare=False)
     server: SparkEngine | None = field(default=None, repr=False, compare=False)
 
-    where: ClassVar[str] = "in Spark"
+    where: ClassVar[str] = "Spark"
     dialect: ClassVar[str] = SparkEngine.dialect
 
     @classmethod
@@ -76,10 +81,6 @@ class SparkSpot:
     def path(self) -> Path:
         return spark_path(self.address or catalog_of(self.session), self.schema, self.name)
 
-    @property
-    def table(self) -> exp.Table:
-        return table(self.name, self.schema)
-
     def rows_table(self, version: int) -> exp.Table:
         return table(versioned(self.name, version), self.schema)
 
@@ -87,42 +88,28 @@ class SparkSpot:
         return table(f"{versioned(self.name, version)}{OF_MANIFEST}", self.schema)
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        """Verify the release by itself: columns, counts, requirements, content digest, and what the catalog has."""
         refuse_sha256(sha256)
         with self.opened_server() as server, server.translated_errors(ReleaseError):
             names = names_there(server, self)
             view = Described.by(server, self.table) if self.name in names else None
             version = _version(self, view, names)
-            try:
+            with self.manifest_read(), server.translated_errors(ReleaseError):
                 release, number, text = _row(server, self, version)
                 manifest = Manifest.from_json(text)
-                columns, older = manifest.columns, manifest.digest_algorithm != DIGEST
-                with counted(
-                    server, self.table, columns, _looked_at(manifest), limits, manifest if older else None
-                ) as rows:
+                older = None if manifest.digest_algorithm == DIGEST else manifest
+                with counted(server, self.table, manifest.columns, _looked_at(manifest), limits, older) as rows:
                     found = rows.verified(manifest, self.path)
-            except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                if isinstance(error, SourceError) or is_of_spark(error):
-                    raise
-                raise BrokenReleaseError(
-                    f"{shown_place(self.path)} was a release of sqlanon; its manifest is broken: {error}"
-                ) from error
-            of_this = (release, number, manifest.table_name, manifest.version) == (
-                self.name,
-                version,
-                self.name,
-                version,
-            )
-            checks = checks_of(server, self, view, version, manifest, names)
+            claimed = (release, number, manifest.table_name, manifest.version)
+            of_this = claimed == (self.name, version, self.name, version)
             message = f"of version {version}" if of_this else f"not of version {version} of {self.name!r}"
+            checks = checks_of(server, self, view, version, manifest, names)
             return replace(found, checks=(*found.checks, Check("manifest table", of_this, message), *checks))
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one of the version that the view shows."""
         with self.opened_server() as server, server.translated_errors(ReleaseError):
-            known = self.name in names_there(server, self)
-            shown = Described.by(server, self.table).version_shown(self) if known else None
-            rows = server.rows(sr.manifest_of(self.manifest(shown))) if shown is not None else []
+            shown = version_shown(server, self, names_there(server, self))
+            rows = server.rows(sr.manifest_of(relation=self.manifest(shown))) if shown is not None else []
         return manifests_of(text for _, _, text in rows)
 
     @contextmanager
@@ -207,7 +194,7 @@ class Described:
             and self.of.get("view_query_output_columns") == columns == own
             and catalog.strip("`") == self.of.get("catalog_name")
         )
-        flaws = [] if is_list else [f"{spot.name!r} is not the view of {_shown(rows)}"]
+        flaws = [] if is_list else [f"{spot.name!r} is not the view of {shown_columns(rows.name)}"]
         if self.of.get("view_schema_mode") not in _FIXED:
             flaws.append("its columns change with those of the table")
         if self.properties:
@@ -232,16 +219,17 @@ class Described:
         return flaws
 
 
-def _shown(rows: exp.Table) -> str:
-    return f"the columns of the table {rows.name!r}, and nothing more"
-
-
 def names_there(server: SparkEngine, spot: SparkSpot) -> frozenset[str]:
     """The tables and views in the schema of a release whose names begin with its own."""
     if spot.schema not in {str(name).lower() for (name,) in server.rows(sr.schemas(spot.schema))}:
-        raise ReleaseError(f"there is no schema {spot.schema!r} in Spark: make it first (CREATE SCHEMA)")
+        raise spot.without_schema()
     found = server.rows(sr.relations(spot.schema, spot.name))
     return frozenset(name.lower() for _, name, temporary in found if not temporary)
+
+
+def version_shown(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> int | None:
+    """The version of a release that its view shows; None where it shows none, or where there is no view."""
+    return Described.by(server, spot.table).version_shown(spot) if spot.name in names else None
 
 
 def ours(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> dict[str, int]:
@@ -268,7 +256,7 @@ def checks_of(
     rows = spot.rows_table(version)
     flaws = ["there is none"] if view is None else view.flaws_of_view(spot, rows, manifest)
     return [
-        Check("view", not flaws, "; ".join(flaws) or _shown(rows)),
+        check("view", flaws, shown_columns(rows.name)),
         _tables(server, spot, version, manifest, names),
         _others(server, spot, version, names),
         *of_catalog(server),
@@ -277,18 +265,18 @@ def checks_of(
 
 def _tables(server: SparkEngine, spot: SparkSpot, version: int, manifest: Manifest, names: frozenset[str]) -> Check:
     """Whoever may read the view may often read what is behind it."""
-    claimed = [(column.name, column.type) for column in manifest.columns]
-    of_manifest = [(name, type_here(type_.lower()) or "") for name, type_ in sr.MANIFEST.items()]
+    of_manifest = {name: type_here(type_.lower()) or "" for name, type_ in sr.MANIFEST.items()}
     found = []
-    for one, columns in ((spot.rows_table(version), claimed), (spot.manifest(version), of_manifest)):
+    tables = (spot.rows_table(version), types_in(manifest.columns)), (spot.manifest(version), of_manifest)
+    for one, columns in tables:
         if one.name not in names:
             found.append(f"there is no {one.name}")
             continue
         flaws = Described.by(server, one).flaws_of_table(spot.name)
-        if list(types_of(server, one).items()) != columns:
+        if list(types_of(server, one).items()) != list(columns.items()):
             flaws.append("its columns are others")
         found += [f"{one.name}: {flaw}" for flaw in flaws]
-    return Check("tables", not found, "; ".join(found) or "the columns of the release, and nothing more")
+    return check("tables", found, "the columns of the release, and nothing more")
 
 
 def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset[str]) -> Check:
@@ -309,10 +297,8 @@ def in_the_way(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> l
     strange = sorted(named - ours(server, spot, named).keys())
     if not strange:
         return []
-    message = (
-        f"{', '.join(strange)}: called like a version, not known as one, and left; verify fails until that is gone"
-    )
-    return [Check("versions", None, message)]
+    message = "called like a version, not known as one, and left; verify fails until that is gone"
+    return [Check("versions", None, f"{', '.join(strange)}: {message}")]
 
 
 def of_catalog(server: SparkEngine) -> list[Check]:
@@ -331,16 +317,15 @@ class SparkRelease(ServerRelease[SparkSpot]):
 
     warnings: tuple[str, ...] = ()  # what the holder should know of it
 
-    def verify(self) -> Verification:
-        """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
-        return self.spot.verify(self.limits)
-
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`. Two run in Spark: the content digest, and the combinations of values that the
         requirements look at. The rest runs in DuckDB, over these."""
-        types = {column.name: column.type for column in self.manifest.columns}
         there = [
-            *([digest_there(self.spot.table, types)] if self.manifest.digest_algorithm == DIGEST else []),
+            *(
+                [digest_there(self.spot.table, types_in(self.manifest.columns))]
+                if self.manifest.digest_algorithm == DIGEST
+                else []
+            ),
             sr.combinations(self.spot.table, _looked_at(self.manifest), _COUNT),
         ]
         here = [one for one in verification_sql(self.manifest) if ".DIGEST(" not in one.upper()]
@@ -352,7 +337,7 @@ def _looked_at(manifest: Manifest) -> dict[str, str]:
 
 
 def place_of(place: Any, table_name: str | None) -> SparkSpot:
-    return SparkSpot.of(*named_place(place, table_name, "Spark"))
+    return SparkSpot.of(*named_place(place, table_name, SparkSpot.where))
 
 
 def recorded_place(path: Path, table_name: str, reach: Reach) -> SparkSpot:
@@ -375,12 +360,12 @@ def _version(spot: SparkSpot, view: Described | None, names: frozenset[str]) -> 
     numbers = [number_in(name, spot.name) for name in names if name.endswith(OF_MANIFEST)]
     known = [number for number in numbers if number is not None]
     if view is None or not known:
-        raise ReleaseError(f"{spot.schema}.{spot.name} is no release of sqlanon: there is no manifest of it")
+        raise spot.without_manifest()
     return shown if shown in known else max(known)
 
 
 def _row(server: SparkEngine, spot: SparkSpot, version: int) -> tuple[str, int, str]:
-    rows = server.rows(sr.manifest_of(spot.manifest(version)))
+    rows = server.rows(sr.manifest_of(relation=spot.manifest(version)))
     if len(rows) != 1:
         raise ValueError(f"it has {len(rows)} rows")
     release, number, text = rows[0]

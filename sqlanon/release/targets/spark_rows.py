@@ -7,7 +7,7 @@ so that the checks are those of any release.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,11 +21,10 @@ from sqlanon.engines.dialects.spark import SPARK, type_here
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.travel import arrived, count_column, repeated, travelling
+from sqlanon.engines.travel import count_column, repeated, travelling
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.expressions import (
     column_definitions,
-    create_temporary_table,
     create_temporary_view,
     drop_table,
     drop_view,
@@ -37,6 +36,7 @@ from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest, ReleasedColumn
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
 from sqlanon.release.targets import spark_statements as sr
+from sqlanon.release.targets.on_server import copied, types_in
 from sqlanon.release.targets.spark_digest import digest_there, digestible
 from sqlanon.release.verify import Verification, verify_rows
 from sqlanon.requirements import looked_at_sensitive
@@ -88,18 +88,21 @@ class Counted:
         mark = uuid4().hex[:12]
         target, view = (table(f"sqlanon_{what}_{mark}", "main", "temp") for what in ("counted", "released"))
         arriving = {**self.wanted, self.count: "BIGINT"}
-        query = travelling(star(self.combinations.copy()), arriving, "VARCHAR")
-        with self.engine.stream(query) as reader, engine.registered(reader) as here:
-            engine.execute(create_temporary_table(target.copy(), arrived(here, arriving)))
-        try:
-            engine.execute(create_temporary_view(view.copy(), self.rows(target)))
+        stream = self.engine.stream(travelling(star(self.combinations.copy()), arriving, "VARCHAR"))
+        with copied(engine, target, arriving, stream), _each_row(engine, view, target, self.wanted, self.count):
             yield view
-        finally:
-            engine.execute(drop_view(view.copy()))
-            engine.execute(drop_table(target.copy()))
 
-    def rows(self, combinations: exp.Table) -> exp.Select:
-        return repeated(combinations, list(self.wanted) or [self.count], self.count)
+
+@contextmanager
+def _each_row(
+    engine: DuckDBEngine, view: exp.Table, combinations: exp.Table, columns: Iterable[str], count: str
+) -> Iterator[None]:
+    """A view of as many rows of combinations as were counted, for a while."""
+    engine.execute(create_temporary_view(view.copy(), repeated(combinations, list(columns) or [count], count)))
+    try:
+        yield
+    finally:
+        engine.execute(drop_view(view.copy()))
 
 
 @contextmanager
@@ -113,23 +116,23 @@ def counted(
 ) -> Iterator[Counted]:
     """Count rows that are in Spark; of a release with an older digest, by its manifest."""
     types = types_of(server, relation)
-    as_claimed = list(types.items()) == [(column.name, column.type) for column in columns]
+    as_claimed = list(types.items()) == list(types_in(columns).items())
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
-        count = count_column(wanted)
-        target, digest = table("combinations", "main", "temp"), ""
-        found = Counted(engine, Once(engine), target, wanted, count, types, digest)
-        if as_claimed and all(map(digestible, types.values())):
-            rows, digest = server.rows(digest_there(relation.copy(), types))[0]
-            try:
-                if older is not None:
-                    digest = _older_digest(engine, server, relation, older, rows)
-                found = replace(found, digest=digest)
-                _fetch(engine, server, found.combinations, relation, wanted, count, rows)
-            except duckdb.Error as error:
-                raise BrokenReleaseError("a value of the release is none of its type here") from error
-            engine.execute(create_temporary_view(SUBJECT.copy(), found.rows(target)))
-        yield found
+        count, target = count_column(wanted), table("combinations", "main", "temp")
+        found = Counted(engine, Once(engine), target, wanted, count, types, "")
+        if not (as_claimed and all(map(digestible, types.values()))):
+            yield found
+            return
+        rows, digest = server.rows(digest_there(relation.copy(), types))[0]
+        try:
+            if older is not None:
+                digest = _older_digest(engine, server, relation, older, rows)
+            _fetch(engine, server, target, relation, wanted, count, rows)
+        except duckdb.Error as error:
+            raise BrokenReleaseError("a value of the release is none of its type here") from error
+        with _each_row(engine, SUBJECT, target, wanted, count):
+            yield replace(found, digest=digest)
 
 
 @contextmanager
@@ -137,14 +140,13 @@ def all_here(
     engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, rows: int
 ) -> Iterator[exp.Table]:
     """All columns of rows that are in Spark: brought here once for each combination, and repeated by a view."""
-    types = {column.name: column.type for column in manifest.columns}
+    types = types_in(manifest.columns)
     count, target, view = count_column(types), table(f"{COPIED}_counted", "main", "temp"), table(COPIED, "main", "temp")
     _fetch(engine, server, target, relation, types, count, rows)
     try:
-        engine.execute(create_temporary_view(view.copy(), repeated(target, list(types), count)))
-        yield view
+        with _each_row(engine, view, target, types, count):
+            yield view
     finally:
-        engine.execute(drop_view(view.copy()))
         engine.execute(drop_table(target.copy()))
 
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.dialects.spark import SPARK, TEXT, type_there
-from sqlanon.expressions import (
-    anonymous,
-    col,
-    drop_table,
-    ident,
-    named,
-    native_type,
-    number,
-    select,
-    subquery,
-    text,
-)
+from sqlanon.expressions import col, column_definitions, fragment, ident, named, select, template, text
 
 MADE_BY = "sqlanon.release"
 """The property of the tables that are ours: the name of the release."""
@@ -29,6 +19,27 @@ SECRET = "secret"
 
 MANIFEST = {"table_name": TEXT, "version": "INT", "manifest": TEXT}
 """The columns of a manifest's table: it has one row."""
+
+_statement = partial(fragment, dialect="spark")
+
+manifest_row = _statement("""
+    INSERT INTO :target
+    SELECT
+        CAST(:release AS STRING) AS table_name,
+        CAST(:version AS INT) AS version,
+        CAST(:manifest AS STRING) AS manifest
+""")
+manifest_of = template("SELECT table_name, version, manifest FROM :relation")
+_FILLED = _statement("""
+    INSERT INTO :target
+    SELECT :columns
+    FROM :rows AS released
+    DISTRIBUTE BY xxhash64(:columns)
+    SORT BY sha2(concat((SELECT secret FROM :secret), uuid()), 256)
+""")
+_COMBINATIONS = template("SELECT :columns, :count FROM :relation GROUP BY :columns")
+_COUNT = fragment("count(*)")
+_IN_PART = _statement("pmod(xxhash64(:columns), :parts) = :part")
 
 
 def released_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
@@ -48,19 +59,14 @@ def manifest_table(target: exp.Table, release: str) -> exp.Create:
 def _parquet_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
     # A schema may have a collation for those that have none, which takes texts that differ for the same.
     own = {name: f"{type_} COLLATE UTF8_BINARY" if type_.upper() == TEXT else type_ for name, type_ in types.items()}
-    columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in own.items()]
-    properties: list[exp.Expr] = [
-        exp.FileFormatProperty(this=exp.Var(this="PARQUET")),
-        exp.Property(this=text(MADE_BY), value=text(release)),
-    ]
-    return exp.Create(
-        this=exp.Schema(this=target, expressions=columns),
-        kind="TABLE",
-        properties=exp.Properties(expressions=properties),
-    )
+    made = column_definitions(target, own.items())
+    parquet = exp.FileFormatProperty(this=exp.Var(this="PARQUET"))
+    mark = exp.Property(this=text(MADE_BY), value=text(release))
+    made.set("properties", exp.Properties(expressions=[parquet, mark]))
+    return made
 
 
-def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: exp.Table) -> exp.Insert:
+def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: exp.Table) -> exp.Expr:
     """Write rows to a table, in an order that tells nothing of where they come from.
 
     What a row shows decides which file it is in, and a random number where in the file. So a task that Spark runs a
@@ -70,23 +76,7 @@ def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: e
     The seed of Spark's random numbers stands in its plans, which it logs: who has it knows the order in which rows came
     to a task. So each number is hashed together with a secret.
     """
-    shown: list[exp.Expr] = [col(name) for name in columns]
-    query = select(shown, subquery(rows, "released"))
-    query.set("distribute", exp.Distribute(expressions=[anonymous("xxhash64", *(col(name) for name in columns))]))
-    hidden = exp.Subquery(this=select([col(SECRET)], secret.copy()))
-    order = anonymous("sha2", anonymous("concat", hidden, anonymous("uuid")), number(256))
-    query.set("sort", exp.Sort(expressions=[exp.Ordered(this=order, nulls_first=True)]))
-    return exp.Insert(this=target, expression=query)
-
-
-def manifest_row(target: exp.Table, release: str, version: int, manifest: str) -> exp.Insert:
-    values = zip(MANIFEST, MANIFEST.values(), (text(release), number(version), text(manifest)), strict=True)
-    row = [named(exp.Cast(this=value, to=native_type(type_)), name) for name, type_, value in values]
-    return exp.Insert(this=target, expression=exp.Select(expressions=row))
-
-
-def manifest_of(relation: exp.Table) -> exp.Select:
-    return select([col(name) for name in MANIFEST], relation.copy())
+    return _FILLED(target=target, columns=[col(name) for name in columns], rows=rows, secret=secret)
 
 
 def stable_view(view: exp.Table, rows: exp.Table, columns: Mapping[str, str], told: str) -> exp.Create:
@@ -108,11 +98,11 @@ def stable_view(view: exp.Table, rows: exp.Table, columns: Mapping[str, str], to
         kind="VIEW",
         replace=True,
         properties=exp.Properties(expressions=[exp.SchemaCommentProperty(this=text(told))]),
-        expression=shown_by_view(rows, list(columns)),
+        expression=shown_by_view(rows, columns),
     )
 
 
-def shown_by_view(rows: exp.Table, columns: Sequence[str]) -> exp.Select:
+def shown_by_view(rows: exp.Table, columns: Iterable[str]) -> exp.Select:
     """The view's query: a list of plain columns of one table, and nothing more.
 
     >>> from sqlanon.expressions import table
@@ -123,11 +113,11 @@ def shown_by_view(rows: exp.Table, columns: Sequence[str]) -> exp.Select:
 
 
 def read_by(query: str) -> list[exp.Table]:
+    """The tables that a view's query reads; none where it cannot be read."""
     try:
-        made = parse_one(query, dialect="spark")
+        return list(parse_one(query, dialect="spark").find_all(exp.Table))
     except SqlglotError:
         return []
-    return list(made.find_all(exp.Table))
 
 
 def description(relation: exp.Table) -> exp.Describe:
@@ -136,12 +126,13 @@ def description(relation: exp.Table) -> exp.Describe:
 
 
 def schemas(like: str) -> exp.Command:
-    return _show("SCHEMAS LIKE", text(like))
+    return exp.Command(this="SHOW", expression=f"SCHEMAS LIKE {text(like).sql('spark')}")
 
 
 def relations(schema: str, release: str) -> exp.Command:
     """The tables and views whose names begin with that of a release: schema, name, whether temporary."""
-    return _show("TABLES IN", ident(schema), "LIKE", text(f"{release}*"))
+    like = text(f"{release}*").sql("spark")
+    return exp.Command(this="SHOW", expression=f"TABLES IN {ident(schema).sql('spark')} LIKE {like}")
 
 
 def setting(name: str) -> exp.Command:
@@ -149,25 +140,13 @@ def setting(name: str) -> exp.Command:
     return exp.Command(this="SET", expression=name)
 
 
-def _show(*parts: str | exp.Expr) -> exp.Command:
-    words = (one if isinstance(one, str) else one.sql("spark") for one in parts)
-    return exp.Command(this="SHOW", expression=" ".join(words))
-
-
-def dropped(target: exp.Table) -> exp.Drop:
-    drop = drop_table(target)
-    drop.set("exists", True)
-    return drop
-
-
 def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> exp.Select:
     """The distinct combinations of a release's columns, with how many rows have each, as they travel."""
-    counted = named(exp.Count(this=exp.Star()), count)
-    query = select([*map(col, types), counted], relation.copy(), [col(name) for name in types])
+    columns = [col(name) for name in types]
+    query = _COMBINATIONS(columns=columns, count=named(_COUNT(), count), relation=relation)
     return SPARK.leaving(query, {**types, count: "BIGINT"}, TEXT)
 
 
-def in_part(columns: Sequence[str], number_: int, parts: int) -> exp.EQ:
+def in_part(columns: Sequence[str], part: int, parts: int) -> exp.Expr:
     """Whether a row belongs to a part of so many: what it shows decides."""
-    hashed = anonymous("xxhash64", *(col(name) for name in columns))
-    return anonymous("pmod", hashed, number(parts)).eq(number(number_))
+    return _IN_PART(columns=[col(name) for name in columns], parts=parts, part=part)
