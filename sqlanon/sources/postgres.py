@@ -162,7 +162,7 @@ class PostgresSource(Source):
         self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[Ask, exp.Table]]:
         with self.engine.undone_unless_committed(), self.shipped(engine, query) as there:
-            some = there if share is None else pg.some_rows(there, share)
+            some = there if share is None else pg.some_rows(rows=there, share=share)
             self.engine.execute(create_temporary_table(table(_ROWS.name), some))
             self.engine.execute(pg.analyzed(_ROWS.copy()))
             yield lambda asked: self.engine.rows(pg.put_there(asked, {})), _ROWS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from sqlglot import exp, parse_one
@@ -19,9 +20,9 @@ from sqlanon.expressions import (
     name_of,
     named,
     native_type,
-    number,
     select,
     subquery,
+    template,
     text,
 )
 
@@ -77,6 +78,9 @@ def type_there(type_: str) -> str | None:
     return next((theirs for theirs, ours in _SAME_IN_BOTH.items() if ours == type_), None)
 
 
+_query = partial(template, dialect="postgres")
+
+
 def landed(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """What has travelled, with the types that it had: for PostgreSQL; `arrived` is for DuckDB."""
     return select([named(_landed(name, type_), name) for name, type_ in types.items()], relation)
@@ -107,7 +111,16 @@ def plain_there(name: str, own: str, type_: str, own_is_enum: bool = False) -> e
     return cast(col(name), own)
 
 
-_COLUMNS = """
+def in_catalog(function: str, *arguments: exp.Expr) -> exp.Dot:
+    """A call of a function of PostgreSQL's own, wherever names are looked up.
+
+    >>> in_catalog("random").sql("postgres")
+    'pg_catalog.random()'
+    """
+    return exp.Dot(this=exp.Var(this="pg_catalog"), expression=anonymous(function, *arguments))
+
+
+columns_of = _query("""
     SELECT
         a.attname::text AS name,
         CASE
@@ -125,22 +138,29 @@ _COLUMNS = """
     FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
     WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum
-"""
-
-
-def in_catalog(function: str, *arguments: exp.Expr) -> exp.Dot:
-    """A call of a function of PostgreSQL's own, wherever names are looked up.
-
-    >>> in_catalog("random").sql("postgres")
-    'pg_catalog.random()'
-    """
-    return exp.Dot(this=exp.Var(this="pg_catalog"), expression=anonymous(function, *arguments))
-
-
-def columns_of() -> exp.Expr:
-    """The columns of the relation whose number is parameter 1: name, PostgreSQL's type (of a domain its own), is it an
-    enum."""
-    return parse_one(_COLUMNS, dialect="postgres")
+""")
+"""The columns of the relation whose number is parameter 1: name, PostgreSQL's type (of a domain its own), is it an
+enum."""
+name_by_number = _query("""
+    SELECT n.nspname::text AS schema, c.relname::text AS name
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = $1::oid
+""")
+"""Schema and name of the relation whose number is parameter 1."""
+may_make_temporary = _query("""
+    SELECT has_database_privilege(current_database(), 'TEMPORARY') AND NOT pg_is_in_recovery() AS may
+""")
+"""One row: whether this user may make temporary relations here."""
+same_server = _query("SELECT current_database()::text AS name, pg_postmaster_start_time()::text AS started")
+"""One row, which is the same for two connections to one database: its name, and when the server was started."""
+_TYPES_OF_NUMBERS = _query("""
+    SELECT
+        CASE WHEN t.typbasetype <> 0 THEN format_type(t.typbasetype, t.typtypmod) ELSE format_type(t.oid, -1) END,
+        t.typtype = 'e' AS is_enum
+    FROM :numbers AS numbers CROSS JOIN LATERAL unnest(numbers.kinds) WITH ORDINALITY AS k(oid, place)
+    JOIN pg_type AS t ON t.oid = k.oid
+    ORDER BY k.place
+""")
 
 
 def number_of() -> exp.Select:
@@ -148,24 +168,6 @@ def number_of() -> exp.Select:
     name = exp.Cast(this=exp.Parameter(this=exp.Literal.number(1)), to=native_type("pg_catalog.text"))
     found = exp.Cast(this=in_catalog("to_regclass", name), to=native_type("pg_catalog.oid"))
     return exp.Select(expressions=[named(found, "number")])
-
-
-def name_by_number() -> exp.Expr:
-    """Schema and name of the relation whose number is parameter 1."""
-    query = """
-        SELECT n.nspname::text AS schema, c.relname::text AS name
-        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-        WHERE c.oid = $1::oid
-    """
-    return parse_one(query, dialect="postgres")
-
-
-def may_make_temporary() -> exp.Expr:
-    """One row: whether this user may make temporary relations here."""
-    query = """
-        SELECT has_database_privilege(current_database(), 'TEMPORARY') AND NOT pg_is_in_recovery() AS may
-    """
-    return parse_one(query, dialect="postgres")
 
 
 def types_without_a_view(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
@@ -177,24 +179,7 @@ def types_without_a_view(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
     kinds = [cast(in_catalog("pg_typeof", col(name, "query")), "oid") for name in names]
     numbers = select([named(exp.Array(expressions=kinds), "kinds")], nobody)
     numbers.append("joins", exp.Join(this=query.copy(), side="LEFT", on=exp.false()))
-    types = """
-        SELECT
-            CASE WHEN t.typbasetype <> 0 THEN format_type(t.typbasetype, t.typtypmod) ELSE format_type(t.oid, -1) END,
-            t.typtype = 'e' AS is_enum
-        FROM (SELECT 1) AS numbers CROSS JOIN LATERAL unnest(numbers.kinds) WITH ORDINALITY AS k(oid, place)
-        JOIN pg_type AS t ON t.oid = k.oid
-        ORDER BY k.place
-    """
-    statement = parse_one(types, dialect="postgres")
-    inner = next(one for one in statement.find_all(exp.Subquery) if one.alias == "numbers")
-    inner.set("this", numbers)
-    return statement
-
-
-def same_server() -> exp.Expr:
-    """One row, which is the same for two connections to one database: its name, and when the server was started."""
-    query = "SELECT current_database()::text AS name, pg_postmaster_start_time()::text AS started"
-    return parse_one(query, dialect="postgres")
+    return _TYPES_OF_NUMBERS(numbers=numbers)
 
 
 def unlike_here(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
@@ -256,11 +241,8 @@ def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     return select(figures, relation.copy())
 
 
-def some_rows(query: exp.Select, share: float) -> exp.Select:
-    """About this share of the rows of a query, at random."""
-    drawn = exp.LT(this=in_catalog("random"), expression=number(share))
-    return select([exp.Star()], subquery(query, "rows")).where(drawn, copy=False)
-
+some_rows = _query("SELECT * FROM :rows AS rows WHERE pg_catalog.random() < :share")
+"""About this share of the rows of a query, at random."""
 
 _Statement = TypeVar("_Statement", bound=exp.Expr)
 

@@ -104,13 +104,18 @@ _ROWS = _spark("count(*)")
 def digest_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """One row of ``rows``, ``digest``."""
     columns = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
-    raw = {cell: _raw(col(name), type_) for cell, name, type_ in columns}
-    hashed = {
+    raw: dict[str, exp.Expr] = {cell: _raw(col(name), type_) for cell, name, type_ in columns}
+    hashed: dict[str, exp.Expr] = {
         cell: col(cell) if type_ in _NUMBERS else _HASH(text=_text(col(cell), type_)) for cell, _, type_ in columns
     }
-    cells = [exp.Paren(this=_cell(col(cell), name, type_)) for cell, name, type_ in columns]
+    cells: list[exp.Expr] = [exp.Paren(this=_cell(col(cell), name, type_)) for cell, name, type_ in columns]
     line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), cells)
-    stages = {"raw": raw, "hashed": hashed, "lines": {"line": line}, "rows": {"product": _PRODUCT()}}
+    stages: dict[str, dict[str, exp.Expr]] = {
+        "raw": raw,
+        "hashed": hashed,
+        "lines": {"line": line},
+        "rows": {"product": _PRODUCT()},
+    }
     rows: exp.Expr = relation.copy()
     for stage, values in stages.items():
         rows = subquery(_STAGE(values=[named(value, name) for name, value in values.items()], rows=rows), stage)
