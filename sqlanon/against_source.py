@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,8 @@ from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import ReleasePlace
 from sqlanon.release.values import different_rows
 from sqlanon.release.verify import Verification
+from sqlanon.requirements import requirements_in
+from sqlanon.resources import CHECKS, PLAIN
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.search.preparation import SearchInput
 from sqlanon.search.stage import search
@@ -43,8 +46,8 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
     Makes ``suppressed`` in the run's work schema, and the temporary view ``recoded``.
     """
     engine, work, view = run.engine, run.work, run.place.view("recoded")
-    macros = run.install_macros()
     policy, manifest = prepared.policy, found.manifest
+    macros = run.install_macros(_macros_for(policy))
     checks = _same_policy(policy, manifest)
     count = prepared.marginals.rows
     checks.append(source_check("source rows", manifest.rows == count, f"the source has {count}"))
@@ -103,7 +106,7 @@ def check_extended(
     Rows that have left the source since, or have other values now, are in the release as they were: then it is not what
     the source gives.
     """
-    engine, macros, manifest = run.engine, run.install_macros(), found.manifest
+    engine, macros, manifest = run.engine, run.install_macros(_macros_for(policy)), found.manifest
     checks = _same_policy(policy, manifest)
     if not all(check.passed for check in checks):
         return checks
@@ -119,6 +122,12 @@ def check_extended(
     checks.append(_same_rows(run, found, place, recoded))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
     return checks + _audited(audit, run, recoded)
+
+
+def _macros_for(policy: Policy) -> Sequence[str]:
+    """The files of the macro library that the policy's requirements are checked by."""
+    plain = all(one.entry.plain_macros for one in requirements_in(policy.privacy))
+    return PLAIN if plain and policy.source.person is None else CHECKS
 
 
 def _same_policy(policy: Policy, manifest: Manifest) -> list[Check]:

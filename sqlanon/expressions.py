@@ -438,10 +438,11 @@ def star(relation: exp.Expr) -> exp.Select:
     return select([exp.Star()], relation)
 
 
-def insert_row(target: exp.Table, columns: Iterable[str]) -> exp.Insert:
-    """``INSERT INTO target (columns) VALUES (?, ...)``: one row, as parameters."""
+def insert_rows(target: exp.Table, columns: Iterable[str], count: int = 1) -> exp.Insert:
+    """``INSERT INTO target (columns) VALUES (?, ...), ...``: rows as parameters."""
     names = [ident(name) for name in columns]
-    values = exp.Values(expressions=[exp.Tuple(expressions=[exp.Placeholder() for _ in names])])
+    rows = [exp.Tuple(expressions=[exp.Placeholder() for _ in names]) for _ in range(count)]
+    values = exp.Values(expressions=rows)
     return exp.Insert(this=exp.Schema(this=target, expressions=names), expression=values)
 
 

@@ -19,7 +19,7 @@ from sqlanon.expressions import (
     col,
     create_table,
     ident,
-    insert_row,
+    insert_rows,
     is_null,
     select,
     star,
@@ -122,9 +122,7 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
 
 def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
     """Add rows, of the same columns, to a table of the open catalog."""
-    statement = insert_row(table(name, SCHEMA, ATTACHED), rows[0])
-    one = statement.expression.expressions[0]
-    statement.expression.set("expressions", [one.copy() for _ in rows])
+    statement = insert_rows(table(name, SCHEMA, ATTACHED), rows[0], len(rows))
     engine.execute(statement, [value for row in rows for value in row.values()])
 
 

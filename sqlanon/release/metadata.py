@@ -16,7 +16,7 @@ from sqlanon.expressions import (
     create_table,
     create_view,
     ident,
-    insert_row,
+    insert_rows,
     is_there,
     named,
     number,
@@ -52,6 +52,9 @@ SUPPRESSION_COLUMNS = {
     "released_rows": "BIGINT",
 }
 """Of ``sqlanon.suppression``."""
+
+AT_ONCE = 1000
+"""Rows that one statement inserts: a statement has 65,535 parameters at most."""
 
 
 def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp.Create:
@@ -193,8 +196,10 @@ def present(
         ("suppression", SUPPRESSION_COLUMNS, suppressed),
     ):
         engine.execute(column_definitions(table(name, "sqlanon", catalog), columns.items()))
-        for row in content:
-            engine.execute(insert_row(table(name, "sqlanon", catalog), columns), list(row))
+        for start in range(0, len(content), AT_ONCE):
+            some = content[start : start + AT_ONCE]
+            statement = insert_rows(table(name, "sqlanon", catalog), columns, len(some))
+            engine.execute(statement, [value for row in some for value in row])
     for view in views(newest, catalog):
         engine.execute(view)
     for told in _comments(manifests, catalog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -34,11 +35,11 @@ class Run:
     def __exit__(self, *error: object) -> None:
         self.drop()
 
-    def install_macros(self) -> str:
+    def install_macros(self, files: Sequence[str] = CHECKS) -> str:
         """Install the macros that requirements are checked by in the work database; its name."""
         name = self.work("any").catalog
         with self.engine.using(name):
-            self.engine.script(macros(CHECKS))
+            self.engine.script(macros(files))
         return name
 
     def drop(self) -> None:

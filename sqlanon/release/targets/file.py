@@ -26,7 +26,7 @@ from sqlanon.expressions import (
     create_temporary_view,
     drop_table,
     ident,
-    insert_row,
+    insert_rows,
     named,
     read_parquet,
     star,
@@ -429,7 +429,8 @@ def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Ve
     engine = rows.engine
     engine.attach(rows.file, ATTACHED, read_write=True)
     with engine.using(ATTACHED):
-        engine.script(macros())
+        if not is_parquet:
+            engine.script(macros())
         _write_manifest(engine, staged, (manifest, *_keep(engine, staged)), suppressed)
         if not is_parquet:
             found = read_manifests(engine)
@@ -471,7 +472,7 @@ def _write_manifest(
         engine.script(sql_text("manifest.sql"))
         for manifest in manifests:
             row = manifest.row()
-            engine.execute(insert_row(table("manifest", "sqlanon"), row), list(row.values()))
+            engine.execute(insert_rows(table("manifest", "sqlanon"), row), list(row.values()))
         present(engine, manifests, staged.ranges, suppressed, ATTACHED)
 
 
