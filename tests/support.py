@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -128,3 +129,21 @@ def failed(found: Verification) -> set[str]:
 def failed_alone(path: Path) -> set[str]:
     """The names of the checks that a release fails without its policy."""
     return failed(verify_file(path))
+
+
+def folder_again(folder: Path, kept: Path) -> Path:
+    """A folder with what was kept of it, at the path and in the files that a ledger knows."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        elif not (kept / path.relative_to(folder)).exists() or path.is_symlink():
+            path.unlink()
+    for path in kept.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+        (folder / path.name).chmod(path.stat().st_mode)
+    return folder
+
+
+def kept(folder: Path) -> tuple[Path, Path]:
+    """A folder of files, and a copy of it, for `folder_again`."""
+    return folder, Path(shutil.copytree(folder, folder.with_name(f"{folder.name}-kept")))

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
+from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
@@ -55,11 +56,15 @@ def policy(place: Path, name: str, levels: dict[str, int], k: int = 2, **more: A
     )
 
 
-@pytest.fixture
-def hospital(tmp_path: Path) -> Path:
-    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+def make_hospital(place: Path) -> None:
+    with duckdb.connect(str(place / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE patients (race TEXT, birth DATE, sex TEXT, zip TEXT, problem TEXT)")
         connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?)", PRIVATE)
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Path:
+    make_hospital(tmp_path)
     return tmp_path
 
 
@@ -74,44 +79,51 @@ FINE_ZIP = {"race": 1, "birth": 2, "sex": 0, "zip": 0}
 COARSE = {"race": 1, "birth": 2, "sex": 0, "zip": 1}
 
 
-def test_two_releases_that_tell_more_together_are_refused(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
+@pytest.fixture(scope="module")
+def hospital_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("ledger")
+    make_hospital(folder)
+    publish(policy(folder, "one", FINE_RACE))
+    return kept(folder)
+
+
+@pytest.fixture
+def with_one(hospital_of_before: tuple[Path, Path]) -> Path:
+    """The hospital, with a release of it: one."""
+    return folder_again(*hospital_of_before)
+
+
+def test_two_releases_that_tell_more_together_are_refused(with_one: Path) -> None:
     with pytest.raises(AuditError, match=r"together with .*one\.duckdb") as refused:
-        publish(policy(hospital, "two", FINE_ZIP))
+        publish(policy(with_one, "two", FINE_ZIP))
     assert "complementary release" in str(refused.value)
     assert "ATTACH" in str(refused.value)
     assert "--force" in str(refused.value)
-    assert not (hospital / "two.duckdb").exists()
-
-
-@pytest.mark.slow
-def test_a_coarser_release_is_let_through(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE, search={"suppression_limit": 0.5}))
-    publish(policy(hospital, "two", {"race": 1, "birth": 3, "sex": 1, "zip": 5}, release={"after": ["one"]}))
-    _, release = publish(policy(hospital, "three", FINE_RACE))
+    assert not (with_one / "two.duckdb").exists()
+    _, release = publish(policy(with_one, "two", FINE_ZIP), force=True)  # the ledger says so
     assert release.path.exists()
-
-
-def test_by_force_it_is_published_and_the_ledger_says_so(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
-    _, release = publish(policy(hospital, "two", FINE_ZIP), force=True)
-    assert release.path.exists()
-    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+    with duckdb.connect(str(with_one / "private.duckdb"), read_only=True) as connection:
         rows = connection.execute(
             "SELECT path, breaks, after FROM sqlanon.ledger ORDER BY published_at, path"
         ).fetchall()
     assert rows == [
-        (str(hospital / "one.duckdb"), [], []),
-        (str(hospital / "two.duckdb"), [str(hospital / "one.duckdb")], []),
+        (str(with_one / "one.duckdb"), [], []),
+        (str(with_one / "two.duckdb"), [str(with_one / "one.duckdb")], []),
     ]
 
 
 @pytest.mark.slow
-def test_the_query_of_a_refusal_shows_the_rows(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
+def test_a_coarser_release_is_let_through(with_one: Path) -> None:
+    publish(policy(with_one, "two", {"race": 1, "birth": 3, "sex": 1, "zip": 5}, release={"after": ["one"]}))
+    _, release = publish(policy(with_one, "three", FINE_RACE))
+    assert release.path.exists()
+
+
+@pytest.mark.slow
+def test_the_query_of_a_refusal_shows_the_rows(with_one: Path) -> None:
     with pytest.raises(AuditError) as refused:
-        publish(policy(hospital, "two", FINE_ZIP))
-    publish(policy(hospital, "two", FINE_ZIP), force=True)
+        publish(policy(with_one, "two", FINE_ZIP))
+    publish(policy(with_one, "two", FINE_ZIP), force=True)
     shown = str(refused.value)
     query = shown[shown.index("ATTACH") :].split("\n\n", maxsplit=1)[0]
     with duckdb.connect() as connection:
@@ -122,16 +134,15 @@ def test_the_query_of_a_refusal_shows_the_rows(hospital: Path) -> None:
     assert all(row[0] < 2 for row in found)
 
 
-def test_after_finds_the_best_that_is_safe(hospital: Path) -> None:
+def test_after_finds_the_best_that_is_safe(with_one: Path) -> None:
     """No value finer than before; the best of those: found by trying all of them by hand."""
-    publish(policy(hospital, "one", FINE_RACE))
-    result, release = publish(policy(hospital, "two", {}, release={"after": ["one"]}))
+    result, release = publish(policy(with_one, "two", {}, release={"after": ["one"]}))
     assert all(result.generalization[name] >= level for name, level in FINE_RACE.items())
     assert set(result.generalization) == set(FINE_RACE)
     assert release.verify().verified
     with sqlanon.connect() as db:
-        assert db.verify(release.path, policy(hospital, "two", {}, release={"after": ["one"]})).verified
-    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+        assert db.verify(release.path, policy(with_one, "two", {}, release={"after": ["one"]})).verified
+    with duckdb.connect(str(with_one / "private.duckdb"), read_only=True) as connection:
         after = connection.execute("SELECT after FROM sqlanon.ledger WHERE path LIKE '%two%'").fetchall()
         first = connection.execute("SELECT run_id FROM sqlanon.ledger WHERE path LIKE '%one%'").fetchall()
         levels = connection.execute("SELECT DISTINCT len(levels) FROM sqlanon.lattice").fetchall()
@@ -140,27 +151,25 @@ def test_after_finds_the_best_that_is_safe(hospital: Path) -> None:
 
 
 @pytest.mark.slow
-def test_same_policy_again_is_safe(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
-    publish(policy(hospital, "one", FINE_RACE))
-    publish(policy(hospital, "two", FINE_RACE))
+def test_same_policy_again_is_safe(with_one: Path) -> None:
+    publish(policy(with_one, "one", FINE_RACE))
+    publish(policy(with_one, "two", FINE_RACE))
 
 
 @pytest.mark.slow
-def test_rows_that_were_added_are_told_apart(hospital: Path) -> None:
+def test_rows_that_were_added_are_told_apart(with_one: Path) -> None:
     """Sweeney's example 7: what came later is refused, and left out by the remedy."""
-    publish(policy(hospital, "one", FINE_RACE))
-    with duckdb.connect(str(hospital / "hospital.duckdb")) as connection:
+    with duckdb.connect(str(with_one / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO patients VALUES ('black', '1965-09-07', 'male', '02139', 'headache')")
     coarse = {"race": 1, "birth": 2, "sex": 0, "zip": 2}
     with pytest.raises(AuditError, match="temporal attack"):
-        publish(policy(hospital, "two", coarse))
-    result, release = publish(policy(hospital, "two", coarse, release={"after": "all"}))
+        publish(policy(with_one, "two", coarse))
+    result, release = publish(policy(with_one, "two", coarse, release={"after": "all"}))
     assert result.suppressed_rows == 2
     assert {"headache", "hypertension"}.isdisjoint(problems(release.path))  # the one of them was left out before
-    with duckdb.connect(str(hospital / "hospital.duckdb")) as connection:
+    with duckdb.connect(str(with_one / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO patients VALUES ('black', '1965-11-04', 'male', '02139', 'rash')")
-    result, release = publish(policy(hospital, "three", coarse, release={"after": ["one", "two"]}))
+    result, release = publish(policy(with_one, "three", coarse, release={"after": ["one", "two"]}))
     assert {"headache", "rash"} <= problems(release.path)
     assert "hypertension" not in problems(release.path)
     assert (result.classes, result.smallest_class) == (2, 4)
@@ -184,18 +193,16 @@ def test_what_after_does_not_go_with(tmp_path: Path, more: dict[str, Any], words
         policy(tmp_path, "one", {}, **({"release": {"after": "all"}} | more))
 
 
-def test_names_that_are_none_are_refused(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
+def test_names_that_are_none_are_refused(with_one: Path) -> None:
     with pytest.raises(PolicyError, match=r"'two' is no release in the ledger; there are: one.duckdb"):
-        publish(policy(hospital, "three", {}, release={"after": ["two"]}))
+        publish(policy(with_one, "three", {}, release={"after": ["two"]}))
 
 
-def test_a_release_that_is_gone_cannot_be_based_on(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
-    (hospital / "one.duckdb").unlink()
+def test_a_release_that_is_gone_cannot_be_based_on(with_one: Path) -> None:
+    (with_one / "one.duckdb").unlink()
     with pytest.raises(ReleaseError, match=r"one\.duckdb"):
-        publish(policy(hospital, "three", {}, release={"after": ["one"]}))
-    publish(policy(hospital, "two", FINE_ZIP))
+        publish(policy(with_one, "three", {}, release={"after": ["one"]}))
+    publish(policy(with_one, "two", FINE_ZIP))
 
 
 def test_it_may_be_left_out_of_the_ledger(hospital: Path) -> None:
@@ -215,29 +222,26 @@ def test_the_plan_shows_how_rows_are_marked(hospital: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
-    asked = policy(hospital, "two", {}, release={"after": ["one"]})
+def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(with_one: Path) -> None:
+    asked = policy(with_one, "two", {}, release={"after": ["one"]})
     _, release = publish(asked)
-    publish(policy(hospital, "one", FINE_RACE))
+    publish(policy(with_one, "one", FINE_RACE))
     assert release.verify().verified
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="based on 1 that are gone"):
         db.verify(release.path, asked)
 
 
-def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
-    publish(policy(hospital, "one", FINE_ZIP, release={"ledger": False}))
-    with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(with_one: Path) -> None:
+    publish(policy(with_one, "one", FINE_ZIP, release={"ledger": False}))
+    with duckdb.connect(str(with_one / "private.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(replaced_at), count(*) FROM sqlanon.ledger").fetchall() == [(1, 1)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "subtree"])
-def test_releases_below_the_full_domain_are_held_against_others(hospital: Path, strategy: str) -> None:
+def test_releases_below_the_full_domain_are_held_against_others(with_one: Path, strategy: str) -> None:
     """Whether it is refused or let through, it is so by what the two files tell, ranges and all."""
-    publish(policy(hospital, "one", FINE_RACE))
-    local = policy(hospital, "two", {}, search={"strategy": strategy, "suppression_limit": 0.5})
+    local = policy(with_one, "two", {}, search={"strategy": strategy, "suppression_limit": 0.5})
     try:
         _, release = publish(local)
     except AuditError as error:
@@ -247,7 +251,7 @@ def test_releases_below_the_full_domain_are_held_against_others(hospital: Path, 
     else:
         refused = False
     found = sqlanon.attack(
-        [hospital / "one.duckdb", release.path], policy=local, only=["complementary_release", "temporal"]
+        [with_one / "one.duckdb", release.path], policy=local, only=["complementary_release", "temporal"]
     )
     assert refused == any(one.victims for one in found.values())
 
@@ -419,19 +423,18 @@ def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(hospital: Path) -> None:
-    publish(policy(hospital, "one", FINE_RACE))
+def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(with_one: Path) -> None:
     for statement in ("UPDATE patients_v1 SET problem = 'x'", "UPDATE sqlanon.manifest SET smallest_class = 1"):
-        saved = (hospital / "one.duckdb").read_bytes()
-        with duckdb.connect(str(hospital / "one.duckdb")) as connection:
+        saved = (with_one / "one.duckdb").read_bytes()
+        with duckdb.connect(str(with_one / "one.duckdb")) as connection:
             connection.execute(statement)
         with pytest.raises(AuditError, match="cannot be looked at"):
-            publish(policy(hospital, "two", FINE_ZIP))
-        publish(policy(hospital, "two", FINE_ZIP), force=True)
-        with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
+            publish(policy(with_one, "two", FINE_ZIP))
+        publish(policy(with_one, "two", FINE_ZIP), force=True)
+        with duckdb.connect(str(with_one / "private.duckdb"), read_only=True) as connection:
             query = "SELECT breaks FROM sqlanon.ledger WHERE path LIKE '%two.duckdb' AND replaced_at IS NULL"
-            assert connection.execute(query).fetchall() == [([str(hospital / "one.duckdb")],)]
-        (hospital / "one.duckdb").write_bytes(saved)
+            assert connection.execute(query).fetchall() == [([str(with_one / "one.duckdb")],)]
+        (with_one / "one.duckdb").write_bytes(saved)
 
 
 @pytest.mark.slow
