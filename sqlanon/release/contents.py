@@ -15,20 +15,9 @@ from functools import cache
 from pathlib import Path
 
 import duckdb
-from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import (
-    col,
-    column_definitions,
-    create_schema,
-    is_there,
-    literal_path,
-    select,
-    table,
-    text,
-    union_all,
-)
+from sqlanon.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import ABOUT, objects
 from sqlanon.resources import macros, sql_text
@@ -74,20 +63,60 @@ ATTACHED = "release_file"
 STORAGE_VERSION = "v1.0.0"
 """Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
 
-_OBJECTS = (
-    ("table", "duckdb_tables", "table_name"),
-    ("view", "duckdb_views", "view_name"),
-    ("type", "duckdb_types", "type_name"),
-    ("sequence", "duckdb_sequences", "sequence_name"),
-    ("index", "duckdb_indexes", "index_name"),
-    ("schema", "duckdb_schemas", "schema_name"),
-)
-_COMMENTED = (
-    ("duckdb_tables", "table_name", text("")),
-    ("duckdb_views", "view_name", text("")),
-    ("duckdb_columns", "table_name", col("column_name")),
-    ("duckdb_functions", "function_name", text("")),
-)
+_OBJECTS = fragment("""
+    SELECT 'table ' || schema_name || '.' || table_name FROM duckdb_tables()
+    WHERE database_name = :file AND NOT internal
+    UNION
+    SELECT 'view ' || schema_name || '.' || view_name FROM duckdb_views()
+    WHERE database_name = :file AND NOT internal
+    UNION
+    SELECT 'type ' || schema_name || '.' || type_name FROM duckdb_types()
+    WHERE database_name = :file AND NOT internal
+    UNION
+    SELECT 'sequence ' || schema_name || '.' || sequence_name FROM duckdb_sequences() WHERE database_name = :file
+    UNION
+    SELECT 'index ' || schema_name || '.' || index_name FROM duckdb_indexes() WHERE database_name = :file
+    UNION
+    SELECT 'schema ' || schema_name || '.' || schema_name FROM duckdb_schemas()
+    WHERE database_name = :file AND NOT internal
+    UNION
+    SELECT 'constraint of table ' || schema_name || '.' || table_name FROM duckdb_constraints()
+    WHERE database_name = :file AND NOT (schema_name = 'sqlanon' AND constraint_type = 'NOT NULL')
+    UNION
+    SELECT 'default of column ' || schema_name || '.' || column_name FROM duckdb_columns()
+    WHERE database_name = :file AND NOT internal AND column_default IS NOT NULL
+""")
+"""Constraints are what rows must meet, but for the manifest's own NOT NULL: a condition may have a value in it."""
+
+_COMMENTS = fragment("""
+    WITH commented AS (
+        SELECT schema_name, table_name AS name, '' AS column_name, comment FROM duckdb_tables()
+        WHERE database_name = :file AND NOT internal
+        UNION ALL
+        SELECT schema_name, view_name, '', comment FROM duckdb_views()
+        WHERE database_name = :file AND NOT internal
+        UNION ALL
+        SELECT schema_name, table_name, column_name, comment FROM duckdb_columns()
+        WHERE database_name = :file AND NOT internal
+        UNION ALL
+        SELECT schema_name, function_name, '', comment FROM duckdb_functions()
+        WHERE database_name = :file AND NOT internal
+    )
+    SELECT CASE WHEN schema_name = 'main' THEN '' ELSE schema_name || '.' END || name, column_name, comment
+    FROM commented
+    WHERE comment IS NOT NULL
+""")
+_VIEWS = template("SELECT view_name, sql FROM duckdb_views() WHERE database_name = :database AND NOT internal")
+_TABLES = template("""
+    SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = :database AND NOT internal
+""")
+_COLUMNS = template("""
+    SELECT schema_name, table_name, column_name, data_type, is_nullable
+    FROM duckdb_columns()
+    WHERE database_name = :database AND NOT internal
+    ORDER BY column_index
+""")
+_FREE_BLOCKS = template("SELECT free_blocks FROM pragma_database_size() WHERE database_name = :database")
 
 
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
@@ -98,69 +127,31 @@ def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
 
 def found_objects(engine: DuckDBEngine) -> set[str]:
     """What an open release file has: objects, and columns with defaults. Macros and comments are another matter."""
-    parts = [_names(kind, function, name) for kind, function, name in _OBJECTS]
-    parts.append(_constraints())
-    worked_out = _names("default of column", "duckdb_columns", "column_name")
-    parts.append(worked_out.where(is_there(col("column_default")), copy=False))
-    found = {name for (name,) in engine.rows(exp.union(*parts, distinct=True))}
-    return {name for name in found if name != "schema main.main"}
-
-
-def _constraints() -> exp.Select:
-    """What rows must meet, but for the manifest's own NOT NULL: a condition may have a value in it."""
-    full = exp.Concat(
-        expressions=[text("constraint of table "), col("schema_name"), text("."), col("table_name")], safe=True
-    )
-    query = _of(ATTACHED, [full], "duckdb_constraints")
-    own = col("schema_name").eq("sqlanon")
-    plain = col("constraint_type").eq("NOT NULL")
-    return query.where(~exp.Paren(this=exp.and_(own, plain, copy=False)), copy=False)
-
-
-def _names(kind: str, function: str, name: str) -> exp.Select:
-    full = exp.Concat(expressions=[text(f"{kind} "), col("schema_name"), text("."), col(name)], safe=True)
-    return _of(ATTACHED, [full], function)
+    return {name for (name,) in engine.rows(_OBJECTS(file=text(ATTACHED)))} - {"schema main.main"}
 
 
 def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
     """The comments of an open release file by table or view, and column; the column of the whole is empty. What is not
     in the main schema has its schema before its name."""
-    name_of = exp.Case(
-        ifs=[exp.If(this=col("schema_name").eq("main"), true=text(""))],
-        default=exp.Concat(expressions=[col("schema_name"), text(".")], safe=True),
-    )
-    parts = [
-        _of(
-            ATTACHED,
-            [exp.Concat(expressions=[name_of.copy(), col(name)], safe=True), column.copy(), col("comment")],
-            function,
-        ).where(is_there(col("comment")), copy=False)
-        for function, name, column in _COMMENTED
-    ]
-    return {(name, column): comment for name, column, comment in engine.rows(union_all(*parts))}
+    return {(name, column): comment for name, column, comment in engine.rows(_COMMENTS(file=text(ATTACHED)))}
 
 
 def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
-    return dict(engine.rows(_of(database, [col("view_name"), col("sql")], "duckdb_views")))
+    return dict(engine.rows(_VIEWS(database=text(database))))
 
 
 def free_blocks(engine: DuckDBEngine) -> int:
     """How many blocks of an open release file are not in use: they may have rows that were deleted."""
-    sizes = exp.Table(this=exp.Anonymous(this="pragma_database_size", expressions=[]))
-    query = select([col("free_blocks")], sizes)
-    return int(engine.rows(query.where(col("database_name").eq(text(ATTACHED))))[0][0])
+    return int(engine.rows(_FREE_BLOCKS(database=text(ATTACHED)))[0][0])
 
 
 def unexpected_definitions(engine: DuckDBEngine) -> list[str]:
     """The tables of an open release file that have more than names and types of columns, by name: collations,
     defaults, generated columns and conditions may have a value in them, or change what a reader sees."""
-    statements = _of(ATTACHED, [col("schema_name"), col("table_name"), col("sql")], "duckdb_tables")
-    found = {(schema, name): sql for schema, name, sql in engine.rows(statements) if schema in ("main", "sqlanon")}
-    shown: list[exp.Expr] = [col(name) for name in ("schema_name", "table_name", "column_name", "data_type")]
-    nullable = col("is_nullable")
+    tables = engine.rows(_TABLES(database=text(ATTACHED)))
+    found = {(schema, name): sql for schema, name, sql in tables if schema in ("main", "sqlanon")}
     columns: dict[tuple[str, str], list[tuple[str, str]]] = {name: [] for name in found}
-    query = _of(ATTACHED, [*shown, nullable], "duckdb_columns").order_by(col("column_index"), copy=False)
-    for schema, name, column, type_, is_nullable in engine.rows(query):
+    for schema, name, column, type_, is_nullable in engine.rows(_COLUMNS(database=text(ATTACHED))):
         if (schema, name) in columns:
             own = type_ if is_nullable or schema == "main" else f"{type_} NOT NULL"
             columns[schema, name].append((column, own))
@@ -168,8 +159,7 @@ def unexpected_definitions(engine: DuckDBEngine) -> list[str]:
         for (schema, name), own_columns in columns.items():
             with suppress(duckdb.Error):  # a type of its own
                 engine.execute(column_definitions(table(name, schema, beside), own_columns))
-        plain = _of(beside, [col("schema_name"), col("table_name"), col("sql")], "duckdb_tables")
-        again = {(schema, name): sql for schema, name, sql in engine.rows(plain)}
+        again = {(schema, name): sql for schema, name, sql in engine.rows(_TABLES(database=text(beside)))}
     return sorted(
         f"{schema}.{name}" for (schema, name), sql in found.items() if _is_other(sql, again.get((schema, name), ""))
     )
@@ -225,7 +215,7 @@ def _exported(engine: DuckDBEngine, database: str, folder: Path) -> set[str]:
 
 @contextmanager
 def _beside(engine: DuckDBEngine, schema: bool = True) -> Iterator[str]:
-    name = "made_beside"
+    name = "beside"
     engine.attach(":memory:", name)
     try:
         if schema:
@@ -233,11 +223,3 @@ def _beside(engine: DuckDBEngine, schema: bool = True) -> Iterator[str]:
         yield name
     finally:
         engine.detach(name)
-
-
-def _of(database: str, columns: list[exp.Expr], function: str) -> exp.Select:
-    source = exp.Table(this=exp.Anonymous(this=function, expressions=[]))
-    query = select(columns, source).where(col("database_name").eq(text(database)), copy=False)
-    if function in ("duckdb_sequences", "duckdb_indexes", "duckdb_constraints"):  # none of these is internal
-        return query
-    return query.where(~col("internal"), copy=False)

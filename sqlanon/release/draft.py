@@ -22,7 +22,7 @@ from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
-from sqlanon.release.metadata import Suppressed, may_be_told, suppressed_by
+from sqlanon.release.metadata import Suppressed, may_be_shown, suppressed_by
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, kind_taking
@@ -232,7 +232,7 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Recoding, releas
     query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
     rows = run.engine.rows(query)
     labels = rows[0][-1] if rows else 0
-    if not may_be_told([row[1] for row in rows], suppressed, labels, least):
+    if not may_be_shown([row[1] for row in rows], suppressed, labels, least):
         return []
     return [(attribute.column, value, left_out, kept) for value, left_out, kept, _ in rows]
 

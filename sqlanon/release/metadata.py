@@ -1,4 +1,4 @@
-"""What a release file has for those who look, made of its rows and its manifest; and whether a file still has it."""
+"""The metadata of a release file, from its rows and its manifest: views, tables and comments that describe the rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ from sqlanon.expressions import (
     create_view,
     ident,
     insert_rows,
-    is_there,
-    named,
-    number,
     select,
-    subquery,
     table,
+    template,
     text,
-    total,
 )
 from sqlanon.hierarchies.bounds import Kind, bounds
 from sqlanon.policy.names import METADATA_VIEWS, labels_table
@@ -57,6 +53,40 @@ AT_ONCE = 1000
 """Rows that one statement inserts: a statement has 65,535 parameters at most."""
 
 
+_LABELS_THERE = template("SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label")
+_LABELS = template("""
+    SELECT :label, row_number() OVER (ORDER BY :label)::INTEGER AS :place
+    FROM :there AS r
+    ORDER BY :place
+""")
+# An end that is open downwards comes first; what has no ends at all, the top, last.
+_RANGE_LABELS = template("""
+    SELECT
+        :label,
+        row_number() OVER (
+            ORDER BY coalesce(:low, :high) NULLS LAST, :low NULLS FIRST, :high NULLS LAST, :label
+        )::INTEGER AS :place,
+        :low,
+        :high
+    FROM (SELECT :label, :least AS :low, :most AS :high FROM :there AS r) AS b
+    ORDER BY :place
+""")
+_SUPPRESSED_BY = template("""
+    SELECT value, suppressed_rows, released_rows, labels
+    FROM (
+        SELECT
+            s.value,
+            s.rows - r.rows AS suppressed_rows,
+            r.rows AS released_rows,
+            count(*) OVER () AS labels
+        FROM (SELECT :value AS value, sum(rows)::BIGINT AS rows FROM :values WHERE :known GROUP BY :value) AS s
+        JOIN (SELECT :label AS value, count(*) AS rows FROM :released GROUP BY :label) AS r
+            ON s.value IS NOT DISTINCT FROM r.value
+    ) AS b
+    WHERE suppressed_rows >= :least AND released_rows >= :least
+""")
+
+
 def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp.Create:
     """The view that readers name, over the table of the newest version: a column list, and nothing more.
 
@@ -81,43 +111,19 @@ def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
     return select(shown, table(name, "sqlanon")).order_by(col("position"), copy=False)
 
 
-def labels(attribute: str, relation: exp.Expr, bounds: tuple[exp.Expr, exp.Expr] | None) -> exp.Query:
-    """The labels of an attribute that a release has, in order: those of no suppressed row."""
-    there = select([col(attribute)], relation, [col(attribute)]).where(is_there(col(attribute)), copy=False)
-    low, high = f"{attribute}_low", f"{attribute}_high"
-    output: list[exp.Expr] = [col(attribute)]
-    order: list[exp.Expr] = [exp.Ordered(this=col(attribute), nulls_first=False)]
-    source: exp.Expr = subquery(there, "r")
-    if bounds is not None:
-        ends: list[exp.Expr] = [named(bounds[0], low), named(bounds[1], high)]
-        source = subquery(select([col(attribute), *ends], source), "b")
-        output += [col(low), col(high)]
-        known = exp.Coalesce(this=col(low), expressions=[col(high)])
-        # An end that is open downwards comes first; what has no ends at all, the top, last.
-        order = [
-            exp.Ordered(this=known, nulls_first=False),
-            exp.Ordered(this=col(low), nulls_first=True),
-            exp.Ordered(this=col(high), nulls_first=False),
-            *order,
-        ]
-    place = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=order))
-    output.insert(1, named(cast(place, "INTEGER"), f"{attribute}_order"))
-    return select(output, source).order_by(col(f"{attribute}_order"), copy=False)
-
-
-def comment(kind: str, target: exp.Expr, told: str) -> exp.Comment:
-    """``COMMENT ON kind target IS 'told'``.
+def comment(kind: str, target: exp.Expr, words: str) -> exp.Comment:
+    """``COMMENT ON kind target IS 'words'``.
 
     >>> comment("TABLE", table("t"), "it's").sql("duckdb")
     'COMMENT ON TABLE "t" IS \\'it\\'\\'s\\''
     """
-    return exp.Comment(this=target, kind=kind, expression=text(told))
+    return exp.Comment(this=target, kind=kind, expression=text(words))
 
 
-def column_comment(relation: exp.Table, name: str, told: str) -> exp.Comment:
+def column_comment(relation: exp.Table, name: str, words: str) -> exp.Comment:
     parts = relation.args
     column = exp.Column(this=ident(name), table=parts["this"], db=parts.get("db"), catalog=parts.get("catalog"))
-    return comment("COLUMN", column.copy(), told)
+    return comment("COLUMN", column.copy(), words)
 
 
 def suppressed_by(
@@ -126,29 +132,12 @@ def suppressed_by(
     """What was suppressed of an attribute, by the labels that the release has: ``value``, ``suppressed_rows``,
     ``released_rows``; only where both are at least ``least``. ``labels`` counts all of them, those left out, too.
     """
-    mine = select([named(value, "value"), named(total(col("rows")), "rows")], values, [value.copy()])
-    mine = mine.where(known, copy=False)
     label = cast(col(column), "VARCHAR")
-    theirs = select([named(label, "value"), named(exp.Count(this=exp.Star()), "rows")], released, [label.copy()])
-    left_out = col("rows", "s") - col("rows", "r")
-    enough = [(col(one) >= number(least)) for one in ("suppressed_rows", "released_rows")]
-    on = exp.NullSafeEQ(this=col("value", "s"), expression=col("value", "r"))
-    every = exp.Window(this=exp.Count(this=exp.Star()))
-    both = select(
-        [
-            col("value", "s"),
-            named(left_out, "suppressed_rows"),
-            named(col("rows", "r"), "released_rows"),
-            named(every, "labels"),
-        ],
-        subquery(mine, "s"),
-    ).join(subquery(theirs, "r"), on=on, copy=False)
-    shown: list[exp.Expr] = [col(name) for name in ("value", "suppressed_rows", "released_rows", "labels")]
-    return select(shown, subquery(both, "b")).where(*enough, copy=False)
+    return _SUPPRESSED_BY(value=value, values=values, known=known, label=label, released=released, least=least)
 
 
 ABOUT = ("attributes", "suppression", "figures")
-"""The tables in the schema ``sqlanon`` that tell about a release."""
+"""The tables in the schema ``sqlanon`` that describe a release."""
 
 Suppressed: TypeAlias = Sequence[tuple[str, str | None, int, int]]
 """Rows of ``sqlanon.suppression``: attribute, value, suppressed and released rows."""
@@ -184,7 +173,7 @@ def present(
     suppressed: Suppressed,
     catalog: str,
 ) -> None:
-    """Add all that tells about a release to its file, which has its rows and its manifests."""
+    """Describe a release in its file, which has its rows and its manifests."""
     newest = manifests[0]
     rows = table(newest.rows_table, "main", catalog)
     for name in labelled(newest):
@@ -202,8 +191,8 @@ def present(
             engine.execute(statement, [value for row in some for value in row])
     for view in views(newest, catalog):
         engine.execute(view)
-    for told in _comments(manifests, catalog):
-        engine.execute(told)
+    for one in _comments(manifests, catalog):
+        engine.execute(one)
 
 
 def overview(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | None, str]]:
@@ -231,28 +220,28 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
         ("score", manifest.score, f"what was lost, by the measure {manifest.measure}{hidden}"),
         ("optimal", manifest.optimal, "1: the strategy proves that no generalization that meets the policy is better"),
     ]
-    return [(i, name, None if value is None else float(value), told) for i, (name, value, told) in enumerate(figures)]
+    return [(i, name, None if value is None else float(value), words) for i, (name, value, words) in enumerate(figures)]
 
 
-def may_be_told(told: Sequence[int], suppressed: int, labels: int, least: int) -> bool:
-    """Whether the suppressed rows of some of an attribute's labels may be told, when the sum of all is known.
+def may_be_shown(shown: Sequence[int], suppressed: int, labels: int, least: int) -> bool:
+    """Whether a release may show the suppressed rows of some of an attribute's labels, when the sum of all is known.
 
-    Each label that is not told has fewer than ``least``; how many must not follow from what is left. Nothing must be
-    left, or so many that it is of no few rows, and so few that each of those labels may have none.
+    Each label that is not shown has fewer than ``least``; how many must not follow from what is left. Nothing must be
+    left; or at least ``least`` rows, and few enough that each of those labels may have none.
 
     Examples
     --------
-    >>> may_be_told([7, 5], suppressed=12, labels=2, least=5)  # nothing is left
+    >>> may_be_shown([7, 5], suppressed=12, labels=2, least=5)  # nothing is left
     True
-    >>> may_be_told([7, 5], suppressed=14, labels=9, least=5)  # 2 are left
+    >>> may_be_shown([7, 5], suppressed=14, labels=9, least=5)  # 2 are left
     False
-    >>> may_be_told([6], suppressed=18, labels=4, least=5)  # 12 are left to three that have 4 at most: 4 each
+    >>> may_be_shown([6], suppressed=18, labels=4, least=5)  # 12 are left to three that have 4 at most: 4 each
     False
-    >>> may_be_told([6], suppressed=18, labels=9, least=5)
+    >>> may_be_shown([6], suppressed=18, labels=9, least=5)
     True
     """
-    rest = suppressed - sum(told)
-    return rest == 0 or least <= rest <= (labels - len(told) - 1) * (least - 1)
+    rest = suppressed - sum(shown)
+    return rest == 0 or least <= rest <= (labels - len(shown) - 1) * (least - 1)
 
 
 def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
@@ -263,9 +252,15 @@ def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
     return [stable, *about_views(manifest.table_name, manifest.quasi, catalog)]
 
 
-def labels_of(name: str, rows: exp.Table, kind: Kind | None) -> exp.Query:
-    """The query for the labels of a generalized attribute in the rows of a release."""
-    return labels(name, rows, None if kind is None else bounds(cast(col(name), "VARCHAR"), kind))
+def labels_of(name: str, rows: exp.Table, kind: Kind | None) -> exp.Select:
+    """The labels of a generalized attribute in the rows of a release, in order: those of no suppressed row."""
+    names: dict[str, exp.Expr] = {"label": col(name), "place": ident(f"{name}_order")}
+    there = _LABELS_THERE(label=col(name), rows=rows)
+    if kind is None:
+        return _LABELS(**names, there=there)
+    least, most = bounds(cast(col(name), "VARCHAR"), kind)
+    names |= {"low": ident(f"{name}_low"), "high": ident(f"{name}_high"), "least": least, "most": most}
+    return _RANGE_LABELS(**names, there=there)
 
 
 def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comment]:
@@ -274,12 +269,12 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
     for kind, place, manifest in places:
         yield from comments_on(kind, table(place, "main", catalog), manifest)
     for name in labelled(newest):
-        told = f"the labels of {name} that are in the release, in order, with the ends of those that are ranges"
-        yield comment("TABLE", table(labels_table(name), "main", catalog), told)
+        words = f"the labels of {name} that are in the release, in order, with the ends of those that are ranges"
+        yield comment("TABLE", table(labels_table(name), "main", catalog), words)
 
 
 def comments_on(kind: str, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Comment]:
-    """What is told of a relation that shows released rows, and of its columns."""
+    """The comments on a relation that shows released rows, and on its columns."""
     yield comment(kind, relation.copy(), comment_on_release(manifest))
     for column in manifest.columns:
         yield column_comment(relation, column.name, comment_on_column(manifest, column.name, column.role))

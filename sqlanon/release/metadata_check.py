@@ -1,4 +1,4 @@
-"""Whether what tells about a release is true of its rows: the views, the comments, the labels, what was suppressed."""
+"""Whether the metadata of a release are true of its rows: the views, the comments, the labels, what was suppressed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sqlanon.release.metadata import (
     comments,
     labelled,
     labels_of,
-    may_be_told,
+    may_be_shown,
     overview,
     quality,
     stable_view,
@@ -49,10 +49,10 @@ _KINDS: Mapping[str, Kind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "
 """By the type of the bounds of a table of labels, what they are ranges of."""
 
 SUPPRESSION = "suppression by value"
-"""The check of what is told of suppressed rows."""
+"""The check of the figures of suppressed rows."""
 
-_AGAIN = "made_again"
-"""A database of the engine that checks a file: views as this version makes them."""
+_AGAIN = "views_again"
+"""A database of the engine that checks a file: views as this version writes them."""
 
 
 def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
@@ -66,12 +66,12 @@ def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
 def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
     """Whether a statement makes a view that is a list of plain columns of a table. Every part of it is looked at."""
     try:
-        made = parse_one(statement, dialect="duckdb")
+        parsed = parse_one(statement, dialect="duckdb")
     except SqlglotError:
         return False
-    query = made.expression if isinstance(made, exp.Create) else None
+    query = parsed.expression if isinstance(parsed, exp.Create) else None
     # With names of its own for the columns, it would be a schema in place of a table.
-    if not isinstance(query, exp.Select) or not isinstance(made.this, exp.Table):
+    if not isinstance(query, exp.Select) or not isinstance(parsed.this, exp.Table):
         return False
     expected = stable_view(table("v"), table(source), columns).expression
     return bool(_plain(query) == _plain(expected))
@@ -124,7 +124,7 @@ def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
 
 
 def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
-    """Whether what is told of suppressed rows is of no fewer than k, and of the rows that are released."""
+    """Whether the figures of suppressed rows are of at least k, and fit the rows that are released."""
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
     if types != SUPPRESSION_COLUMNS:
         return Check(SUPPRESSION, False, f"its table has not the columns {', '.join(SUPPRESSION_COLUMNS)}")
@@ -147,8 +147,8 @@ def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Sup
     name = names.pop()
     label = cast(col(name), "VARCHAR")
     counts = dict(engine.rows(select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])))
-    told = [count or 0 for _, _, count, _ in suppressed]
-    if min(told) < least or not may_be_told(told, manifest.suppressed_rows, len(counts), least):
+    shown = [count or 0 for _, _, count, _ in suppressed]
+    if min(shown) < least or not may_be_shown(shown, manifest.suppressed_rows, len(counts), least):
         yield f"what is told of suppressed rows by {name!r} shows fewer than {least}"
     if any(counts.get(value) != kept or (kept or 0) < least for _, value, _, kept in suppressed):
         yield f"the released rows by {name!r} are other ones than it is told of suppressed rows"

@@ -82,7 +82,7 @@ class Draft(Protocol):
         """What a release alone cannot show, checked with the source."""
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
-        """What may be told of the suppressed rows."""
+        """The figures of suppressed rows that the release may show."""
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
         """What it claims, once its rows are counted."""

@@ -146,8 +146,8 @@ def verify_rows(path: Path, release: OpenRelease, columns: Mapping[str, str], di
     The rows that are open need no columns but those that the requirements look at.
     """
     checks = tuple(_checks(release, columns, digest, fresh))
-    told = any(check.name == SUPPRESSION and check.passed for check in checks)
-    return Verification(path, release.manifest, checks, digest, suppressed_rows(release.engine) if told else None)
+    shows = any(check.name == SUPPRESSION and check.passed for check in checks)
+    return Verification(path, release.manifest, checks, digest, suppressed_rows(release.engine) if shows else None)
 
 
 def verification_sql(manifest: Manifest) -> list[str]:
