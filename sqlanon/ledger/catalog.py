@@ -14,18 +14,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import (
-    aliased,
-    col,
-    create_table,
-    ident,
-    insert_rows,
-    is_null,
-    select,
-    star,
-    table,
-    text,
-)
+from sqlanon.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy, why_not_written
 from sqlanon.policy.names import CATALOG
@@ -40,6 +29,37 @@ FORMAT = 5
 
 _HELD_HERE = "Unique file handle conflict"
 """What DuckDB says where two runs of one process have the same file."""
+
+_FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
+_FORGET_HIERARCHIES = fragment("DELETE FROM sqlanon_catalog.sqlanon.hierarchies WHERE policy_hash = :policy")
+_KEEP_LATTICE = fragment("""
+    INSERT INTO sqlanon_catalog.sqlanon.lattice BY NAME
+    SELECT :run AS run_id, :columns FROM :lattice
+""")
+_DECOYS = template("""
+    SELECT d.table_name
+    FROM sqlanon_catalog.sqlanon.decoys AS d
+    JOIN sqlanon_catalog.sqlanon.releases AS r ON d.run_id = r.run_id
+    WHERE r.digest = :digest
+    LIMIT 1
+""")
+_SHA256 = template("""
+    SELECT sha256, intended_at IS NULL
+    FROM sqlanon_catalog.sqlanon.releases
+    WHERE path = :place AND replaced_at IS NULL
+    ORDER BY version DESC NULLS LAST
+""")
+# A view would be a query of somebody else's.
+_LEDGERS_BESIDE = template("""
+    SELECT count(*)
+    FROM duckdb_tables()
+    WHERE database_name = 'sqlanon_catalog_beside' AND schema_name = 'sqlanon' AND table_name = 'releases'
+""")
+_RELEASES_BESIDE = template("""
+    SELECT count(*)
+    FROM sqlanon_catalog_beside.sqlanon.releases
+    WHERE source = :source AND path <> :place AND replaced_at IS NULL
+""")
 
 PATIENCE = 10.0
 """So many seconds another process may hold the catalog: runs hold it for moments, their own and those beside it."""
@@ -120,44 +140,53 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
         ) from error
 
 
+def stored(name: str) -> exp.Table:
+    """A table of the open catalog."""
+    return table(name, SCHEMA, ATTACHED)
+
+
 def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
     """Add rows, of the same columns, to a table of the open catalog."""
-    statement = insert_rows(table(name, SCHEMA, ATTACHED), rows[0], len(rows))
+    statement = insert_rows(stored(name), rows[0], len(rows))
     engine.execute(statement, [value for row in rows for value in row.values()])
+
+
+def replace_table(engine: DuckDBEngine, target: exp.Table, query: exp.Query) -> None:
+    """Make a table, in the place of one that may be there."""
+    statement = create_table(target, query)
+    statement.set("replace", True)
+    engine.execute(statement)
+
+
+@contextmanager
+def _read(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
+    """Attach a catalog to look something up, unless it cannot be read now."""
+    try:
+        engine.attach(path, name, read_only=True)
+    except duckdb.Error:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        engine.detach(name)
 
 
 def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bool:
     """Whether another catalog has releases of a source that stand, but in one place; not, if it cannot be read now."""
-    try:
-        engine.attach(path, BESIDE, read_only=True)
-    except duckdb.Error:
-        return False
-    try:
-        if not engine.rows(_is_table("releases", BESIDE))[0][0]:  # a view would be a query of somebody else's
+    with _read(engine, path, BESIDE) as is_there:
+        try:
+            if not is_there or not engine.rows(_LEDGERS_BESIDE())[0][0]:
+                return False
+            return bool(engine.rows(_RELEASES_BESIDE(source=source, place=str(but)))[0][0])
+        except duckdb.Error:  # of a version that had no ledger, or no catalog at all
             return False
-        releases = table("releases", SCHEMA, BESIDE)
-        of_source = col("source").eq(text(source))
-        elsewhere = col("path").neq(text(str(but)))
-        query = select([exp.Count(this=exp.Star())], releases)
-        query = query.where(of_source, elsewhere, is_null(col("replaced_at")), copy=False)
-        return bool(engine.rows(query)[0][0])
-    except duckdb.Error:  # of a version that had no ledger, or no catalog at all
-        return False
-    finally:
-        engine.detach(BESIDE)
-
-
-def _is_table(name: str, database: str) -> exp.Select:
-    """Whether a database has a table of the catalog."""
-    query = select([exp.Count(this=exp.Star())], exp.Table(this=exp.Anonymous(this="duckdb_tables")))
-    wanted = {"database_name": database, "schema_name": SCHEMA, "table_name": name}
-    return query.where(*(col(key).eq(text(value)) for key, value in wanted.items()), copy=False)
 
 
 def _format_of(engine: DuckDBEngine) -> int:
     """The format of the open catalog; 0 where there is none."""
     try:
-        return int(engine.rows(select([col("format")], table("catalog_format", SCHEMA, ATTACHED)))[0][0])
+        return int(engine.rows(_FORMAT())[0][0])
     except (duckdb.CatalogException, IndexError):
         return 0
 
@@ -175,92 +204,38 @@ def store_hierarchies(
     now: Any,
 ) -> None:
     """Copy a run's hierarchy tables to the open catalog; those of an earlier run of the same policy are replaced."""
-    known = table("hierarchies", SCHEMA, ATTACHED)
-    same_policy = col("policy_hash").eq(exp.Placeholder())
-    engine.execute(exp.Delete(this=known, where=exp.Where(this=same_policy)), [policy_hash])
-    rows = [
-        {
-            "policy_hash": policy_hash,
-            "attribute": hierarchy.attribute,
-            "rule": json.dumps(rules[hierarchy.attribute], ensure_ascii=False),
-            "height": hierarchy.height,
-            "leaves": hierarchy.leaves,
-            "table_name": hierarchy_name(policy_hash, hierarchy.attribute),
-            "made_at": now,
-        }
-        for hierarchy in hierarchies
-    ]
-    for hierarchy, row in zip(hierarchies, rows, strict=True):
-        copy = create_table(table(row["table_name"], SCHEMA, ATTACHED), star(hierarchy.table.copy()))
-        copy.set("replace", True)
-        engine.execute(copy)
+    engine.execute(_FORGET_HIERARCHIES(policy=policy_hash))
+    rows = []
+    for one in hierarchies:
+        name = hierarchy_name(policy_hash, one.attribute)
+        replace_table(engine, stored(name), star(one.table.copy()))
+        row = {"policy_hash": policy_hash, "attribute": one.attribute}
+        row |= {"rule": json.dumps(rules[one.attribute], ensure_ascii=False)}
+        rows.append(row | {"height": one.height, "leaves": one.leaves, "table_name": name, "made_at": now})
     insert(engine, "hierarchies", *rows)
-
-
-def store_lattice(engine: DuckDBEngine, run_id: str, lattice: exp.Table) -> None:
-    """Copy a run's lattice to the open catalog."""
-    columns = list(engine.columns(lattice))
-    query = select([text(run_id), *map(col, columns)], lattice.copy())
-    target = exp.Schema(
-        this=table("lattice", SCHEMA, ATTACHED), expressions=[ident(name) for name in ("run_id", *columns)]
-    )
-    engine.execute(exp.Insert(this=target, expression=query))
 
 
 @contextmanager
 def recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
     """The decoys that the catalog has of the release with a digest; None where it has none, or cannot be read now."""
-    try:
-        engine.attach(path, ATTACHED, read_only=True)
-    except duckdb.Error:
-        yield None
-        return
-    try:
-        yield _decoys_of(engine, digest)
-    finally:
-        engine.detach(ATTACHED)
+    with _read(engine, path) as is_there:
+        rows = _rows_of_any_version(engine, _DECOYS(digest=digest)) if is_there else []
+        yield stored(rows[0][0]) if rows else None
 
 
 def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
     """The hash of the file that was published last in a place; None if the catalog has none or cannot be read now, and
     where a run was stopped that may have published there."""
-    try:
-        engine.attach(path, ATTACHED, read_only=True)
-    except duckdb.Error:
-        return None
-    try:
-        in_place = col("path").eq(exp.Placeholder())
-        query = select([col("sha256"), is_null(col("intended_at"))], table("releases", SCHEMA, ATTACHED))
-        query = query.where(in_place, is_null(col("replaced_at")), copy=False)
-        rows = engine.rows(query.order_by(exp.Ordered(this=col("version"), desc=True, nulls_first=False)), [place])
-    except (duckdb.CatalogException, duckdb.BinderException):  # of a version that had none
-        return None
-    finally:
-        engine.detach(ATTACHED)
+    with _read(engine, path) as is_there:
+        rows = _rows_of_any_version(engine, _SHA256(place=place)) if is_there else []
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
-def _decoys_of(engine: DuckDBEngine, digest: str) -> exp.Table | None:
-    known, releases = (
-        aliased(table(name, SCHEMA, ATTACHED), alias) for name, alias in (("decoys", "d"), ("releases", "r"))
-    )
-    query = select([col("table_name", "d")], known)
-    on = col("run_id", "d").eq(col("run_id", "r"))
-    query = query.join(releases, on=on, copy=False)
-    query = query.where(col("digest", "r").eq(exp.Placeholder()), copy=False).limit(1, copy=False)
+def _rows_of_any_version(engine: DuckDBEngine, query: exp.Select) -> Sequence[tuple[Any, ...]]:
     try:
-        rows = engine.rows(query, [digest])
-    except duckdb.CatalogException:  # of a version that had none
-        return None
-    return table(rows[0][0], SCHEMA, ATTACHED) if rows else None
-
-
-def store_decoys(engine: DuckDBEngine, run_id: str, decoys: exp.Query, now: Any) -> None:
-    """Write a run's decoys to the open catalog, as they are released: there alone they can be told from real rows."""
-    name = f"decoys_{run_id[:12]}"
-    engine.execute(create_table(table(name, SCHEMA, ATTACHED), decoys))
-    count = engine.rows(select([exp.Count(this=exp.Star())], table(name, SCHEMA, ATTACHED)))[0][0]
-    insert(engine, "decoys", {"run_id": run_id, "table_name": name, "rows": count, "made_at": now})
+        return engine.rows(query)
+    except (duckdb.CatalogException, duckdb.BinderException):  # of a version that had no such table, or column
+        return []
 
 
 def record_run(
@@ -271,14 +246,20 @@ def record_run(
     hierarchies: Sequence[Hierarchy],
     decoys: exp.Query | None,
 ) -> None:
-    """Keep a run in the policy's catalog: its figures, its lattice, its hierarchies, and its decoys, if it has any."""
+    """Keep a run in the policy's catalog: its figures, its lattice, its hierarchies, and its decoys, if it has any.
+
+    Decoys are kept as they are released: there alone they can be told from real rows.
+    """
     assert policy.catalog is not None
     run_id, now, tree = run["run_id"], run["started_at"], policy.model_dump(mode="json")
     rules = {name: attribute["hierarchy"] for name, attribute in tree["attributes"].items()}
     with open_catalog(engine, policy.catalog.database):
         insert(engine, "runs", run)
-        store_lattice(engine, run_id, lattice)
+        engine.execute(_KEEP_LATTICE(run=run_id, columns=list(map(col, engine.columns(lattice))), lattice=lattice))
         own = [one for one in hierarchies if one.attribute in rules]
         store_hierarchies(engine, policy.fingerprint(), rules, own, now)
         if decoys is not None:
-            store_decoys(engine, run_id, decoys, now)
+            target = stored(f"decoys_{run_id[:12]}")
+            engine.execute(create_table(target.copy(), decoys))
+            count = engine.rows(row_count(rows=target))[0][0]
+            insert(engine, "decoys", {"run_id": run_id, "table_name": target.name, "rows": count, "made_at": now})

@@ -25,7 +25,7 @@ from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import create_table, drop_table, subquery, table, template
+from sqlanon.expressions import create_table, drop_table, row_count, subquery, table, template
 from sqlanon.ledger import catalog
 from sqlanon.ledger.recording import publications, secret_of
 from sqlanon.ledger.records import Publication, named_publications
@@ -46,8 +46,7 @@ from sqlanon.sources.run import Run
 MOST = 60
 """The bits of a mark."""
 
-_KEY_COUNT = template("SELECT count(*) FROM :keys WHERE run_id = :run_id")
-_KEYS = template("SELECT key_hash FROM :keys WHERE run_id = :run_id")
+_KEYS = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
 
 EARLIER_FILE = "sqlanon_earlier_file"
 """So begins the name of an earlier release, for the engine that has its source."""
@@ -290,12 +289,11 @@ def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tu
     catalog_section = first.policy.catalog
     if not first.columns.key or catalog_section is None:
         return None
-    secret = secret_of(run.engine, catalog_section.database)
-    with catalog.open_catalog(run.engine, catalog_section.database):
-        keys = table("released_keys", catalog.SCHEMA, catalog.ATTACHED)
-        if not run.engine.rows(_KEY_COUNT(keys=keys, run_id=one.publication.run_id))[0][0]:
-            return None
-        run.engine.execute(create_table(target.copy(), _KEYS(keys=keys, run_id=one.publication.run_id)))
+    secret, path = secret_of(run.engine, catalog_section.database), catalog_section.database
+    with catalog.open_catalog(run.engine, path):
+        run.engine.execute(create_table(target.copy(), _KEYS(run_id=one.publication.run_id)))
+    if not run.engine.rows(row_count(rows=target))[0][0]:
+        return None
     return secret, target
 
 

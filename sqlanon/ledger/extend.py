@@ -27,7 +27,7 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.publication import LedgerEntry
+from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
 from sqlanon.ledger.recording import publications
 from sqlanon.ledger.records import Publication
 from sqlanon.ledger.trees import changed_labels, tree_of_both, trees_of
@@ -314,20 +314,10 @@ class Extension:
         run, prepared, publication = self._run, self._prepared, self._publication
         with opened(run.engine, publication, Reach(), verified=True) as release:
             draft = ExtensionDraft(run, prepared, self, release, self._recoding)
-            entry = LedgerEntry(
-                run,
-                prepared,
-                self._run_id,
-                publication.path,
-                self.released_before + self.new_rows,
-                force,
-                keyed=star(run.work("added")),
-                hashed=select([col(KEY_HASH)], run.work("keys_0")),
-                trees=self._trees(),
-                extends=publication.run_id,
-                opened={publication.run_id: release},
-                row_of_run=self._to_catalog(),
-            )
+            hashed = select([col(KEY_HASH)], run.work("keys_0"))
+            extended = ExtendedRelease(release, self._trees(), hashed, self._to_catalog())
+            rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
+            entry = LedgerEntry(run, prepared, self._run_id, publication.path, rows, force, keyed, extended)
             target = FileTarget(publication.path, publication.table_name)
             published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
         assert entry.joint_audit is not None

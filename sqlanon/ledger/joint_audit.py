@@ -8,7 +8,6 @@ are noticed while they are made.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -35,8 +34,7 @@ from sqlanon.expressions import (
 from sqlanon.ledger import catalog
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
-from sqlanon.ledger.recording import history
-from sqlanon.ledger.records import Publication, Spent, not_compared, publications_elsewhere
+from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (
     MOST_RANGES,
     ComparedRelease,
@@ -56,7 +54,6 @@ from sqlanon.ledger.row_matching import (
     swapped_met,
     titled,
 )
-from sqlanon.ledger.source_match import SameRows
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.policy import shown_place
 from sqlanon.policy.noise import ROUNDING
@@ -196,33 +193,49 @@ class _Attack:
     query: Callable[[], str]
 
 
+@dataclass(frozen=True)
+class SourceHistory:
+    """What the ledger has of the source of a new release, by the time it is published.
+
+    ``earlier`` are the releases that the new one is compared with, ``replaced`` is the one whose place it takes, and
+    ``known`` are all of them, by run and path; ``spent`` are those with noise of other runs; ``elsewhere`` are other
+    catalogs with releases of the source. ``shares`` is the share of rows in common with sources of another description,
+    and ``same_source`` the name in the ledger of the source that one of these is; ``notes`` say what was not compared.
+    """
+
+    earlier: Sequence[Publication]
+    replaced: Publication | None
+    known: frozenset[tuple[str, Path]]
+    spent: Sequence[Spent]
+    elsewhere: Sequence[Path]
+    shares: Mapping[str, float]
+    same_source: str | None
+    notes: Sequence[str]
+
+
 @dataclass
 class JointAudit:
     """Compares a new release with those that stand of the same source.
 
-    By ``force`` it may break them, with a warning. ``replaced`` is the release whose place it takes; ``known`` are all
-    releases of the source, by run and path; ``spent`` those with noise of other runs; ``shares`` the share of rows in
-    common with sources of another description, and ``same_source`` the name of the source in the ledger, if one of
-    these is the same; ``elsewhere`` other catalogs with releases of the source; ``open`` the releases that are open
-    already, by run: a file can be attached once. ``breaks`` are the paths of those that it breaks, or may break, and
-    ``groups`` the new release, grouped, by the query that groups it.
+    By ``force`` it may break them, with a warning. ``open`` are the releases that are open already, by run: a file can
+    be attached once. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new release,
+    grouped, by the query that groups it.
     """
 
     run: Run
     prepared: SearchInput
-    earlier: Sequence[Publication]
     target: Path
+    history: SourceHistory
     force: bool = False
-    replaced: Publication | None = None
-    known: frozenset[tuple[str, Path]] = frozenset()
-    elsewhere: Sequence[Path] = ()
-    spent: Sequence[Spent] = ()
-    shares: Mapping[str, float] = field(default_factory=dict)
-    same_source: str | None = None
     open: Mapping[str, Earlier] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     groups: dict[str, exp.Table] = field(default_factory=dict)
+
+    @property
+    def earlier(self) -> Sequence[Publication]:
+        """The releases that the new one is compared with."""
+        return self.history.earlier
 
     def checks(self, new: Manifest, staged: exp.Table) -> list[Check]:
         """One check for each earlier release."""
@@ -247,15 +260,16 @@ class JointAudit:
         if section is not None and not section.ledger:
             message = "release.ledger is false, so that the ledger cannot add this noise to that of later releases"
             yield self._unless_forced(f"{message}: leave it out")
-        runs = {one.run_id: one.epsilon for one in self.spent}
+        spent, all_shares = self.history.spent, self.history.shares
+        runs = {one.run_id: one.epsilon for one in spent}
         names = {name.lower() for name in new.noise or ()}
-        again = [one for one in self.spent if one.source != self.run.identity or names & (one.attributes or names)]
+        again = [one for one in spent if one.source != self.run.identity or names & (one.attributes or names)]
         so_far = math.fsum(runs.values())
         both = math.fsum([*runs.values(), new.epsilon])
         releases = f"{len(runs)} release{'s' if len(runs) > 1 else ''}"
         figures = f"epsilon of a record: {so_far:g} so far, in {releases} of this source, {new.epsilon:g} in this one, "
         figures += f"{both:g} in all"
-        shares = [self.shares[one.source] for one in self.spent if one.source and one.source in self.shares]
+        shares = [all_shares[one.source] for one in spent if one.source and one.source in all_shares]
         if shares:
             figures += f" (one of them has another name for it, and about {max(shares):.0%} of its rows)"
         if total is not None and both > total * (1 + ROUNDING):
@@ -271,15 +285,16 @@ class JointAudit:
 
     def notes(self, digest: str) -> list[str]:
         """The warnings about a release with this digest, once it is published."""
-        found = list(self.warnings)
-        for one in self.elsewhere:
+        replaced = self.history.replaced
+        found = [*self.history.notes, *self.warnings]
+        found += [
+            f"{one} has releases of this source, too, and they were not compared with this one: point the policies "
+            "to the same [catalog] database"
+            for one in self.history.elsewhere
+        ]
+        if replaced is not None and replaced.digest != digest:
             found.append(
-                f"{one} has releases of this source, too, and they were not compared with this one: point the policies "
-                "to the same [catalog] database"
-            )
-        if self.replaced is not None and self.replaced.digest != digest:
-            found.append(
-                f"it takes the place of the release of {self.replaced.published_at:%Y-%m-%d %H:%M}, and was not held "
+                f"it takes the place of the release of {replaced.published_at:%Y-%m-%d %H:%M}, and was not held "
                 "against it: who has a copy can compare the two (sqlanon attack); [release] after, and extend, keep "
                 "them safe together"
             )
@@ -321,7 +336,7 @@ class JointAudit:
 
     def _recognized(self, publication: Publication) -> str:
         """Why a release of a source under another description is held against this one."""
-        share = self.shares.get(publication.source or "")
+        share = self.history.shares.get(publication.source or "")
         return "" if share is None else f"the source shares about {share:.0%} of its rows with that of this release; "
 
     def _not_compared(self, name: str, publication: Publication, why: str) -> Check:
@@ -502,84 +517,3 @@ def _is_parquet(path: Path) -> bool:
 def _file(path: Path, manifest: Manifest, alias: str) -> exp.Table:
     """The rows of a release for whoever has its file: of a database that is attached, or of a Parquet file."""
     return read_parquet([str(path)]) if _is_parquet(path) else table(manifest.table_name, "main", alias)
-
-
-def released_row(
-    run_id: str,
-    target: Path,
-    manifest: Manifest,
-    sha256: str | None,
-    source: str,
-    after: Sequence[str],
-    audit: JointAudit | None,
-) -> dict[str, Any]:
-    """A publication, as a row of the ledger."""
-    return {
-        "run_id": run_id,
-        "published_at": manifest.published_at,
-        "path": str(target),
-        "table_name": manifest.table_name,
-        "released_rows": manifest.released_rows,
-        "digest": manifest.digest,
-        "sha256": sha256,
-        "source": source,
-        "policy_hash": manifest.policy_hash,
-        "manifest_hash": manifest.fingerprint(),
-        "epsilon": manifest.epsilon,
-        "noise": manifest.noise and json.dumps({name: one["epsilon"] for name, one in manifest.noise.items()}),
-        "version": manifest.version,
-        "same_source": audit.same_source if audit else None,
-        "after": list(after),
-        "breaks": audit.breaks if audit else [],
-    }
-
-
-def held_against(
-    run: Run,
-    prepared: SearchInput,
-    target: Path,
-    force: bool,
-    run_id: str,
-    opened: Mapping[str, Earlier] | None = None,
-) -> JointAudit | None:
-    """The audit of a new release against those that stand of the same source, and those that it is based on; not those
-    that it replaces. None where there is no ledger.
-    """
-    policy = prepared.policy
-    if policy.catalog is None:
-        return None
-    found = history(run.engine, policy.catalog.database, Reach(policy, prepared.source))
-    known, noisy = found.publications, found.spent if policy.noisy else ()
-    everything: list[Publication | Spent] = [*known, *noisy]
-    others = [one for one in everything if one.source not in (None, run.identity)]
-    by_source = {str(one.source): one.run_id for one in others}
-    same_rows = SameRows(run, policy, policy.catalog.database)
-    shares = same_rows.shares(by_source)
-    names = {run.identity, *shares}
-    of_source = [one for one in known if one.source in names or one.run_id in prepared.earlier.after]
-    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.after]
-    keep = 1 if policy.release is None else policy.release.keep
-    in_place.sort(key=lambda one: one.version or 1, reverse=True)
-    kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
-    earlier = [one for one in of_source if one not in in_place or one in kept]
-    folders = {file.parent for file in prepared.source.files}
-    folders |= {target.parent} if kind_at(target).in_files else set()
-    elsewhere = publications_elsewhere(run.engine, policy.catalog.database, run.identity, target, folders)
-    noisy = [one for one in noisy if one.source in names]
-    of_now = frozenset([(one.run_id, one.path) for one in of_source] + [(one.run_id, one.path) for one in noisy])
-    same_source = next((one.same_source or one.source for one in others if one.source in shares), None)
-    return JointAudit(
-        run,
-        prepared,
-        earlier,
-        target,
-        force,
-        replaced,
-        of_now,
-        elsewhere,
-        [one for one in noisy if one.run_id != run_id],  # published twice, a result shows the same noise
-        shares,
-        same_source,
-        opened or {},
-        warnings=[*same_rows.warnings, *not_compared(found.exports)],
-    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +14,38 @@ from sqlglot import exp
 from sqlanon.expressions import named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.earlier import Earlier
-from sqlanon.ledger.joint_audit import JointAudit, held_against, released_row
-from sqlanon.ledger.recording import recording, recording_replaced, secret_of
-from sqlanon.ledger.source_match import sample_of
+from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
+from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording, secret_of
+from sqlanon.ledger.records import Publication, Spent, not_compared, publications_elsewhere
+from sqlanon.ledger.source_match import SameRows, sample_of
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Reach
+from sqlanon.release.target import Reach, kind_at
 from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run
+
+
+@dataclass(frozen=True)
+class ExtendedRelease:
+    """The release that another one extends: it is open; ``trees`` are its hierarchies with those of now, ``hashed`` the
+    keys that the ledger has of it, and ``row_of_run`` is the row of the run that extends it."""
+
+    release: Earlier
+    trees: Sequence[Hierarchy]
+    hashed: exp.Query
+    row_of_run: dict[str, Any]
+
+    @property
+    def run_id(self) -> str:
+        return self.release.publication.run_id
 
 
 @dataclass
 class LedgerEntry:
     """What the ledger has to do with a release that goes to a place: a `sqlanon.release.publish.Ledger`.
 
-    ``keyed`` has the released rows with their keys, and ``hashed`` keys that the ledger has already. Of a release that
-    is extended, ``extends`` is the run that it is of, ``opened`` has it, ``trees`` are its hierarchies with those of
-    now, and ``row_of_run`` is the row of this run. ``joint_audit`` is what the release was compared with.
+    ``keyed`` has the released rows with their keys. ``joint_audit`` is what the release was compared with.
     """
 
     run: Run
@@ -40,43 +55,65 @@ class LedgerEntry:
     source_rows: int
     force: bool = False
     keyed: exp.Query | None = None
-    hashed: exp.Query | None = None
-    trees: Sequence[Hierarchy] | None = None
-    extends: str | None = None
-    opened: Mapping[str, Earlier] = field(default_factory=dict)
-    row_of_run: dict[str, Any] | None = None
+    extended: ExtendedRelease | None = None
     joint_audit: JointAudit | None = None
-    _sample: exp.Query | None = None
-    _keys: exp.Query | None = None
+    _kept: Kept | None = None
 
     def begin(self) -> None:
         """Look at what was published by now; and take what the ledger keeps of the source, before a server is busy with
         the release."""
-        self.joint_audit = held_against(self.run, self.prepared, self.place, self.force, self.run_id, self.opened)
-        if (path := self._ledger) is not None:
-            self._sample = sample_of(self.run, self.prepared.policy, path, self.run_id, self.source_rows)
-            self._keys = self._key_hashes(path)
+        policy, extended = self.prepared.policy, self.extended
+        if policy.catalog is None:
+            return
+        known = history_of_source(self.run, self.prepared, self.place, self.run_id)
+        opened = {} if extended is None else {extended.run_id: extended.release}
+        self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, opened)
+        if policy.release is not None and not policy.release.ledger:
+            return
+        path = policy.catalog.database
+        sample = sample_of(self.run, policy, path, self.run_id, self.source_rows)
+        trees = self.prepared.own_hierarchies if extended is None else extended.trees
+        row_of_run = None if extended is None else extended.row_of_run
+        self._kept = Kept(trees, self._key_hashes(path), sample, row_of_run)
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Whether the release is safe beside earlier ones."""
         return [] if self.joint_audit is None else self.joint_audit.checks(manifest, released)
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
-        """Write down what is about to be published; for good at the end, and not at all if it comes to nothing."""
-        run, prepared, policy = self.run, self.prepared, self.prepared.policy
-        if policy.catalog is None:
+        """Write down what is about to be published; for good at the end, and not at all if it comes to nothing.
+
+        Where the ledger is not to know the release, it still is to know that another one is gone.
+        """
+        policy, audit = self.prepared.policy, self.joint_audit
+        if policy.catalog is None or audit is None:
             return nullcontext()
-        path, reach = policy.catalog.database, Reach(policy, prepared.source)
-        if self._ledger is None:
-            return recording_replaced(run.engine, path, self.place, manifest, reach)
-        after = [run_id for run_id in prepared.earlier.after if run_id != self.extends]
-        row = released_row(self.run_id, self.place, manifest, sha256, run.identity, after, self.joint_audit)
-        if self.extends is not None:
-            row["extends"] = self.extends
-        known = frozenset() if self.joint_audit is None else self.joint_audit.known
-        trees = prepared.own_hierarchies if self.trees is None else self.trees
-        keep = 1 if policy.release is None else policy.release.keep
-        return recording(run.engine, path, row, reach, self._keys, trees, known, keep, self._sample, self.row_of_run)
+        row: dict[str, Any] = {
+            "run_id": self.run_id if self._kept is not None else UNRECORDED,
+            "published_at": manifest.published_at,
+            "path": str(self.place),
+            "table_name": manifest.table_name,
+            "released_rows": manifest.released_rows,
+            "digest": manifest.digest,
+            "manifest_hash": manifest.fingerprint(),
+            "version": manifest.version,
+        }
+        if self._kept is not None:
+            extends = None if self.extended is None else self.extended.run_id
+            row |= {
+                "sha256": sha256,
+                "source": self.run.identity,
+                "policy_hash": manifest.policy_hash,
+                "epsilon": manifest.epsilon,
+                "noise": manifest.noise and json.dumps({name: one["epsilon"] for name, one in manifest.noise.items()}),
+                "same_source": audit.history.same_source,
+                "after": [run_id for run_id in self.prepared.earlier.after if run_id != extends],
+                "breaks": audit.breaks,
+                "extends": extends,
+            }
+        keep = 1 if policy.release is None or self._kept is None else policy.release.keep
+        path, reach = policy.catalog.database, Reach(policy, self.prepared.source)
+        return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
 
     def _key_hashes(self, path: Path) -> exp.Query | None:
         """The hashes of the keys of the released rows."""
@@ -84,10 +121,36 @@ class LedgerEntry:
             return None
         hashed = named(key_hash(self.prepared.columns.key, secret_of(self.run.engine, path)), KEY_HASH)
         new = select([hashed], subquery(self.keyed, "released"))
-        return new if self.hashed is None else union_all(new, self.hashed)
+        return new if self.extended is None else union_all(new, self.extended.hashed)
 
-    @property
-    def _ledger(self) -> Path | None:
-        """The catalog, where it records the release."""
-        section, catalog = self.prepared.policy.release, self.prepared.policy.catalog
-        return None if catalog is None or (section is not None and not section.ledger) else catalog.database
+
+def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str) -> SourceHistory:
+    """The releases that stand of a source, and those that a new one is based on; those that it replaces apart."""
+    policy = prepared.policy
+    assert policy.catalog is not None
+    path = policy.catalog.database
+    found = history(run.engine, path, Reach(policy, prepared.source))
+    known, noisy = found.publications, found.spent if policy.noisy else ()
+    everything: list[Publication | Spent] = [*known, *noisy]
+    others = [one for one in everything if one.source not in (None, run.identity)]
+    same_rows = SameRows(run, policy, path)
+    shares = same_rows.shares({str(one.source): one.run_id for one in others})
+    names = {run.identity, *shares}
+    of_source = [one for one in known if one.source in names or one.run_id in prepared.earlier.after]
+    noisy = [one for one in noisy if one.source in names]
+    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.after]
+    in_place.sort(key=lambda one: one.version or 1, reverse=True)
+    keep = 1 if policy.release is None else policy.release.keep
+    kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
+    folders = {file.parent for file in prepared.source.files}
+    folders |= {target.parent} if kind_at(target).in_files else set()
+    return SourceHistory(
+        earlier=[one for one in of_source if one not in in_place or one in kept],
+        replaced=replaced,
+        known=frozenset([(one.run_id, one.path) for one in of_source] + [(one.run_id, one.path) for one in noisy]),
+        spent=[one for one in noisy if one.run_id != run_id],  # published twice, a result shows the same noise
+        elsewhere=publications_elsewhere(run.engine, path, run.identity, target, folders),
+        shares=shares,
+        same_source=next((one.same_source or one.source for one in others if one.source in shares), None),
+        notes=[*same_rows.warnings, *not_compared(found.exports)],
+    )

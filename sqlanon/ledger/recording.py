@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, ReleaseError, SourceError, SqlanonError
-from sqlanon.expressions import fragment, number, table, template
+from sqlanon.expressions import fragment, number, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
 from sqlanon.ledger.records import Export, History, Publication, read_history, spent_so_far, standing
 from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.check import Check, file_check
-from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, recorded_place
 from sqlanon.release.verify import Verification
 from sqlanon.workdir import BusyError, alone_at
@@ -65,16 +64,14 @@ _KEEP_KEYS = fragment("""
     SELECT :run AS run_id, key_hash FROM :keys
 """)
 _KEEP_SAMPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_samples SELECT * FROM :sample")
-_FORGET_RUN = fragment("DELETE FROM :rows WHERE run_id = :run")
+_FORGET_RUN = fragment("DELETE FROM sqlanon_catalog.sqlanon.runs WHERE run_id = :run")
+_FORGET_KEYS_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run")
+_FORGET_SAMPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_samples WHERE run_id = :run")
 _SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
 _DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
 
 UNRECORDED = ""
 """In place of the run, of a release that the ledger is to know nothing of, once it is known to be out."""
-
-
-Claims: TypeAlias = "frozenset[tuple[str, int | None]]"
-"""What a place has: the fingerprints of the manifests there, with their versions."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,8 @@ def settle(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
             if claims is not None and one.claim in claims:
                 complete(engine, one, [version for _, version in claims if version not in (None, one.version)])
             elif claims is not None:
-                _drop(engine, one)
+                engine.execute(_DROP(run=one.run_id, place=str(one.path)))
+                forget_gone(engine)
 
 
 def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None]) -> None:
@@ -139,11 +137,6 @@ def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None])
     forget_gone(engine)
 
 
-def _drop(engine: DuckDBEngine, intent: Intent) -> None:
-    engine.execute(_DROP(run=intent.run_id, place=str(intent.path)))
-    forget_gone(engine)
-
-
 def forget_gone(engine: DuckDBEngine) -> None:
     """Of releases that do not stand, hierarchies, keys and samples are needed no more."""
     forget_trees(engine)
@@ -151,8 +144,8 @@ def forget_gone(engine: DuckDBEngine) -> None:
     engine.execute(_FORGET_SAMPLES(gone=is_gone()))
 
 
-def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> Claims | None:
-    """What the place of an intent has now; None if it cannot be read."""
+def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[tuple[str, int | None]] | None:
+    """The fingerprints of the manifests in the place of an intent, with their versions; None if it cannot be read."""
     try:
         found = recorded_place(intent.path, intent.table_name, reach).manifests(engine.limits)
     except (SqlanonError, OSError):
@@ -211,42 +204,57 @@ def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verifica
     return [replace(file_check(release.path, recorded), name=name)]
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What the ledger keeps of a release beside its row: hierarchies, hashes of the keys of its rows, a sample of its
+    source; and the row of its run, where that is not there already."""
+
+    hierarchies: Sequence[Hierarchy]
+    keys: exp.Query | None
+    sample: exp.Query | None
+    run: Mapping[str, Any] | None
+
+    def write(self, engine: DuckDBEngine, run_id: str) -> None:
+        """To the open catalog; the run may have been published before, or have come to nothing."""
+        if self.run is not None:
+            engine.execute(_FORGET_RUN(run=run_id))
+            catalog.insert(engine, "runs", self.run)
+        if self.keys is not None:
+            engine.execute(_FORGET_KEYS_OF(run=run_id))
+            engine.execute(_KEEP_KEYS(run=run_id, keys=self.keys))
+        if self.sample is not None:
+            engine.execute(_FORGET_SAMPLE_OF(run=run_id))
+            engine.execute(_KEEP_SAMPLE(sample=self.sample))
+        keep_trees(engine, run_id, self.hierarchies)
+
+
 @contextmanager
 def recording(
     engine: DuckDBEngine,
     path: Path,
-    row: dict[str, Any],
     reach: Reach,
-    keys: exp.Query | None = None,
-    hierarchies: Sequence[Hierarchy] = (),
-    known: Collection[tuple[str, Path]] = (),
-    keep: int = 1,
-    sample: exp.Query | None = None,
-    run: dict[str, Any] | None = None,
+    row: dict[str, Any],
+    keep: int,
+    known: Collection[tuple[str, Path]],
+    kept: Kept | None,
 ) -> Iterator[None]:
     """Write to the ledger what is about to be published; and, if all goes well meanwhile, that it is out and that what
     was in its place is gone. No other run with this catalog publishes meanwhile.
+
+    With nothing ``kept``, the ledger forgets the release once it is known to be out.
     """
-    version = row["version"] or 0
-    kept = range(version - keep + 1, version)
+    version, run_id = row["version"] or 0, row["run_id"]
+    kept_versions = range(version - keep + 1, version)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     with alone_with(path):
         with _settled(engine, path, reach):
-            _refuse_overtaken(engine, row, known, kept)
+            if kept is not None:
+                _refuse_overtaken(engine, row, known, kept_versions)
             catalog.insert(engine, "releases", row | {"intended_at": now})
-            # It may be published twice, or have come to nothing before.
-            if run is not None:
-                _forget_run(engine, "runs", run["run_id"])
-                catalog.insert(engine, "runs", run)
-            if keys is not None:
-                _forget_run(engine, "released_keys", row["run_id"])
-                engine.execute(_KEEP_KEYS(run=row["run_id"], keys=keys))
-            if sample is not None:
-                _forget_run(engine, "source_samples", row["run_id"])
-                engine.execute(_KEEP_SAMPLE(sample=sample))
-            keep_trees(engine, row["run_id"], hierarchies)
-            intent = _intent(engine, row["run_id"], now)
-        with _until_known(engine, path, intent, kept, reach):
+            if kept is not None:
+                kept.write(engine, run_id)
+            (intent,) = [one for one in intents(engine) if one.run_id == run_id and one.intended_at == now]
+        with _until_known(engine, path, intent, kept_versions, reach):
             yield
 
 
@@ -260,11 +268,6 @@ def _settled(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
     settle(engine, path, reach)
     with catalog.open_catalog(engine, path):
         yield
-
-
-def _intent(engine: DuckDBEngine, run_id: str, at: datetime) -> Intent:
-    (intent,) = [one for one in intents(engine) if one.run_id == run_id and one.intended_at == at]
-    return intent
 
 
 @contextmanager
@@ -313,37 +316,6 @@ def _refuse_overtaken(
         noisy = [one for one in spent_so_far(engine) if one.source == row["source"] and one.run_id != row["run_id"]]
         if any((one.run_id, one.path) not in known for one in noisy):
             raise OvertakenError("another release of this source was published with noise meanwhile: try again")
-
-
-def _forget_run(engine: DuckDBEngine, name: str, run_id: str) -> None:
-    engine.execute(_FORGET_RUN(rows=table(name, catalog.SCHEMA, catalog.ATTACHED), run=run_id))
-
-
-@contextmanager
-def recording_replaced(
-    engine: DuckDBEngine, path: Path, place: Path, manifest: Manifest, reach: Reach
-) -> Iterator[None]:
-    """Write that another release has taken a place, and nothing of that one: if all goes well meanwhile. Until then
-    its intent is there, which a run that is killed leaves.
-    """
-    now = datetime.now(timezone.utc).replace(tzinfo=None)
-    row = {
-        "run_id": UNRECORDED,
-        "published_at": manifest.published_at,
-        "path": str(place),
-        "table_name": manifest.table_name,
-        "released_rows": manifest.released_rows,
-        "digest": manifest.digest,
-        "manifest_hash": manifest.fingerprint(),
-        "version": manifest.version,
-        "intended_at": now,
-    }
-    with alone_with(path):
-        with _settled(engine, path, reach):
-            catalog.insert(engine, "releases", row)
-            intent = _intent(engine, UNRECORDED, now)
-        with _until_known(engine, path, intent, (), reach):
-            yield
 
 
 def secret_of(engine: DuckDBEngine, path: Path) -> str:

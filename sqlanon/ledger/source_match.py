@@ -26,7 +26,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, create_table, drop_table, row_count, select, table, template, text
+from sqlanon.expressions import col, create_table, drop_table, row_count, select, template, text
 from sqlanon.ledger import catalog, postgres_samples
 from sqlanon.ledger.recording import secret_of
 from sqlanon.ledger.source_samples import (
@@ -73,7 +73,11 @@ _SAMPLE = template("""
     SELECT :run_id AS run_id, :rows AS source_rows, :names AS column_names, hashes
     FROM :sampled
 """)
-_KEPT = template("SELECT source_rows, column_names, hashes FROM :samples WHERE run_id = :run_id")
+_KEPT = template("""
+    SELECT source_rows, column_names, hashes
+    FROM sqlanon_catalog.sqlanon.source_samples
+    WHERE run_id = :run_id
+""")
 _ITS_SOURCE = template("SELECT source_rows, column_names FROM :sampled LIMIT 1")
 _ALL_VALUES = template("SELECT max(d) FROM :values")
 
@@ -287,8 +291,7 @@ class SameRows:
     def _share(self, rows: _Here | _InPostgres, run_id: str) -> float:
         engine, sampled = self.run.engine, self.run.work("source_sample")
         with catalog.open_catalog(engine, self.path):
-            samples = table("source_samples", catalog.SCHEMA, catalog.ATTACHED)
-            engine.execute(create_table(sampled.copy(), _KEPT(samples=samples, run_id=run_id)))
+            engine.execute(create_table(sampled.copy(), _KEPT(run_id=run_id)))
         try:
             known = engine.rows(_ITS_SOURCE(sampled=sampled))
             if not known:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import col, create_table, drop_table, fragment, star, table, template
+from sqlanon.expressions import col, drop_table, fragment, star, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
 from sqlanon.policy import Policy
@@ -21,10 +21,15 @@ _CHANGED_LABELS = template("""
     WHERE :label_then IS DISTINCT FROM :label_now
 """)
 _BOTH = fragment("SELECT :levels FROM :then UNION SELECT :levels FROM :now")
-_KNOWN = template("SELECT attribute, height, table_name FROM :known WHERE run_id = :run_id")
-_GONE = template("SELECT table_name FROM :known WHERE :gone")
-_FORGET = fragment("DELETE FROM :known WHERE :condition")
-_IS_GONE = fragment("NOT run_id IN (SELECT run_id FROM :releases WHERE replaced_at IS NULL)")
+_KNOWN = template("""
+    SELECT attribute, height, table_name
+    FROM sqlanon_catalog.sqlanon.released_hierarchies
+    WHERE run_id = :run_id
+""")
+_GONE = template("SELECT table_name FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :gone")
+_FORGET = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :condition")
+is_gone = fragment("NOT run_id IN (SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE replaced_at IS NULL)")
+"""Whether others have taken the places of all releases of a ``run_id``, in the open catalog."""
 
 
 def stored_name(run_id: str, attribute: str) -> str:
@@ -34,13 +39,10 @@ def stored_name(run_id: str, attribute: str) -> str:
 
 def keep_trees(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarchy]) -> None:
     """Copy hierarchies to the open catalog, and drop those of releases that are gone."""
-    known = table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
-    engine.execute(_FORGET(known=known, condition=col("run_id").eq(run_id)))  # published twice
+    engine.execute(_FORGET(condition=col("run_id").eq(run_id)))  # published twice
     for one in hierarchies:
         name = stored_name(run_id, one.attribute)
-        copy = create_table(table(name, catalog.SCHEMA, catalog.ATTACHED), star(one.table.copy()))
-        copy.set("replace", True)
-        engine.execute(copy)
+        catalog.replace_table(engine, catalog.stored(name), star(one.table.copy()))
         row = {"run_id": run_id, "attribute": one.attribute, "height": one.height, "table_name": name}
         catalog.insert(engine, "released_hierarchies", row)
     forget_trees(engine)
@@ -48,15 +50,9 @@ def keep_trees(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarch
 
 def forget_trees(engine: DuckDBEngine) -> None:
     """Drop the hierarchies of releases whose places others have taken."""
-    gone, known = is_gone(), table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
-    for (name,) in engine.rows(_GONE(known=known, gone=gone)):
-        engine.execute(drop_table(table(name, catalog.SCHEMA, catalog.ATTACHED)))
-    engine.execute(_FORGET(known=known, condition=gone))
-
-
-def is_gone() -> exp.Expr:
-    """Whether others have taken the places of all releases of a ``run_id``, in the open catalog."""
-    return _IS_GONE(releases=table("releases", catalog.SCHEMA, catalog.ATTACHED))
+    for (name,) in engine.rows(_GONE(gone=is_gone())):
+        engine.execute(drop_table(catalog.stored(name)))
+    engine.execute(_FORGET(condition=is_gone()))
 
 
 def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
@@ -67,12 +63,10 @@ def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
     engine, found = run.engine, dict[str, Hierarchy]()
     assert policy.catalog is not None
     with catalog.open_catalog(engine, policy.catalog.database):
-        known = table("released_hierarchies", catalog.SCHEMA, catalog.ATTACHED)
-        for attribute, height, name in engine.rows(_KNOWN(known=known, run_id=run_id)):
+        for attribute, height, name in engine.rows(_KNOWN(run_id=run_id)):
             target = run.work(f"of_{name}")
-            copy = create_table(target.copy(), star(table(name, catalog.SCHEMA, catalog.ATTACHED)))
-            copy.set("replace", True)  # another file of that run may need it, or the same again
-            engine.execute(copy)
+            # Another file of that run may need it, or the same again.
+            catalog.replace_table(engine, target.copy(), star(catalog.stored(name)))
             found[attribute.lower()] = Hierarchy(attribute, target, height, 0, None)
     return found
 
@@ -91,9 +85,7 @@ def tree_of_both(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
     Makes a table in the work schema.
     """
     target = run.work(f"both_{then.table.name}")
-    copy = create_table(target.copy(), union_of(then.table, now.table, now.height))
-    copy.set("replace", True)
-    run.engine.execute(copy)
+    catalog.replace_table(run.engine, target.copy(), union_of(then.table, now.table, now.height))
     return Hierarchy(now.attribute, target, now.height, 0, now.top)
 
 
