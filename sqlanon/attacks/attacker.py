@@ -34,8 +34,8 @@ from sqlanon.expressions import (
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.ledger import is_same_tree
-from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, ReleaseLink, Trees, link, strange_columns
-from sqlanon.ledger.row_matching import LinkedAttribute
+from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Trees, link, strange_columns
+from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.sources import Source, bind_source, file_kind
 from sqlanon.sources.columns import Columns, match_columns

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.attacks import disclosure, linking, refinement, release_pairs
+from sqlanon.attacks import disclosure, matching, refinement
 from sqlanon.attacks.attacker import Attacker, Found, ScriptWriter, read_private_side
 from sqlanon.attacks.findings import Attack, Attacks
 from sqlanon.engines.limits import Limits
@@ -28,13 +28,13 @@ _ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
     "background_knowledge": disclosure.find_background_knowledge,
     "skewness": disclosure.find_skewness,
     "similarity": disclosure.find_similarity,
-    "unsorted_matching": release_pairs.find_unsorted_matching,
-    "complementary_release": release_pairs.find_complementary_release,
-    "temporal": release_pairs.find_temporal,
-    "composition": release_pairs.find_composition,
+    "unsorted_matching": matching.find_unsorted_matching,
+    "complementary_release": matching.find_complementary_release,
+    "temporal": matching.find_temporal,
+    "composition": matching.find_composition,
     "minimality": refinement.find_minimality,
     "downcoding": refinement.find_downcoding,
-    "linking": linking.find_linking,
+    "linking": matching.find_linking,
     "dependencies": refinement.find_dependencies,
 }
 

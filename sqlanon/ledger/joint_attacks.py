@@ -6,22 +6,10 @@ Knowledge-based Systems 10(5), 2002, sections 4.2 (figures 4 and 5, example 6) a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlglot import exp
 
-from sqlanon.expressions import all_of, col, fragment, named, same, subquery, template
-from sqlanon.ledger.row_matching import (
-    LinkedAttribute,
-    both_grouped,
-    finest,
-    joined,
-    meeting,
-    met_name,
-    of_several_levels,
-    shared_in,
-    within,
-)
+from sqlanon.expressions import all_of, col, fragment, named, same, subquery, table, template
+from sqlanon.ledger.row_matching import ReleaseLink, both_grouped, finest, joined, meeting, met_name
 
 MEETING = "sqlanon meeting"
 
@@ -92,37 +80,28 @@ _NEW_IN_ANY_CASE = template("""
 """)
 
 
-def complementary_release(
-    first: exp.Expr, second: exp.Expr, shared: Sequence[str], attributes: Sequence[LinkedAttribute], k: int
-) -> exp.Select:
+def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
     """Combinations of finest values that the join of two releases yields for fewer than k rows: ``v0`` .. and ``n``.
 
     The join is on equal shared values and labels that go together. A group of rows in one release that meets a group in
     the other stands for no more rows than the lesser of the two has; so ``n`` is the sum of these over the shared
     values, and never more than either release has.
     """
-    pairs = _meeting_pairs(attributes, len(shared), numbers=False)
-    return both_grouped(_COMPLEMENTARY(pairs=pairs, values=_values(attributes), k=k), first, second, shared, attributes)
+    pairs = joined([*finest(linked), *_PAIR().expressions], linked)
+    return both_grouped(_COMPLEMENTARY(pairs=pairs, values=linked.values, k=k), linked)
 
 
-def complementary_victims(
-    first: exp.Expr,
-    second: exp.Expr,
-    shared: Sequence[str],
-    attributes: Sequence[LinkedAttribute],
-    k: int,
-    count: str | None = None,
-) -> exp.Select:
+def complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
     """One row: ``combinations`` that `complementary_release` finds, and ``victims``, the released rows in them.
 
     A group that meets several others is in several combinations, but has no more rows for it: so rows are counted on
-    either side, each group at most in full, and the lesser count is reported. ``count`` is as of `groups`.
+    either side, each group at most in full, and the lesser count is reported.
     """
-    numbers = range(len(attributes))
+    numbers = range(len(linked.attributes))
     found = _FOUND_PAIRS(same=all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in numbers))
-    pairs = _meeting_pairs(attributes, len(shared), numbers=True)
-    query = _COMPLEMENTARY_VICTIMS(pairs=pairs, values=_values(attributes), k=k, rows=rows_in(found))
-    return both_grouped(query, first, second, shared, attributes, count, "numbers")
+    pairs = joined([*finest(linked, numbers=True), *_PAIR().expressions], linked, numbers=True)
+    query = _COMPLEMENTARY_VICTIMS(pairs=pairs, values=linked.values, k=k, rows=rows_in(found))
+    return both_grouped(query, linked, "numbers")
 
 
 def rows_in(pairs: exp.Query) -> exp.Expr:
@@ -130,68 +109,47 @@ def rows_in(pairs: exp.Query) -> exp.Expr:
     return _ROWS_IN(pairs=subquery(pairs))
 
 
-def _values(attributes: Sequence[LinkedAttribute]) -> list[exp.Expr]:
-    return [col(f"v{i}") for i in range(len(attributes))]
-
-
-def _meeting_pairs(attributes: Sequence[LinkedAttribute], shared: int, numbers: bool) -> exp.Select:
-    """The pairs of groups that meet: finest values, or numbers for these, the number and rows of each group, and
-    ``n``."""
-    output = [*finest(attributes, numbers), *_PAIR().expressions]
-    return joined(output, attributes, shared, numbers)
-
-
-def temporal(
-    then: exp.Expr,
-    now: exp.Expr,
-    shared: Sequence[str],
-    attributes: Sequence[LinkedAttribute],
-    k: int,
-    count: str | None = None,
-) -> exp.Select:
-    """Classes of one release in which some rows, but fewer than k, can be new: ``v0`` .. and ``n``, the rows.
+def temporal(linked: ReleaseLink, k: int) -> exp.Select:
+    """Classes of the second release in which some rows, but fewer than k, can be new: ``v0`` .. and ``n``, the rows.
 
     Somebody who knows that a person joined the table in between looks for them among the new rows alone. Rows of both
-    releases are counted by shared values and labels at the coarser of the two levels: what `now` has more is new. Where
-    `now` is finer, each of its classes may have had all of the new rows. Where labels are of several levels, only those
-    rows are counted that are new in any case: more than all rows of `then` that they could be.
+    releases are counted by shared values and labels at the coarser of the two levels: what the second has more is new.
+    Where it is finer, each of its classes may have had all of the new rows. Where labels are of several levels, only
+    those rows are counted that are new in any case: more than all rows of the first that they could be.
 
-    For the rows that are gone, give the releases, and the attributes (`LinkedAttribute.swapped`), in the other order.
+    For the rows that are gone, give the link `ReleaseLink.swapped`.
     """
-    new = _new_in_any_case if of_several_levels(attributes) else _new_by_key
-    here = [i for i, one in enumerate(attributes) if one.second is not None]
+    _, here = linked.side(is_first=False)
     query = _TEMPORAL(
-        named=[named(col(f"l{i}"), f"v{i}") for i in here],
-        new=subquery(new(attributes, len(shared))),
-        labels=[col(f"l{i}") for i in here],
+        named=[named(col(f"l{i}"), f"v{i}") for i, _ in here],
+        new=subquery(_new_in_any_case(linked) if linked.several_levels else _new_by_key(linked)),
+        labels=[col(f"l{i}") for i, _ in here],
         most=k - 1,
     )
-    return both_grouped(query, then, now, shared, attributes, count, finest=None)
+    return both_grouped(query, linked, finest=None)
 
 
-def _new_by_key(attributes: Sequence[LinkedAttribute], shared: int) -> exp.Select:
-    """The rows of each group of `now` that can be new."""
-    keys = [f"s{j}" for j in range(shared)]
-    keys += [f"k{i}" for i, one in shared_in(attributes) if not one.meets_all]
+def _new_by_key(linked: ReleaseLink) -> exp.Select:
+    """The rows of each group of the second release that can be new."""
     return _NEW_BY_KEY(
-        labels=_labels(attributes),
-        keys=[col(key, "b") for key in keys],
-        then=subquery(_THEN(keys=[col(key) for key in keys])),
-        meeting=meeting(attributes, shared),
+        labels=_labels(linked),
+        keys=[col(name, "b") for name in linked.key],
+        then=subquery(_THEN(keys=[col(name) for name in linked.key])),
+        meeting=meeting(linked),
     )
 
 
-def _new_in_any_case(attributes: Sequence[LinkedAttribute], shared: int) -> exp.Select:
-    """The rows of each group of `now` that are more than all of `then` that they could be."""
-    compared = len(of_several_levels(attributes))
+def _new_in_any_case(linked: ReleaseLink) -> exp.Select:
+    """The rows of each group of the second release that are more than all of the first that they could be."""
+    compared = len(linked.several_levels)
     last = f"p{compared}"
     return _NEW_IN_ANY_CASE(
-        labels=_labels(attributes),
-        met=within(met_name(compared), "m"),
+        labels=_labels(linked),
+        met=table(met_name(compared), alias="m"),
         is_first=col(last, "a").eq(col("a", "m")),
         is_second=col(last, "b").eq(col("b", "t")),
     )
 
 
-def _labels(attributes: Sequence[LinkedAttribute]) -> list[exp.Expr]:
-    return [col(f"l{i}", "b") for i, one in enumerate(attributes) if one.second is not None]
+def _labels(linked: ReleaseLink) -> list[exp.Expr]:
+    return [col(f"l{i}", "b") for i, _ in linked.side(is_first=False)[1]]

@@ -38,7 +38,6 @@ from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (
     MOST_RANGES,
     ComparedRelease,
-    ReleaseLink,
     Tree,
     Trees,
     compared_with,
@@ -48,9 +47,9 @@ from sqlanon.ledger.release_links import (
 from sqlanon.ledger.row_matching import (
     FIRST,
     SECOND,
+    ReleaseLink,
     is_met,
     met_name,
-    of_several_levels,
     swapped_met,
     titled,
 )
@@ -119,38 +118,26 @@ class PairAudit:
 
     def complementary(self) -> tuple[int, int]:
         """The combinations of fewer than k rows that both show together, and their rows."""
-        linked = self.linked
-        query = complementary_victims(
-            linked.first, linked.second, linked.shared, linked.attributes, self.k, linked.count
-        )
-        combinations, rows = self._rows(query)[0]
+        combinations, rows = self._rows(complementary_victims(self.linked, self.k))[0]
         return combinations, rows
 
     def came(self) -> tuple[int, int]:
         """The classes of the second release with new rows, fewer than k, and these rows."""
-        return self._few(self.linked)
-
-    def gone(self) -> tuple[int, int]:
-        """The classes of the first release with rows that the second does not have, fewer than k, and these rows."""
-        linked = self.linked
-        attributes = tuple(one.swapped for one in linked.attributes)
-        swapped = replace(linked, first=linked.second, second=linked.first, attributes=attributes)
-        met = met_name(len(of_several_levels(attributes)))
-        parts: dict[str, exp.Expr] = {
-            other: self._parts[name] for name, other in ((FIRST, SECOND), (SECOND, FIRST)) if name in self._parts
-        }
-        if met in self._parts:
-            parts[met] = subquery(swapped_met(self._parts[met]))
-        other = replace(self, _parts=parts)
-        return other._few(swapped)
-
-    def _few(self, linked: ReleaseLink) -> tuple[int, int]:
-        few = temporal(linked.first, linked.second, linked.shared, linked.attributes, self.k, linked.count)
+        few = temporal(self.linked, self.k)
         with_ = few.args.pop("with_")
         query = _FEW(few=few)
         query.set("with_", with_)
         classes, rows = self._rows(query)[0]
         return classes, rows or 0
+
+    def gone(self) -> tuple[int, int]:
+        """The classes of the first release with rows that the second does not have, fewer than k, and these rows."""
+        swapped, theirs = self.linked.swapped, {FIRST: SECOND, SECOND: FIRST}
+        parts: dict[str, exp.Expr] = {theirs[name]: self._parts[name] for name in theirs if name in self._parts}
+        met = met_name(len(swapped.several_levels))
+        if met in self._parts:
+            parts[met] = subquery(swapped_met(self._parts[met]))
+        return replace(self, linked=swapped, _parts=parts).came()
 
     def _rows(self, query: exp.Select) -> list[tuple[Any, ...]]:
         """The rows of a query, whose parts are made first."""
@@ -187,10 +174,12 @@ class PairAudit:
 
 @dataclass(frozen=True)
 class _Attack:
-    """What an attack finds, and the query for people: a long one, which is rarely needed."""
+    """What an attack finds, and what its query for people is made of: a long one, which is rarely needed."""
 
     message: str
-    query: Callable[[], str]
+    build: Callable[[ReleaseLink, int], exp.Select]
+    public: ReleaseLink
+    k: int
 
 
 @dataclass(frozen=True)
@@ -325,7 +314,7 @@ class JointAudit:
         self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
-        queries = "\n\n".join(attack.query() for attack in found)
+        queries = "\n\n".join(self._script(publication, attack) for attack in found)
         remedy = f"base it on that one with [release] after, or {_BY_FORCE}"
         if publication.run_id in self.prepared.earlier.after:
             remedy = (
@@ -364,9 +353,8 @@ class JointAudit:
             # Labels are read as they are, also where they are compared as values of another type.
             first = replace(one, relation=own) if linked.first is one.relation else one
             second = replace(new, relation=theirs) if linked.second is new.relation else new
-            swapped = [part.swapped for part in linked.attributes]
             ranges = frozenset[int]()
-            for subject, attributes in ((first, linked.attributes), (second, swapped)):
+            for subject, attributes in ((first, linked.attributes), (second, linked.swapped.attributes)):
                 strange, found = strange_or_ranges(self.run.engine, subject, attributes)
                 ranges |= found
                 if strange:
@@ -375,7 +363,7 @@ class JointAudit:
             groups = replace(linked, first=own, second=theirs, count=STANDS_FOR)
             groups = compared_with(self.run.engine, groups, ranges)
             try:
-                return list(self._attacks(one, groups, lambda: self._public_link(one, new, public_trees, groups)))
+                return list(self._attacks(one, groups, self._public_link(one, new, public_trees, groups)))
             except ReleaseError as error:
                 return str(error)
 
@@ -406,7 +394,7 @@ class JointAudit:
         )
         return replace(shown, attributes=attributes)
 
-    def _attacks(self, one: Earlier, linked: ReleaseLink, public: Callable[[], ReleaseLink]) -> Iterator[_Attack]:
+    def _attacks(self, one: Earlier, linked: ReleaseLink, public: ReleaseLink) -> Iterator[_Attack]:
         policy = self.prepared.policy
         promised = promised_k(policy.privacy, policy.quasi)
         k, shared = min(promised, one.promised), linked.shared
@@ -416,16 +404,6 @@ class JointAudit:
             # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
             k = (k - 1) * self._rows_of_a_person() + 1
 
-        def joined() -> str:
-            shown = public()
-            query = complementary_release(shown.first, shown.second, shared, shown.attributes, k)
-            return self._script(one, query, shown.titles)
-
-        def apart(turned: Callable[[ReleaseLink], ReleaseLink]) -> str:
-            shown = turned(public())
-            query = temporal(shown.first, shown.second, shared, shown.attributes, k)
-            return self._script(one, query, shown.titles)
-
         with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
             if shared:
                 combinations, count = audit.complementary()
@@ -433,17 +411,17 @@ class JointAudit:
                     message = (
                         f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
                     )
-                    yield _Attack(f"{message} (complementary release)", joined)
+                    yield _Attack(f"{message} (complementary release)", complementary_release, public, k)
             classes, rows = audit.came()
             if classes:
                 message = f"{rows:,} rows that it does not have are fewer than {k} in each of {classes:,} classes"
-                yield _Attack(f"{message} (temporal attack)", lambda: apart(lambda shown: shown))
+                yield _Attack(f"{message} (temporal attack)", temporal, public, k)
             if based:  # what has left the source is in no release of it
                 return
             classes, rows = audit.gone()
             if classes:
                 message = f"{rows:,} rows of it that are gone are fewer than {k} in each of {classes:,} classes"
-                yield _Attack(f"{message} (temporal attack)", lambda: apart(_swapped))
+                yield _Attack(f"{message} (temporal attack)", temporal, public.swapped, k)
 
     def _rows_of_a_person(self) -> int:
         """The most that one has."""
@@ -453,10 +431,10 @@ class JointAudit:
         query = _ROWS_OF_A_PERSON(source=self.prepared.source.relation, person=col(person))
         return int(self.run.engine.rows(query)[0][0] or 1)
 
-    def _script(self, one: Earlier, query: exp.Select, titles: Sequence[str]) -> str:
-        """A query over the files by names of their own, with the statements that open them."""
+    def _script(self, publication: Publication, attack: _Attack) -> str:
+        """The query of an attack over the files by names of their own, with the statements that open them."""
         assert self.prepared.policy.catalog is not None
-        files = {"earlier": one.publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
+        files = {"earlier": publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
         opening = [
             f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
             if kind_at(path).in_files
@@ -464,7 +442,8 @@ class JointAudit:
             for name, path in files.items()
             if not _is_parquet(path)
         ]
-        return "\n".join([*opening, titled(query, titles).sql(self.run.engine.dialect, pretty=True) + ";"])
+        query = titled(attack.build(attack.public, attack.k), attack.public.titles)
+        return "\n".join([*opening, query.sql(self.run.engine.dialect, pretty=True) + ";"])
 
     def _trees(self, one: Earlier, new: ComparedRelease) -> tuple[Trees, Trees]:
         """The hierarchies of both, each as it was when its release was made; and by the names that the catalog has for
@@ -502,12 +481,6 @@ class _StoredTree:
 def _stored(names: Sequence[str], height: int) -> exp.Expr:
     tables = [table(name, catalog.SCHEMA, _CATALOG) for name in names]
     return tables[0] if len(tables) == 1 else subquery(union_of(tables[0], tables[1], height), "both")
-
-
-def _swapped(linked: ReleaseLink) -> ReleaseLink:
-    """The same, of the releases in the other order."""
-    attributes = tuple(one.swapped for one in linked.attributes)
-    return replace(linked, first=linked.second, second=linked.first, attributes=attributes)
 
 
 def _is_parquet(path: Path) -> bool:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import cast, col, named, select, subquery
-from sqlanon.ledger.row_matching import LinkedAttribute, known_labels, labels_of, of_several_levels, strange_labels
+from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink, known_labels, labels_of, strange_labels
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest
@@ -108,14 +108,10 @@ class Tree(Protocol):
     """A hierarchy: one row per ground value, ``level_0`` to the top."""
 
     @property
-    def table(self) -> exp.Expr:
-        """Its rows."""
-        ...
+    def table(self) -> exp.Expr: ...
 
     @property
-    def height(self) -> int:
-        """Its top level."""
-        ...
+    def height(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -141,32 +137,6 @@ def _lower(by_name: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(one: Any, other: Any) -> bool:
     return bool(json.loads(json.dumps(one)) == json.loads(json.dumps(other)))
-
-
-@dataclass(frozen=True)
-class ReleaseLink:
-    """How two releases are linked: the ``shared`` columns that both show as they are, the quasi-identifiers of both,
-    and those ``missing`` that cannot be compared without a hierarchy. Rows that are grouped have a column
-    ``count``."""
-
-    first: exp.Expr
-    second: exp.Expr
-    shared: tuple[str, ...]
-    attributes: tuple[LinkedAttribute, ...]
-    missing: tuple[str, ...]
-    count: str | None = None
-
-    @property
-    def columns(self) -> tuple[list[str], list[str]]:
-        """The columns of each release that are looked at."""
-        first = [one.first for one in self.attributes if one.first is not None]
-        second = [one.second for one in self.attributes if one.second is not None]
-        return [*dict.fromkeys([*first, *self.shared])], [*dict.fromkeys([*second, *self.shared])]
-
-    @property
-    def titles(self) -> list[str]:
-        """The attributes' names."""
-        return [one.name for one in self.attributes]
 
 
 def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> ReleaseLink:
@@ -211,7 +181,7 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
 def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int]) -> ReleaseLink:
     """The same link, quicker to look at: attributes of few labels are compared first, and ranges looked for only where
     a release has any."""
-    several = [i for i, _ in of_several_levels(linked.attributes)]
+    several = [i for i, _ in linked.several_levels]
     if not several:
         return linked
     attributes = list(linked.attributes)

@@ -276,17 +276,68 @@ class LinkedAttribute:
         )
 
 
-def shared_in(attributes: Sequence[LinkedAttribute]) -> list[tuple[int, LinkedAttribute]]:
-    """The attributes that both releases have, with their numbers."""
-    return [(i, one) for i, one in enumerate(attributes) if one.is_shared]
+@dataclass(frozen=True)
+class ReleaseLink:
+    """How two releases are linked: the ``shared`` columns that both show as they are, the quasi-identifiers of both,
+    and those ``missing`` that cannot be compared without a hierarchy. Rows that are grouped have a column
+    ``count``."""
+
+    first: exp.Expr
+    second: exp.Expr
+    shared: tuple[str, ...]
+    attributes: tuple[LinkedAttribute, ...]
+    missing: tuple[str, ...] = ()
+    count: str | None = None
+
+    @property
+    def columns(self) -> tuple[list[str], list[str]]:
+        """The columns of each release that are looked at."""
+        first = [one.first for one in self.attributes if one.first is not None]
+        second = [one.second for one in self.attributes if one.second is not None]
+        return [*dict.fromkeys([*first, *self.shared])], [*dict.fromkeys([*second, *self.shared])]
+
+    @property
+    def titles(self) -> list[str]:
+        return [one.name for one in self.attributes]
+
+    @property
+    def both(self) -> list[tuple[int, LinkedAttribute]]:
+        """The attributes that both releases have, with their numbers."""
+        return [(i, one) for i, one in enumerate(self.attributes) if one.is_shared]
+
+    @property
+    def several_levels(self) -> list[tuple[int, LinkedAttribute]]:
+        """Of these the ones whose labels meet by a table of pairs, in the order in which they are compared."""
+        return sorted(((i, one) for i, one in self.both if one.levels is None), key=lambda at: at[1].pairs)
+
+    @property
+    def key(self) -> list[str]:
+        """The columns in which groups that meet are equal."""
+        by_level = [i for i, one in self.both if one.levels is not None and not one.meets_all]
+        return [*(f"s{j}" for j in range(len(self.shared))), *(f"k{i}" for i in by_level)]
+
+    @property
+    def values(self) -> list[exp.Expr]:
+        """The columns of the finest values of two groups: ``v0`` .."""
+        return [col(f"v{i}") for i in range(len(self.attributes))]
+
+    @property
+    def swapped(self) -> ReleaseLink:
+        """The same, of the releases in the other order."""
+        attributes = tuple(one.swapped for one in self.attributes)
+        return replace(self, first=self.second, second=self.first, attributes=attributes)
+
+    def side(self, is_first: bool) -> tuple[exp.Expr, list[tuple[int, str]]]:
+        """The rows of one of the releases, and the columns of its attributes, by their numbers."""
+        columns = [one.first if is_first else one.second for one in self.attributes]
+        there = [(i, column) for i, column in enumerate(columns) if column is not None]
+        return (self.first if is_first else self.second), there
 
 
-def groups(
-    release: exp.Expr, columns: Sequence[str | None], shared: Sequence[str], count: str | None = None
-) -> exp.Select:
+def groups(linked: ReleaseLink, is_first: bool) -> exp.Select:
     """The rows of a release that look alike: ``l0`` .. as text, ``s0`` .., and ``n``."""
-    there = [(i, column) for i, column in enumerate(columns) if column is not None]
-    rows = _COUNT() if count is None else _TOTAL(count=col(count, "r"))
+    (release, there), shared = linked.side(is_first), linked.shared
+    rows = _COUNT() if linked.count is None else _TOTAL(count=col(linked.count, "r"))
     by = [col(column, "r") for column in dict.fromkeys([*(column for _, column in there), *shared])]
     if not by:
         return _ONE_GROUP(rows=rows, release=release)
@@ -303,21 +354,19 @@ def groups(
     )
 
 
-def keyed(grouped: exp.Select, attributes: Sequence[LinkedAttribute], shared: int, first: bool) -> exp.Select:
+def keyed(grouped: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Select:
     """`groups` of one of the releases, with ``k0`` ..: labels at the coarser level, where both levels are known.
 
     A label that the hierarchy does not have is itself.
     """
     labels: list[exp.Expr] = []
     joins: list[tuple[exp.Select, str, exp.Expr]] = []
-    for i, one in enumerate(attributes):
-        if (one.first if first else one.second) is None:
-            continue
-        label = col(f"l{i}", "g")
+    for i, _ in linked.side(is_first)[1]:
+        one, label = linked.attributes[i], col(f"l{i}", "g")
         labels.append(label)
         if not one.is_shared or one.levels is None or one.meets_all:
             continue
-        own, other = one.levels if first else reversed(one.levels)
+        own, other = one.levels if is_first else reversed(one.levels)
         if own >= other or one.hierarchy is None:
             labels.append(named(label, f"k{i}"))
             continue
@@ -325,7 +374,8 @@ def keyed(grouped: exp.Select, attributes: Sequence[LinkedAttribute], shared: in
         upward = _UPWARD(own=col(f"level_{own}"), other=col(f"level_{other}"), hierarchy=one.hierarchy)
         joins.append((upward, name, label.eq(col("own", name))))
         labels.append(named(_COARSER(own=col("own", name), other=col("other", name), label=label), f"k{i}"))
-    query = _KEYED(labels=labels, shared=[col(f"s{j}", "g") for j in range(shared)], groups=grouped)
+    shared = [col(f"s{j}", "g") for j in range(len(linked.shared))]
+    query = _KEYED(labels=labels, shared=shared, groups=grouped)
     for upward, name, on in joins:
         query = query.join(subquery(upward, name), on=on, join_type="left", copy=False)
     return query
@@ -444,36 +494,19 @@ def known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Se
     return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
 
 
-def meeting(attributes: Sequence[LinkedAttribute], shared: int, first: str = "a", second: str = "b") -> exp.Expr:
-    """When groups of the two releases can be the same rows, by values and known levels."""
-    return all_of(same(col(name, first), col(name, second)) for name in _key(attributes, shared))
+def meeting(linked: ReleaseLink) -> exp.Expr:
+    """When groups of the two releases, ``a`` and ``b``, can be the same rows, by values and known levels."""
+    return all_of(same(col(name, "a"), col(name, "b")) for name in linked.key)
 
 
-def of_several_levels(attributes: Sequence[LinkedAttribute]) -> list[tuple[int, LinkedAttribute]]:
-    """The shared attributes whose labels meet by a table of pairs, in the order in which they are compared."""
-    return sorted(((i, one) for i, one in shared_in(attributes) if one.levels is None), key=lambda at: at[1].pairs)
-
-
-def both_grouped(
-    query: exp.Select,
-    first: exp.Expr,
-    second: exp.Expr,
-    shared: Sequence[str],
-    attributes: Sequence[LinkedAttribute],
-    count: str | None = None,
-    finest: Finest = "texts",
-) -> exp.Select:
+def both_grouped(query: exp.Select, linked: ReleaseLink, finest: Finest = "texts") -> exp.Select:
     """A query over `FIRST` and `SECOND`, with what these are, each group with a number, ``i``; and, where labels are of
     several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` ..;
     these with the finest values, or without."""
-    several = of_several_levels(attributes)
-    parts: dict[str, exp.Query] = {}
-    for name, release, is_first in ((FIRST, first, True), (SECOND, second, False)):
-        columns = [one.first if is_first else one.second for one in attributes]
-        grouped = _NUMBERED(groups=keyed(groups(release, columns, shared, count), attributes, len(shared), is_first))
-        if several:
-            grouped = _with_prefixes(grouped, attributes, len(shared))
-        parts[name] = grouped
+    several, parts = linked.several_levels, dict[str, exp.Query]()
+    for name, is_first in ((FIRST, True), (SECOND, False)):
+        grouped = _NUMBERED(groups=keyed(groups(linked, is_first), linked, is_first))
+        parts[name] = _with_prefixes(grouped, linked) if several else grouped
     for i, one in several:
         if finest == "numbers":
             parts[_labels_name(i)] = _NUMBERED_LABELS(label=col(f"l{i}"))
@@ -482,7 +515,7 @@ def both_grouped(
             parts |= {_placed_name(i, name): _placed_labels(one, i, name, finest) for name in (FIRST, SECOND)}
         parts[pairs_name(i)] = compatible(one, i, finest)
     for step in range(len(several) + 1) if several else ():
-        parts[met_name(step)] = _met(attributes, len(shared), step, finest)
+        parts[met_name(step)] = _met(linked, step, finest)
     own = query.args["with_"].expressions if query.args.get("with_") else []
     ctes = exp.Select()
     for name, part in parts.items():
@@ -491,29 +524,21 @@ def both_grouped(
     return query
 
 
-def _with_prefixes(grouped: exp.Select, attributes: Sequence[LinkedAttribute], shared: int) -> exp.Select:
+def _with_prefixes(grouped: exp.Select, linked: ReleaseLink) -> exp.Select:
     """Groups with the numbers of their prefixes: ``p0`` .."""
-    key = _key(attributes, shared)
-    labels = [f"l{i}" for i, _ in of_several_levels(attributes)]
+    labels = [f"l{i}" for i, _ in linked.several_levels]
     prefixes: list[exp.Expr] = []
     for length in range(len(labels) + 1):
-        columns = [col(name) for name in (*key, *labels[:length])]
+        columns = [col(name) for name in (*linked.key, *labels[:length])]
         prefixes.append(named(_PREFIX(columns=columns) if columns else number(1), f"p{length}"))
     return _WITH_PREFIXES(prefixes=prefixes, groups=grouped)
 
 
-def _key(attributes: Sequence[LinkedAttribute], shared: int) -> list[str]:
-    """The columns in which groups that meet are equal."""
-    by_level = [i for i, one in shared_in(attributes) if one.levels is not None and not one.meets_all]
-    return [*(f"s{j}" for j in range(shared)), *(f"k{i}" for i in by_level)]
-
-
-def _met(attributes: Sequence[LinkedAttribute], shared: int, step: int, finest: Finest) -> exp.Select:
+def _met(linked: ReleaseLink, step: int, finest: Finest) -> exp.Select:
     """The prefixes of both releases that meet: their numbers, ``a`` and ``b``, and the finer labels, ``f0`` .."""
-    several = of_several_levels(attributes)
+    several = linked.several_levels
     if not step:
-        key = [col(name) for name in _key(attributes, shared)]
-        return _MEETING_KEYS(key=key, meeting=meeting(attributes, shared))
+        return _MEETING_KEYS(key=[col(name) for name in linked.key], meeting=meeting(linked))
     i = several[step - 1][0]
     finer = [*(col(f"f{j}", "m") for j, _ in several[: step - 1]), named(col("f", "c"), f"f{i}")]
     return _MEETING_PREFIXES(
@@ -561,30 +586,26 @@ def swapped_met(met: exp.Expr) -> exp.Select:
     return _SWAPPED(met=met)
 
 
-def joined(
-    output: Sequence[exp.Expr], attributes: Sequence[LinkedAttribute], shared: int, numbers: bool = False
-) -> exp.Select:
+def joined(output: Sequence[exp.Expr], linked: ReleaseLink, numbers: bool = False) -> exp.Select:
     """An output of the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` ..,
     if ``numbers`` are not enough."""
-    several = of_several_levels(attributes)
+    several = linked.several_levels
     if not several:
-        query = select([*output], within(FIRST, "a"))
-        return query.join(within(SECOND, "b"), on=meeting(attributes, shared), copy=False)
-    query, last = select([*output], within(met_name(len(several)), "m")), f"p{len(several)}"
+        query = select([*output], table(FIRST, alias="a"))
+        return query.join(table(SECOND, alias="b"), on=meeting(linked), copy=False)
+    query, last = select([*output], table(met_name(len(several)), alias="m")), f"p{len(several)}"
     for name, side in ((FIRST, "a"), (SECOND, "b")):
-        on = col(last, side).eq(col(side, "m"))
-        query = query.join(within(name, side), on=on, copy=False)
+        query = query.join(table(name, alias=side), on=col(last, side).eq(col(side, "m")), copy=False)
     for i, _ in () if numbers else several:
-        finer = _FINER(pairs=table(pairs_name(i)))
         on = col("f", f"c{i}").eq(col(f"f{i}", "m"))
-        query = query.join(subquery(finer, f"c{i}"), on=on, copy=False)
+        query = query.join(subquery(_FINER(pairs=table(pairs_name(i))), f"c{i}"), on=on, copy=False)
     return query
 
 
-def finest(attributes: Sequence[LinkedAttribute], numbers: bool = False) -> list[exp.Expr]:
+def finest(linked: ReleaseLink, numbers: bool = False) -> list[exp.Expr]:
     """The finest value of each attribute for two groups, or a number for it: ``v0`` .."""
     values: list[exp.Expr] = []
-    for i, one in enumerate(attributes):
+    for i, one in enumerate(linked.attributes):
         if one.first is None:
             value: exp.Expr = col(f"l{i}", "b")
         elif one.second is None:
@@ -596,11 +617,6 @@ def finest(attributes: Sequence[LinkedAttribute], numbers: bool = False) -> list
             value = col(f"l{i}", "a" if own <= other else "b")
         values.append(named(value, f"v{i}"))
     return values
-
-
-def within(name: str, alias: str) -> exp.Table:
-    """A relation of the same statement, under an alias."""
-    return table(name, alias=alias)
 
 
 def titled(query: exp.Select, titles: Iterable[str]) -> exp.Select:

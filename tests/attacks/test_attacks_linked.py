@@ -16,17 +16,18 @@ from hypothesis import strategies as st
 from oracle_attacks import Attribute, Row, Tree
 from sqlglot import exp
 
-from sqlanon.attacks.linking import linkage, linking
-from sqlanon.attacks.release_pairs import (
+from sqlanon.attacks.matching import (
     composition,
     composition_victims,
     is_one_order,
+    linkage,
+    linking,
     places,
     unsorted_matching,
 )
 from sqlanon.expressions import column_definitions, table
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, temporal
-from sqlanon.ledger.row_matching import LinkedAttribute, strange_labels
+from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink, strange_labels
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""
@@ -102,8 +103,14 @@ def releases(draw: st.DrawFn, shared: int | None = None, only_shared: bool = Fal
     }
 
 
-def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[Any, ...]:
-    """The same for the builders: relations, shared columns, attributes, k."""
+def link(first: Any, second: Any, attributes: Sequence[LinkedAttribute], *shared: str) -> ReleaseLink:
+    """Two relations, or tables by name, as the builders take them."""
+    relations = [table(one) if isinstance(one, str) else one for one in (first, second)]
+    return ReleaseLink(*relations, shared, tuple(attributes))
+
+
+def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[ReleaseLink, int]:
+    """The same for the builders, and k."""
     attributes = []
     for i, one in enumerate(case["attributes"]):
         columns = [f"level_{level}" for level in range(one.tree.height + 1)]
@@ -127,7 +134,7 @@ def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[
         filler = [] if names else ["nothing"]
         rows = [(*row, *("-" for _ in filler)) for row in case[which]]
         relations.append(make(connection, which, names + filler, rows))
-    return *relations, shared, attributes, case["k"]
+    return link(*relations, attributes, *shared), case["k"]
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tuple[Any, ...]]:
@@ -149,8 +156,7 @@ def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) 
 @given(releases())
 def test_temporal_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
-        first, second, shared, attributes, k = built(connection, case)
-        found = rows_of(connection, temporal(first, second, shared, attributes, k))
+        found = rows_of(connection, temporal(*built(connection, case)))
         turned = {"then": case["first"], "now": case["second"], **{n: case[n] for n in ("shared", "attributes", "k")}}
         assert {row[:-1]: row[-1] for row in found} == oracle.temporal(**turned)
 
@@ -232,7 +238,7 @@ def test_both_of_sweeneys_releases_are_2_anonymous() -> None:
 
 def test_linked_on_the_problem_they_are_not(db: duckdb.DuckDBPyConnection) -> None:
     """Figure 5: two of the linked tuples are alone."""
-    query = complementary_release(table("gt1"), table("gt3"), ["Problem"], sweeney(db), 2)
+    query = complementary_release(link("gt1", "gt3", sweeney(db), "Problem"), 2)
     assert sorted(rows_of(db, query)) == [
         ("white", "1964", "male", "02138", 1),
         ("white", "1965", "female", "02139", 1),
@@ -243,7 +249,7 @@ def test_a_release_that_is_based_on_the_earlier_one_tells_no_more(db: duckdb.Duc
     """Sweeney's remedy: no value is finer than the earlier release's."""
     based = [("person" if race != "black" or year == "1965" else race, "1960-69", *rest) for race, year, *rest in GT1]
     make(db, "based", [*QUASI, "Problem"], based)
-    query = complementary_release(table("gt1"), table("based"), ["Problem"], sweeney(db), 2)
+    query = complementary_release(link("gt1", "based", sweeney(db), "Problem"), 2)
     assert rows_of(db, query) == []
 
 
@@ -252,12 +258,12 @@ def test_example_7_added_rows_leave_the_link(db: duckdb.DuckDBPyConnection) -> N
     added = [*GT3, *(("black", "1965", "male", "02139", problem) for problem, _ in LATER)]
     make(db, "later", [*QUASI, "Problem"], added)
     attributes = sweeney(db)
-    query = complementary_release(table("gt1"), table("later"), ["Problem"], attributes, 2)
+    query = complementary_release(link("gt1", "later", attributes, "Problem"), 2)
     assert sorted(rows_of(db, query))[0] == ("white", "1964", "male", "02138", 1)
     assert len(rows_of(db, query)) == 2
     # The new rows themselves are two in one class: no fewer than k.
-    assert rows_of(db, temporal(table("gt3"), table("later"), ["Problem"], attributes, 2)) == []
-    assert rows_of(db, temporal(table("gt3"), table("later"), ["Problem"], attributes, 3)) == [
+    assert rows_of(db, temporal(link("gt3", "later", attributes, "Problem"), 2)) == []
+    assert rows_of(db, temporal(link("gt3", "later", attributes, "Problem"), 3)) == [
         ("black", "1965", "male", "02139", 2)
     ]
 
@@ -266,17 +272,17 @@ def test_example_7_with_the_remedy(db: duckdb.DuckDBPyConnection) -> None:
     """Based on GT1: its tuples, and the two that were added."""
     make(db, "later", [*QUASI, "Problem"], [*GT1, *(("black", "1965", "male", "02139", p) for p, _ in LATER)])
     attributes = sweeney(db)
-    assert rows_of(db, complementary_release(table("gt1"), table("later"), ["Problem"], attributes, 2)) == []
-    assert rows_of(db, temporal(table("gt1"), table("later"), ["Problem"], attributes, 2)) == []
+    assert rows_of(db, complementary_release(link("gt1", "later", attributes, "Problem"), 2)) == []
+    assert rows_of(db, temporal(link("gt1", "later", attributes, "Problem"), 2)) == []
 
 
 def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection) -> None:
     make(db, "later", [*QUASI, "Problem"], [*GT1, ("white", "1967", "male", "02138", "rash")])
     attributes = sweeney(db)
-    assert rows_of(db, temporal(table("gt1"), table("later"), ["Problem"], attributes, 2)) == [
+    assert rows_of(db, temporal(link("gt1", "later", attributes, "Problem"), 2)) == [
         ("white", "1967", "male", "02138", 1)
     ]
-    gone = temporal(table("later"), table("gt1"), ["Problem"], [one.swapped for one in attributes], 2)
+    gone = temporal(link("gt1", "later", attributes, "Problem").swapped, 2)
     assert rows_of(db, gone) == []
 
 
@@ -315,7 +321,7 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
         make(connection, "h", ["level_0", "level_1", "level_2"], tree)
         one, two = (make(connection, name, ["v", "s"], some) for name, some in (("one", first), ("two", second)))
         value = LinkedAttribute("v", "v", "v", (0, 1, 2), (0, 1, 2), table("h"), 2, ranges=True)
-        found = dict(rows_of(connection, complementary_release(one, two, ["s"], [value], k)))
+        found = dict(rows_of(connection, complementary_release(link(one, two, [value], "s"), k)))
         ranges = len({label for label, _ in first} & RANGES.keys())
         strange = strange_labels(one, "v", table("h"), 2)
         assert rows_of(connection, strange) == [(ranges, 0)]
@@ -331,11 +337,11 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
 @given(releases(shared=1))
 def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
-        first, second, (sensitive,), attributes, _ = built(connection, case)
-        found = rows_of(connection, composition(first, second, sensitive, attributes))
+        linked, _ = built(connection, case)
+        found = rows_of(connection, composition(linked))
         arguments = case["first"], case["second"], case["shared"], case["attributes"]
         assert Counter(found) == oracle.composition(*arguments)
-        victims = rows_of(connection, composition_victims(first, second, sensitive, attributes))
+        victims = rows_of(connection, composition_victims(linked))
         assert victims == [(len(found), oracle.composition_victims(*arguments))]
 
 
@@ -343,10 +349,10 @@ def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
 @given(releases())
 def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
-        given_ = built(connection, case)
+        linked, k = built(connection, case)
         few, (places_, agreeing, chance) = oracle.by_position(**case)
-        assert {row[:-1]: row[-1] for row in rows_of(connection, unsorted_matching(*given_))} == few
-        ((found, found_agreeing, found_chance),) = rows_of(connection, places(*given_[:-1]))
+        assert {row[:-1]: row[-1] for row in rows_of(connection, unsorted_matching(linked, k))} == few
+        ((found, found_agreeing, found_chance),) = rows_of(connection, places(linked))
         assert (found, found_agreeing) == (places_, agreeing)
         assert found_chance == (None if chance is None else pytest.approx(chance))
 
@@ -355,11 +361,11 @@ def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
 @given(releases(shared=0, only_shared=True))
 def test_linking_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
-        release, outside, _, attributes, k = built(connection, case)
+        linked, k = built(connection, case)
         victims, figures = oracle.linking(case["first"], case["second"], case["attributes"], k)
-        found = rows_of(connection, linking(release, outside, attributes, k))
+        found = rows_of(connection, linking(linked, k))
         assert {row[:-2]: row[-2:] for row in found} == victims
-        assert rows_of(connection, linkage(release, outside, attributes, k)) == [figures]
+        assert rows_of(connection, linkage(linked, k)) == [figures]
 
 
 # --- Sweeney's figure 3 (example 5)
@@ -381,9 +387,9 @@ def figure_3(connection: duckdb.DuckDBPyConnection, order: list[int]) -> list[Li
 def test_example_5_in_the_order_of_the_source_the_table_comes_back() -> None:
     with duckdb.connect() as connection:
         attributes = figure_3(connection, list(range(12)))
-        found = rows_of(connection, unsorted_matching(table("one"), table("two"), [], attributes, 2))
+        found = rows_of(connection, unsorted_matching(link("one", "two", attributes), 2))
         assert sorted(row[:2] for row in found) == PLACES
-        ((all_, agreeing, chance),) = rows_of(connection, places(table("one"), table("two"), [], attributes))
+        ((all_, agreeing, chance),) = rows_of(connection, places(link("one", "two", attributes)))
         assert (all_, agreeing, chance) == (12, 12, 0.5)
         assert is_one_order(all_, agreeing, chance)
 
@@ -394,7 +400,7 @@ def test_example_5_with_the_remedy() -> None:
     random.Random(5).shuffle(order)
     with duckdb.connect() as connection:
         attributes = figure_3(connection, order)
-        ((all_, agreeing, chance),) = rows_of(connection, places(table("one"), table("two"), [], attributes))
+        ((all_, agreeing, chance),) = rows_of(connection, places(link("one", "two", attributes)))
         assert not is_one_order(all_, agreeing, chance)
 
 
@@ -410,8 +416,8 @@ def test_what_two_classes_have_in_common_is_one_value() -> None:
         make(connection, "two", ["age", "problem"], [("*", p) for p in ("AIDS", "tuberculosis", "flu", "cancer")])
         make(connection, "three", ["age", "problem"], [("*", p) for p in ("AIDS", "heart disease", "flu", "cancer")])
         age = LinkedAttribute("age", "age", "age", (1,), (2,), table("ages"), 2)
-        assert rows_of(connection, composition(table("one"), table("two"), "problem", [age])) == [("<30", "AIDS", 1)]
-        assert rows_of(connection, composition(table("one"), table("three"), "problem", [age])) == []
+        assert rows_of(connection, composition(link("one", "two", [age], "problem"))) == [("<30", "AIDS", 1)]
+        assert rows_of(connection, composition(link("one", "three", [age], "problem"))) == []
 
 
 # --- linking: a voter list, and hospital data
@@ -425,11 +431,11 @@ def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() ->
         make(connection, "voters", ["zip", "name"], [("02138", "William"), ("02139", "Ann"), ("02141", "Eve")])
         exact = LinkedAttribute("zip", "zip", "zip", (0,), (0,), table("zips"), 1)
         told = LinkedAttribute("zip", "zip", "zip", (1,), (0,), table("zips"), 1)
-        assert rows_of(connection, linking(table("patients"), table("voters"), [exact], 2)) == [("02138", 1, 1)]
-        assert rows_of(connection, linkage(table("patients"), table("voters"), [exact], 2)) == [(1, 1, 1, 3, 1, 1)]
-        assert rows_of(connection, linking(table("release"), table("voters"), [told], 2)) == []
+        assert rows_of(connection, linking(link("patients", "voters", [exact]), 2)) == [("02138", 1, 1)]
+        assert rows_of(connection, linkage(link("patients", "voters", [exact]), 2)) == [(1, 1, 1, 3, 1, 1)]
+        assert rows_of(connection, linking(link("release", "voters", [told]), 2)) == []
         # The top is everybody's: Eve, too, fits all rows.
-        assert rows_of(connection, linkage(table("release"), table("voters"), [told], 2)) == [(0, 0, 0, 3, 0, 0)]
+        assert rows_of(connection, linkage(link("release", "voters", [told]), 2)) == [(0, 0, 0, 3, 0, 0)]
 
 
 def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
@@ -438,7 +444,7 @@ def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
         tree = make(connection, "h", ["level_0", "level_1"], [("0", "*"), ("1", "*"), (None, "*")])
         then, now = (make(connection, name, ["v"], rows) for name, rows in {"a": [(None,)], "b": [("0",)]}.items())
         value = LinkedAttribute("v", "v", "v", (0,), (0, 1), tree, 1)
-        assert rows_of(connection, temporal(then, now, [], [value], 2)) == [("0", 1)]
+        assert rows_of(connection, temporal(link(then, now, [value]), 2)) == [("0", 1)]
 
 
 @pytest.mark.slow

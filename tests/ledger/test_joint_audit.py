@@ -18,7 +18,7 @@ from sqlanon.errors import AuditError
 from sqlanon.expressions import table
 from sqlanon.ledger import joint_audit
 from sqlanon.ledger.joint_audit import PairAudit
-from sqlanon.ledger.release_links import ReleaseLink, compared_with
+from sqlanon.ledger.release_links import compared_with
 
 __all__ = ["hospital"]
 
@@ -28,9 +28,8 @@ __all__ = ["hospital"]
 def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ordered: bool) -> None:
     """Whatever the order in which attributes are compared; rows that are gone by what was made for new ones."""
     with duckdb.connect() as connection:
-        first, second, shared, attributes, k = built(connection, case)
+        link, k = built(connection, case)
         engine = DuckDBEngine(connection)
-        link = ReleaseLink(first, second, tuple(shared), tuple(attributes), ())
         if ordered:
             link = compared_with(engine, link, frozenset())
         with PairAudit.of(engine, lambda name: table(name, "main", "memory"), link, k) as audit:

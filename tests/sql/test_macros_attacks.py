@@ -15,12 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlanon.attacks import disclosure
-from sqlanon.attacks.linking import linkage
-from sqlanon.attacks.release_pairs import composition, places
+from sqlanon.attacks.matching import composition, linkage, places
 from sqlanon.expressions import table
 from sqlanon.ledger.catalog import init_database
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
-from sqlanon.ledger.row_matching import LinkedAttribute
+from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.resources import sql_text
 
 Connection = duckdb.DuckDBPyConnection
@@ -98,12 +97,14 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
     found = called(db, f"skewness_classes('r', {LIST}, 'value_of') WHERE p >= 0.5 AND ratio >= 2 - 1e-9")
     expected = built(disclosure.skewness(one, QUASI, "value_of"))
     assert as_text(found, [0, 1, 3, 4]) == Counter({(*row[:3], row[-1]): n for row, n in expected.items()})
-    attributes = [LinkedAttribute(name, name, name) for name in QUASI]
-    ((none, one_, few, matched, identified, _),) = db.execute(linkage(one, two, attributes, 3).sql("duckdb")).fetchall()
+    attributes = tuple(LinkedAttribute(name, name, name) for name in QUASI)
+    linked = ReleaseLink(one, two, (), attributes)
+    with_value = ReleaseLink(one, two, ("value_of",), attributes)
+    ((none, one_, few, matched, identified, _),) = db.execute(linkage(linked, 3).sql("duckdb")).fetchall()
     found = called(db, f"linkage('r', 'o', {LIST}, k := 3)")
     assert found == [(none, one_, few, len(first), matched, identified)]
     found = called(db, f"composition_classes('r', 'o', {LIST}, 'value_of')")
-    expected = built(composition(one, two, "value_of", attributes))
+    expected = built(composition(with_value))
     assert (
         Counter(
             (*(str(x) if x is not None and not i else x for i, x in enumerate(row[:3])), min(row[3:])) for row in found
@@ -111,15 +112,15 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
         == expected
     )
     found = called(db, f"complementary_classes('r', 'o', {LIST}, ['VALUE_OF'], 3)")
-    assert as_text(found, [0, 1, 2]) == built(complementary_release(one, two, ["value_of"], attributes, 3))
-    for shared, call in (([], ""), (["value_of"], ", shared := ['Value_Of']")):
+    assert as_text(found, [0, 1, 2]) == built(complementary_release(with_value, 3))
+    for each, call in ((linked, ""), (with_value, ", shared := ['Value_Of']")):
         found = called(db, f"temporal_classes('r', 'o', {LIST}, k := 3{call})")
         came, went = ([row for row in found if 0 < row[i] < 3] for i in (2, 3))
-        assert as_text(came, [0, 1, 2]) == built(temporal(one, two, shared, attributes, 3))
-        assert as_text(went, [0, 1, 3]) == built(temporal(two, one, shared, attributes, 3))
+        assert as_text(came, [0, 1, 2]) == built(temporal(each, 3))
+        assert as_text(went, [0, 1, 3]) == built(temporal(each.swapped, 3))
         assert len({*came, *went}) == len(found)
     found = called(db, f"unsorted_matching('r', 'o', {LIST})")
-    assert found == db.execute(places(one, two, [], attributes).sql("duckdb")).fetchall()
+    assert found == db.execute(places(linked).sql("duckdb")).fetchall()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,429 @@
+"""Attacks that match the rows of two tables: two releases, a release and its source, a release and a table from outside
+that names people.
+
+Sources: L. Sweeney, k-anonymity: a model for protecting privacy, International Journal on Uncertainty, Fuzziness and
+Knowledge-based Systems 10(5), 2002, section 1 (linking; figure 1: a voter list and hospital data) and section 4
+(unsorted matching, complementary release, temporal attack); S. R. Ganta, S. P. Kasiviswanathan, A. Smith, Composition
+attacks and auxiliary information in data privacy, KDD 2008 (composition: a person is in a class of each release, and
+few sensitive values are in both).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.attacks.attacker import Attacker, Found, why_strange
+from sqlanon.attacks.findings import Finding
+from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
+from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, rows_in, temporal
+from sqlanon.ledger.release_links import ComparedRelease, Trees
+from sqlanon.ledger.row_matching import (
+    LinkedAttribute,
+    ReleaseLink,
+    both_grouped,
+    finest,
+    joined,
+    keyed,
+    meeting,
+    pairs_name,
+    titled,
+)
+from sqlanon.sources import Source
+
+# --- Composition
+
+_PAIRS_WITH_ONE_VALUE = """
+    WITH "sqlanon meeting" AS (:pairs),
+    "sqlanon found" AS MATERIALIZED (
+        SELECT
+            :values,
+            any_value(value) AS value,
+            any_value(a) AS a,
+            any_value(b) AS b,
+            any_value(n_a) AS n_a,
+            any_value(n_b) AS n_b,
+            any_value(n) AS n
+        FROM "sqlanon meeting"
+        GROUP BY :values, :labels
+        HAVING count(*) = 1
+    )
+"""
+_COMPOSITION = template(f"""
+    {_PAIRS_WITH_ONE_VALUE}
+    SELECT :values, value, n
+    FROM "sqlanon found"
+""")  # noqa: S608 (a text of ours)
+_COMPOSITION_VICTIMS = template(f"""
+    {_PAIRS_WITH_ONE_VALUE}
+    SELECT count(*) AS pairs, :rows AS victims
+    FROM "sqlanon found"
+""")  # noqa: S608 (a text of ours)
+_FOUND = template('SELECT * FROM "sqlanon found"')
+_PAIR = template("""
+    SELECT a.s0 AS value, a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n
+""")
+
+
+def composition(linked: ReleaseLink) -> exp.Select:
+    """Pairs of classes that somebody can be in both of, and that have one value of a sensitive attribute, the shared
+    column, in common: ``v0`` .., the finest values of the two, ``value``, and ``n``, the rows that have it: no more
+    than the lesser of the two classes.
+    """
+    return both_grouped(_COMPOSITION(**_meeting_classes(linked)), linked)
+
+
+def composition_victims(linked: ReleaseLink) -> exp.Select:
+    """One row: the ``pairs`` that `composition` finds, and ``victims``, the released rows in them: on either side, each
+    at most once; the lesser count.
+    """
+    return both_grouped(_COMPOSITION_VICTIMS(**_meeting_classes(linked), rows=rows_in(_FOUND())), linked)
+
+
+def _meeting_classes(linked: ReleaseLink) -> dict[str, Any]:
+    """The fillings of `_PAIRS_WITH_ONE_VALUE`."""
+    labels: list[exp.Expr] = []
+    for side, is_first in (("a", True), ("b", False)):
+        labels += [named(col(f"l{i}", side), f"{side}l{i}") for i, _ in linked.side(is_first)[1]]
+    return {
+        "pairs": joined([*finest(linked), *labels, *_PAIR().expressions], linked),
+        "values": linked.values,
+        "labels": [col(label.alias) for label in labels],
+    }
+
+
+# --- Unsorted matching: two tables in one order are joined by the positions of their rows
+
+_POSITIONS = """
+    WITH "sqlanon first placed" AS MATERIALIZED (:first),
+    "sqlanon second placed" AS MATERIALIZED (:second),
+    "sqlanon agreeing" AS MATERIALIZED (:agreeing)
+"""
+_UNSORTED_MATCHING = template(f"""
+    {_POSITIONS}
+    SELECT :values, count(*) AS n
+    FROM "sqlanon agreeing"
+    GROUP BY :values
+    HAVING count(*) < :k
+""")  # noqa: S608 (a text of ours)
+_PLACES = template(f"""
+    {_POSITIONS}
+    SELECT
+        least((SELECT count(*) FROM "sqlanon first placed"), (SELECT count(*) FROM "sqlanon second placed")) AS places,
+        (SELECT count(*) FROM "sqlanon agreeing") AS agreeing,
+        :meeting_pairs / nullif(
+            (SELECT count(*) FROM "sqlanon first placed")::DOUBLE
+                * (SELECT count(*) FROM "sqlanon second placed")::DOUBLE,
+            0
+        ) AS chance
+""")  # noqa: S608 (a text of ours)
+_PAIRS_OF_ROWS = fragment("coalesce(sum(a.n::DOUBLE * b.n::DOUBLE), 0)")
+_IN_ORDER = template("SELECT :columns, row_number() OVER () AS n FROM :rows AS r")
+_AGREEING = template("""
+    SELECT :finest
+    FROM "sqlanon first placed" AS a
+    JOIN "sqlanon second placed" AS b ON a.n = b.n AND :meeting
+""")
+
+
+def unsorted_matching(linked: ReleaseLink, k: int) -> exp.Select:
+    """Combinations of finest values of rows that are in the same place of two tables, fewer than k: ``v0`` .., ``n``.
+
+    Only places count at which the rows can be the same. It means something where the order is the same, more or less:
+    see `places`.
+    """
+    return both_grouped(_UNSORTED_MATCHING(**_positions(linked), values=linked.values, k=k), linked)
+
+
+def places(linked: ReleaseLink) -> exp.Select:
+    """One row: ``places`` that both tables have, those ``agreeing``, at which the rows can be the same, and by
+    ``chance`` the share of all pairs of rows that can: what a random order would give.
+    """
+    pairs = subquery(joined([_PAIRS_OF_ROWS()], linked))
+    return both_grouped(_PLACES(**_positions(linked), meeting_pairs=pairs), linked)
+
+
+def _positions(linked: ReleaseLink) -> dict[str, exp.Expr]:
+    """The fillings of `_POSITIONS`: the rows of both tables by their places, and the places at which they agree."""
+    agreeing = _AGREEING(finest=finest(linked), meeting=meeting(linked))
+    for i, _ in linked.several_levels:
+        pair = [same(col(f"l{i}", "a"), col("one", f"c{i}")), same(col(f"l{i}", "b"), col("two", f"c{i}"))]
+        agreeing = agreeing.join(table(pairs_name(i), alias=f"c{i}"), on=all_of(pair), copy=False)
+    first, second = (keyed(_in_order(linked, is_first), linked, is_first) for is_first in (True, False))
+    return {"first": first, "second": second, "agreeing": agreeing}
+
+
+def _in_order(linked: ReleaseLink, is_first: bool) -> exp.Select:
+    """Rows as `groups` makes them, but one by one: ``n`` is the place of a row."""
+    rows, there = linked.side(is_first)
+    output: list[exp.Expr] = [named(cast(col(column, "r"), "VARCHAR"), f"l{i}") for i, column in there]
+    output += [named(col(column, "r"), f"s{j}") for j, column in enumerate(linked.shared)]
+    return _IN_ORDER(columns=output, rows=aliased(rows, "r"))
+
+
+CERTAIN = 0.001
+"""An order that chance gives less often than this is not by chance."""
+
+
+def is_one_order(places: int, agreeing: int, chance: float | None) -> bool:
+    """Whether two tables agree at more places than chance explains.
+
+    By Chernoff's bound: n places of which each agrees with probability c have a share a > c of agreeing ones with
+    probability at most exp(-n KL(a, c)), where KL(a, c) = a ln(a/c) + (1 - a) ln((1 - a)/(1 - c)). (W. Hoeffding,
+    Probability inequalities for sums of bounded random variables, JASA 58, 1963, theorem 1.)
+
+    >>> is_one_order(12, 12, 0.5), is_one_order(12, 7, 0.5), is_one_order(12, 12, 1.0)
+    (True, False, False)
+    """
+    if not places or not chance or chance >= 1 or agreeing <= chance * places:
+        return False
+    share = agreeing / places
+    distance = share * math.log(share / chance)
+    if share < 1:
+        distance += (1 - share) * math.log((1 - share) / (1 - chance))
+    return places * distance >= -math.log(CERTAIN)
+
+
+# --- Linking
+
+# Groups that meet; and those of the outside table with the rows they match.
+_LINKED = """
+    WITH "sqlanon met" AS MATERIALIZED (:pairs),
+    "sqlanon linked" AS MATERIALIZED (
+        SELECT :people, coalesce(s.matched, 0) AS matched, o.n, o.i
+        FROM "sqlanon second" AS o
+        LEFT JOIN (
+            SELECT b, sum(n_a)::BIGINT AS matched
+            FROM "sqlanon met" AS m
+            GROUP BY b
+        ) AS s ON o.i = s.b
+    )
+"""
+_LINKING = template(f"""
+    {_LINKED}
+    SELECT :values, matched, n
+    FROM "sqlanon linked" AS l
+    WHERE matched BETWEEN 1 AND :most
+""")  # noqa: S608 (a text of ours)
+_LINKAGE = template(f"""
+    {_LINKED}
+    SELECT
+        coalesce(sum(n) FILTER (WHERE matched = 0)::BIGINT, 0) AS none,
+        coalesce(sum(n) FILTER (WHERE matched = 1)::BIGINT, 0) AS one,
+        coalesce(sum(n) FILTER (WHERE matched BETWEEN 1 AND :most)::BIGINT, 0) AS fewer,
+        (
+            SELECT coalesce(sum(n)::BIGINT, 0)
+            FROM (SELECT any_value(m.n_a) AS n FROM "sqlanon met" AS m GROUP BY m.a) AS a
+        ) AS matched,
+        (
+            SELECT count(*) FILTER (WHERE n_a = 1 AND n_b = 1 AND pairs_a = 1 AND pairs_b = 1)
+            FROM "sqlanon met" AS m
+        ) AS identified,
+        (
+            SELECT coalesce(sum(n)::BIGINT, 0)
+            FROM (
+                SELECT any_value(m.n_a) AS n
+                FROM "sqlanon met" AS m
+                SEMI JOIN "sqlanon linked" AS l ON m.b = l.i AND matched BETWEEN 1 AND :most
+                GROUP BY m.a
+            ) AS a
+        ) AS victims
+    FROM "sqlanon linked" AS l
+""")  # noqa: S608 (a text of ours)
+_LINKED_PAIR = template("""
+    SELECT
+        a.i AS a,
+        b.i AS b,
+        a.n AS n_a,
+        b.n AS n_b,
+        count(*) OVER (PARTITION BY a.i) AS pairs_a,
+        count(*) OVER (PARTITION BY b.i) AS pairs_b
+""")
+
+
+def linking(linked: ReleaseLink, k: int) -> exp.Select:
+    """Outside people whom some released rows fit, but fewer than k: ``v0`` .., their own values; ``matched``, the
+    released rows that fit; and ``n``, how many of the outside table have these values.
+    """
+    values = [named(col(f"l{i}"), f"v{i}") for i in range(len(linked.attributes))]
+    return both_grouped(_LINKING(**_people(linked), values=values, most=k - 1), linked)
+
+
+def linkage(linked: ReleaseLink, k: int) -> exp.Select:
+    """One row: of the outside table the rows that match ``none`` of the released rows, ``one``, and ``fewer`` than k
+    (but some); the ``matched`` released rows, which somebody outside fits; ``identified``: pairs of a released row and
+    a row outside that fit each other and nothing else; and ``victims``: the released rows that somebody fits whom
+    fewer than k fit.
+    """
+    return both_grouped(_LINKAGE(**_people(linked), most=k - 1), linked)
+
+
+def _people(linked: ReleaseLink) -> dict[str, Any]:
+    """The fillings of `_LINKED`."""
+    people = [col(f"l{i}", "o") for i in range(len(linked.attributes))]
+    return {"pairs": joined(_LINKED_PAIR().expressions, linked), "people": people}
+
+
+# --- The attacks
+
+Pair = tuple[ComparedRelease, ComparedRelease, ReleaseLink]
+
+
+def find_complementary_release(attacker: Attacker) -> Found:
+    """Combinations of few rows that two releases reveal together."""
+    pairs, reasons = _comparable_pairs(attacker)
+    findings = []
+    for first, second, linked in pairs:
+        k = min(first.k, second.k)
+        figures = attacker.figures(complementary_victims(linked, k))
+        more = {"combinations": figures["combinations"], "k": k}
+        sql = attacker.script(titled(complementary_release(linked, k), linked.titles))
+        findings.append(_finding(first, second, figures["victims"], sql, more))
+    return findings, reasons
+
+
+def find_temporal(attacker: Attacker) -> Found:
+    """Few rows of a class that came, or went, between two releases."""
+    pairs, reasons = _comparable_pairs(attacker)
+    findings = []
+    for first, second, linked in pairs:
+        k = min(first.k, second.k)
+        added, removed = temporal(linked, k), temporal(linked.swapped, k)
+        counts = {"added": attacker.victims(added), "removed": attacker.victims(removed)}
+        sql = attacker.script(*(titled(query, linked.titles) for query in (added, removed)))
+        findings.append(_finding(first, second, sum(counts.values()), sql, {**counts, "k": k}))
+    return findings, reasons
+
+
+def find_composition(attacker: Attacker) -> Found:
+    """Classes of two releases that have one sensitive value in common."""
+    both = [{name.lower() for name in one.sensitive} for one in attacker.subjects]
+    names = sorted(set.intersection(*both)) if both else []
+    if len(attacker.subjects) >= 2 and not names:
+        return [], ["needs a sensitive attribute that the releases have in common"]
+    pairs, reasons = _comparable_pairs(attacker)
+    findings = []
+    for first, second, linked in pairs:
+        for name in names:
+            column = first.column(name) or name
+            classes = replace(linked, shared=(column,))
+            figures = attacker.figures(composition_victims(classes))
+            sql = attacker.script(titled(composition(classes), linked.titles))
+            more = {"attribute": column, "pairs": figures["pairs"]}
+            findings.append(_finding(first, second, figures["victims"], sql, more))
+    return findings, reasons
+
+
+def find_unsorted_matching(attacker: Attacker) -> Found:
+    """Rows in the same places of two releases, or of a release and its source."""
+    private = attacker.private
+    if private is None and len(attacker.subjects) < 2:
+        return [], ["needs two releases, or a policy with the source"]
+    pairs, reasons = _comparable_pairs(attacker) if len(attacker.subjects) > 1 else ([], [])
+    findings = [
+        _by_position(attacker, linked, (str(first.path), str(second.path)), min(first.k, second.k))
+        for first, second, linked in pairs
+    ]
+    for one in attacker.subjects if private is not None else ():
+        linked = _with_source(one, attacker.trees, private.run.source) if private is not None else None
+        if linked is None:
+            reasons.append(f"needs the policy that has the hierarchies of {one.path}")
+        elif why := why_strange(attacker, one, linked.attributes):
+            reasons.append(why)
+        else:
+            findings.append(_by_position(attacker, linked, (str(one.path), "source"), one.k))
+    return findings, reasons
+
+
+def find_linking(attacker: Attacker) -> Found:
+    """A table from outside, joined to each release."""
+    private = attacker.private
+    if private is None or private.outside is None:
+        return [], ["needs a policy and a table from outside"]
+    theirs = {name.lower(): name for name in private.outside.columns}
+    findings, reasons = [], []
+    for one in attacker.subjects:
+        attributes = []
+        for name in one.manifest.quasi:
+            column = theirs.get(name.lower())
+            tree = private.trees.of(name.lower(), one.rule(name.lower()))
+            if column is not None and tree is not None:
+                levels = one.levels(name.lower(), tree.height)
+                attributes.append(LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, True))
+        if not attributes:
+            reasons.append(f"{one.path} and the table from outside have no quasi-identifier in common")
+            continue
+        if why := why_strange(attacker, one, attributes):
+            reasons.append(why)
+            continue
+        linked = ReleaseLink(one.relation, private.outside.relation, (), tuple(attributes))
+        figures = attacker.figures(linkage(linked, one.k))
+        victims = figures.pop("victims")
+        sql = attacker.script(titled(linking(linked, one.k), linked.titles))
+        more = {**figures, "k": one.k, "attributes": linked.titles}
+        findings.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
+    return findings, reasons
+
+
+def _by_position(attacker: Attacker, linked: ReleaseLink, names: tuple[str, str], k: int) -> Finding:
+    found = attacker.figures(places(linked))
+    ordered = is_one_order(found["places"], found["agreeing"], found["chance"])
+    query = unsorted_matching(linked, k)
+    victims = attacker.victims(query) if ordered else 0
+    figures = {
+        "ordered": ordered,
+        "agreeing": found["agreeing"] / found["places"] if found["places"] else 0.0,
+        "chance": found["chance"],
+        "k": k,
+    }
+    return Finding(names, victims, found["places"], attacker.script(titled(query, linked.titles)), figures)
+
+
+def _with_source(one: ComparedRelease, trees: Trees, source_: Source) -> ReleaseLink | None:
+    """A release beside its source, whose values are as they are; None where the hierarchies are not known."""
+    source = {name.lower(): name for name in source_.columns}
+    attributes, shared = [], []
+    for name in one.columns:
+        column, own = source.get(name), one.column(name)
+        if column is None or own is None:
+            continue
+        if not one.is_quasi(name):
+            shared += [own] if source_.columns[column] == one.columns[name] else []
+            continue
+        tree = trees.of(name, one.rule(name))
+        if tree is None:
+            return None
+        levels = one.levels(name, tree.height)
+        attributes.append(LinkedAttribute(own, own, column, levels, (0,), tree.table, tree.height, True))
+    return ReleaseLink(one.relation, source_.relation, tuple(shared), tuple(attributes))
+
+
+def _comparable_pairs(attacker: Attacker) -> tuple[list[Pair], list[str]]:
+    """The pairs of releases whose labels can be compared, the earlier first; and why others cannot."""
+    if len(attacker.subjects) < 2:
+        return [], ["needs two releases of one table"]
+    pairs, reasons = [], []
+    for first, second, linked in attacker.pairs():
+        if linked.missing:
+            names = ", ".join(map(repr, linked.missing))
+            reasons.append(
+                f"needs a policy that has the hierarchies of {names}: the releases show labels of different levels"
+            )
+        elif why := (
+            why_strange(attacker, first, linked.attributes) or why_strange(attacker, second, linked.swapped.attributes)
+        ):
+            reasons.append(why)
+        else:
+            pairs.append((first, second, linked))
+    return pairs, reasons
+
+
+def _finding(
+    first: ComparedRelease, second: ComparedRelease, victims: int, sql: str, figures: Mapping[str, Any]
+) -> Finding:
+    rows = min(first.manifest.released_rows, second.manifest.released_rows)
+    return Finding((str(first.path), str(second.path)), min(victims, rows), rows, sql, figures)
