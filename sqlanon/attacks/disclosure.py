@@ -9,7 +9,7 @@ Each query gives the classes by their labels, ``v0`` .., figures, and ``n``, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -147,55 +147,51 @@ def _shares(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Subq
 
 def find_homogeneity(attacker: Attacker) -> Found:
     """Classes with one sensitive value."""
-    return _in_each_attribute(attacker, lambda one, name: homogeneity(one.relation, one.manifest.quasi, name))
+    findings = [
+        _finding(attacker, one, name, homogeneity(one.relation, one.manifest.quasi, name))
+        for one, name in _attributes(attacker)
+    ]
+    return findings, [] if findings else [_NO_ATTRIBUTE]
 
 
 def find_background_knowledge(attacker: Attacker) -> Found:
     """Classes with few sensitive values, for an adversary who can rule out some."""
-
-    def build(one: ComparedRelease, name: str) -> exp.Select:
-        return background_knowledge(one.relation, one.manifest.quasi, name, attacker.known)
-
-    return _in_each_attribute(attacker, build, lambda one, name: {"known": attacker.known})
+    findings = []
+    for one, name in _attributes(attacker):
+        query = background_knowledge(one.relation, one.manifest.quasi, name, attacker.known)
+        findings.append(_finding(attacker, one, name, query, known=attacker.known))
+    return findings, [] if findings else [_NO_ATTRIBUTE]
 
 
 def find_skewness(attacker: Attacker) -> Found:
     """Values that classes make much more likely."""
-
-    def figures(one: ComparedRelease, name: str) -> Mapping[str, Any]:
+    findings = []
+    for one, name in _attributes(attacker):
+        query = skewness(one.relation, one.manifest.quasi, name)
         greatest = attacker.figures(greatest_skew(one.relation, one.manifest.quasi, name))
-        return {**greatest, "ratio": RATIO, "likely": LIKELY}
-
-    return _in_each_attribute(attacker, lambda one, name: skewness(one.relation, one.manifest.quasi, name), figures)
+        findings.append(_finding(attacker, one, name, query, **greatest, ratio=RATIO, likely=LIKELY))
+    return findings, [] if findings else [_NO_ATTRIBUTE]
 
 
 def find_similarity(attacker: Attacker) -> Found:
     """Classes whose values are of one kind, by the hierarchy that the policy gives."""
-
-    def build(one: ComparedRelease, name: str) -> exp.Select | None:
-        tree = attacker.trees.hierarchies.get(name.lower())
-        if tree is None:
-            return None
-        return similarity(one.relation, one.manifest.quasi, name, tree.table, tree.height)
-
-    return _in_each_attribute(attacker, build, needed="needs a policy with a hierarchy of a sensitive attribute")
-
-
-def _in_each_attribute(
-    attacker: Attacker,
-    build: Callable[[ComparedRelease, str], exp.Select | None],
-    figures: Callable[[ComparedRelease, str], Mapping[str, Any]] = lambda one, name: {},
-    needed: str = "needs a sensitive attribute: the release has none",
-) -> Found:
-    """An attack on each sensitive attribute of each release that it has a query for."""
     findings = []
-    for one in attacker.subjects:
-        for name in one.sensitive:
-            query = build(one, name)
-            if query is None:
-                continue
-            more = {"attribute": name, **figures(one, name)}
-            sql = attacker.script(titled(query, one.manifest.quasi))
-            rows = one.manifest.released_rows
-            findings.append(Finding((str(one.path),), attacker.victims(query), rows, sql, more))
-    return findings, [] if findings else [needed]
+    for one, name in _attributes(attacker):
+        tree = attacker.trees.hierarchies.get(name.lower())
+        if tree is not None:
+            query = similarity(one.relation, one.manifest.quasi, name, tree.table, tree.height)
+            findings.append(_finding(attacker, one, name, query))
+    return findings, [] if findings else ["needs a policy with a hierarchy of a sensitive attribute"]
+
+
+_NO_ATTRIBUTE = "needs a sensitive attribute: the release has none"
+
+
+def _attributes(attacker: Attacker) -> list[tuple[ComparedRelease, str]]:
+    return [(one, name) for one in attacker.subjects for name in one.sensitive]
+
+
+def _finding(attacker: Attacker, one: ComparedRelease, name: str, query: exp.Select, **figures: Any) -> Finding:
+    sql = attacker.script(titled(query, one.manifest.quasi))
+    more = {"attribute": name, **figures}
+    return Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql, more)

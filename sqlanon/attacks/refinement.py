@@ -10,9 +10,8 @@ Sources: R. C.-W. Wong, A. W.-C. Fu, K. Wang, J. Pei, Minimality attack in priva
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -106,6 +105,20 @@ class Released:
     lowest: int = 0
 
 
+@dataclass(frozen=True)
+class FullDomainRelease:
+    """A full-domain release, the source that it was made from, its attributes in both, and the policy's requirements.
+
+    ``sensitive`` are the source's columns, by attribute.
+    """
+
+    relation: exp.Expr
+    source: exp.Expr
+    quasi: Sequence[Released]
+    sensitive: Mapping[str, str]
+    requirements: Requirements
+
+
 def looks_at_rows_alone(requirements: Requirements) -> bool:
     """Whether classes can be judged by their rows and sensitive values: the attacks here can do no more."""
     plain = all(one.kind in ("values", "joint") for one in requirements.distributions)
@@ -114,62 +127,41 @@ def looks_at_rows_alone(requirements: Requirements) -> bool:
     return plain and not whole and CLASS_POPULATION not in columns
 
 
-def downcoding(
-    release: exp.Expr,
-    source: exp.Expr,
-    quasi: Sequence[Released],
-    sensitive: Mapping[str, str],
-    requirements: Requirements,
-) -> exp.Select:
+def downcoding(release: FullDomainRelease) -> exp.Select:
     """Classes that could be released with one attribute a level lower, all their rows: ``v0`` .., ``by`` (which
     attributes), and ``n``.
     """
-    return _split(release, source, quasi, sensitive, requirements, _ALL_KEPT(), _ROWS())
+    return _split(release, _ALL_KEPT(), _ROWS())
 
 
-def minimality(
-    release: exp.Expr,
-    source: exp.Expr,
-    quasi: Sequence[Released],
-    sensitive: Mapping[str, str],
-    requirements: Requirements,
-    k: int,
-) -> exp.Select:
+def minimality(release: FullDomainRelease, k: int) -> exp.Select:
     """Classes that were not merged for k-anonymity: ``v0`` .., ``by``, and ``n``.
 
     Split by one attribute a level lower, all parts have k rows, but some break another requirement: that the class is
     whole tells of these. ``by`` has the attributes by which it can be so split; ``n`` are the rows of such parts, by
     the attribute with the most.
     """
-    condition, rows = _NOT_MERGED_FOR_K(k=k), _ROWS_OF_BROKEN_PARTS()
-    return _split(release, source, quasi, sensitive, requirements, condition, rows)
+    return _split(release, _NOT_MERGED_FOR_K(k=k), _ROWS_OF_BROKEN_PARTS())
 
 
-def _split(
-    release: exp.Expr,
-    source: exp.Expr,
-    quasi: Sequence[Released],
-    sensitive: Mapping[str, str],
-    requirements: Requirements,
-    condition: exp.Expr,
-    rows: exp.Expr,
-) -> exp.Select:
+def _split(release: FullDomainRelease, condition: exp.Expr, rows: exp.Expr) -> exp.Select:
     """The released classes whose parts meet a condition, by any attribute."""
     splits: list[exp.Query] = []
     parts: dict[str, exp.Query] = {}
+    quasi = release.quasi
     for i, one in enumerate(quasi):
         if one.level <= one.lowest:
             continue
-        space = _space(i, source, sensitive, requirements, parts)
+        space = _space(i, release, parts)
         parts_of = judged(space, (0,), [named(exp.func("min", col("class")), "class")])
         splits.append(_SPLIT_BY(attribute=text(one.name), rows=rows, parts=subquery(parts_of), condition=condition))
     there = all_of(same(col(f"g{i}", "p"), cast(col(one.released, "r"), "VARCHAR")) for i, one in enumerate(quasi))
     query = _SPLIT(
-        labelled=_labelled(source, quasi, sensitive),
+        labelled=_labelled(release.source, quasi, release.sensitive),
         classes=[col(f"g{i}") for i in range(len(quasi))],
         labels=[named(col(f"g{i}", "p"), f"v{i}") for i in range(len(quasi))],
         splits=subquery(union_all(*splits or [_NO_SPLIT()])),
-        release=release,
+        release=release.relation,
         is_released=there,
     )
     for name, part in parts.items():
@@ -225,27 +217,24 @@ def at_level(source: exp.Expr, column: str, hierarchy: exp.Expr, level: int, oth
     return subquery(rows, "r")
 
 
-def _space(
-    i: int, source: exp.Expr, sensitive: Mapping[str, str], requirements: Requirements, parts: dict[str, exp.Query]
-) -> ClassSpace:
+def _space(i: int, release: FullDomainRelease, parts: dict[str, exp.Query]) -> ClassSpace:
     """The parts of classes by an attribute, as classes of one generalization; adds what it needs to ``parts``."""
     frequency: list[exp.Expr] = [named(col(f"part{i}"), code_name(0, 0)), col("class"), col("n")]
     tables: Mapping[Distribution, SensitiveTable] = {
-        one: _sensitive(i, one, source, sensitive, parts) for one in requirements.distributions
+        one: _sensitive(i, one, release, parts) for one in release.requirements.distributions
     }
     rows = subquery(select(frequency, table(_LABELLED)), "frequency")
-    return ClassSpace(rows, (1,), requirements, sensitive=tables)
+    return ClassSpace(rows, (1,), release.requirements, sensitive=tables)
 
 
-def _sensitive(
-    i: int, one: Distribution, source: exp.Expr, sensitive: Mapping[str, str], parts: dict[str, exp.Query]
-) -> SensitiveTable:
+def _sensitive(i: int, one: Distribution, release: FullDomainRelease, parts: dict[str, exp.Query]) -> SensitiveTable:
     """The counts of a sensitive attribute's values in the parts; its values and their order are the source's."""
+    sensitive = release.sensitive
     j = list(sensitive).index(one.attribute)
     values, domain_name = f"sqlanon values {j}", f"sqlanon domain {j}"
     if values not in parts:
         column = col(sensitive[one.attribute], "r")
-        counts = _COUNTED(raw=[named(column, "value")], source=source, columns=[column])
+        counts = _COUNTED(raw=[named(column, "value")], source=release.source, columns=[column])
         parts[values] = sensitive_values(subquery(counts, "c"), moving=False)
         parts[domain_name] = domain(table(values))
     inner = [other for other in range(len(sensitive)) if other != j] if one.kind == "joint" else []
@@ -291,20 +280,37 @@ def find_dependencies(attacker: Attacker) -> Found:
     return findings, reasons
 
 
-Split: TypeAlias = Callable[[ComparedRelease, PrivateSide, list[Released], dict[str, str], Requirements], exp.Select]
-"""A query for the classes of a release that are split again."""
+def find_minimality(attacker: Attacker) -> Found:
+    """Classes that were not merged for k-anonymity."""
+    releases, reasons = _full_domain_releases(attacker)
+    findings = []
+    for one, release in releases:
+        query = minimality(release, release.requirements.k)
+        sql = attacker.script(titled(query, [each.name for each in release.quasi]))
+        findings.append(Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql))
+    return findings, reasons
 
 
-def _in_each_release(
-    attacker: Attacker, build: Split, found: Callable[[ComparedRelease, exp.Select, str], Finding]
-) -> Found:
-    """What is found in each full-domain release of the policy when its classes are split again."""
+def find_downcoding(attacker: Attacker) -> Found:
+    """Classes that could be finer: detail that could be kept. Nobody is a victim of it."""
+    releases, reasons = _full_domain_releases(attacker)
+    findings = []
+    for one, release in releases:
+        query = downcoding(release)
+        sql = attacker.script(titled(query, [each.name for each in release.quasi]))
+        kept = Kept(attacker.victims(query), KEEPS)
+        findings.append(Finding((str(one.path),), 0, one.manifest.released_rows, sql, kept=kept))
+    return findings, reasons
+
+
+def _full_domain_releases(attacker: Attacker) -> tuple[list[tuple[ComparedRelease, FullDomainRelease]], list[str]]:
+    """The full-domain releases of the policy, whose classes can be split again; and why others cannot."""
     private = attacker.private
     if private is None:
         return [], ["needs the policy that made the release, with its source"]
-    policy = private.policy
-    findings, reasons = [], []
-    requirements = _requirements(attacker, private)
+    policy, requirements = private.policy, _requirements(attacker, private)
+    sensitive = dict(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True))
+    releases, reasons = [], []
     for one in attacker.subjects:
         levels = one.manifest.levels(private.heights)
         if one.manifest.policy_hash != policy.fingerprint():
@@ -327,11 +333,9 @@ def _in_each_release(
                 )
                 for name in policy.generalized
             ]
-            sensitive = dict(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True))
-            query = build(one, private, quasi, sensitive, requirements)
-            sql = attacker.script(titled(query, [each.name for each in quasi]))
-            findings.append(found(one, query, sql))
-    return findings, reasons
+            source = private.run.source.relation
+            releases.append((one, FullDomainRelease(one.relation, source, quasi, sensitive, requirements)))
+    return releases, reasons
 
 
 def _requirements(attacker: Attacker, private: PrivateSide) -> Requirements:
@@ -344,40 +348,3 @@ def _requirements(attacker: Attacker, private: PrivateSide) -> Requirements:
         domains[name] = Domain(domain_of(steps, values, 0).values, tree.height if tree is not None else 0)
     steps.drop_all_but(())  # each attack counts them anew
     return requirements_of(private.policy.privacy, private.policy.generalized, domains)
-
-
-def find_minimality(attacker: Attacker) -> Found:
-    """Classes that were not merged for k-anonymity."""
-
-    def build(
-        one: ComparedRelease,
-        private: PrivateSide,
-        quasi: list[Released],
-        sensitive: dict[str, str],
-        requirements: Requirements,
-    ) -> exp.Select:
-        source = private.run.source.relation
-        return minimality(one.relation, source, quasi, sensitive, requirements, requirements.k)
-
-    def found(one: ComparedRelease, query: exp.Select, sql: str) -> Finding:
-        return Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql)
-
-    return _in_each_release(attacker, build, found)
-
-
-def find_downcoding(attacker: Attacker) -> Found:
-    """Classes that could be finer: detail that could be kept. Nobody is a victim of it."""
-
-    def build(
-        one: ComparedRelease,
-        private: PrivateSide,
-        quasi: list[Released],
-        sensitive: dict[str, str],
-        requirements: Requirements,
-    ) -> exp.Select:
-        return downcoding(one.relation, private.run.source.relation, quasi, sensitive, requirements)
-
-    def found(one: ComparedRelease, query: exp.Select, sql: str) -> Finding:
-        return Finding((str(one.path),), 0, one.manifest.released_rows, sql, kept=Kept(attacker.victims(query), KEEPS))
-
-    return _in_each_release(attacker, build, found)

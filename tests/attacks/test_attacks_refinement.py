@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from oracle_attacks import Row
 from test_attacks_linked import make, trees
 
-from sqlanon.attacks.refinement import Released, downcoding, looks_at_rows_alone, minimality
+from sqlanon.attacks.refinement import FullDomainRelease, Released, downcoding, looks_at_rows_alone, minimality
 from sqlanon.expressions import table
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.requirements.l_diversity import DistinctDiversity, EntropyDiversity
@@ -52,48 +53,48 @@ def test_both_are_what_plain_python_finds(data: st.DataObject) -> None:
         by_class = {key: [row[2] for row, own in zip(rows, released, strict=True) if own == key] for key in released}
         meets = {key for key, values in by_class.items() if len(values) >= k and len(set(values)) >= distinct}
         make(connection, "release", ["released 0", "released 1"], [row for row in released if row in meets])
-        arguments = table("release"), table("source"), quasi, {"s": "s"}, requirements
-        assert found(connection, downcoding(*arguments)) == kept[0] == lower
-        assert found(connection, minimality(*arguments, k)) == merged
+        release = FullDomainRelease(table("release"), table("source"), quasi, {"s": "s"}, requirements)
+        assert found(connection, downcoding(release)) == kept[0] == lower
+        assert found(connection, minimality(release, k)) == merged
 
 
 # --- Wong et al. 2007, table 1: a class that is whole because all of q1 have HIV
 
 
-def of_q(connection: duckdb.DuckDBPyConnection, problems: list[str]) -> tuple[Any, ...]:
+def of_q(connection: duckdb.DuckDBPyConnection, problems: list[str]) -> FullDomainRelease:
     qids = ["q1", "q1", "q2", "q2", "q2", "q2", "q2"]
     make(connection, "source", ["qid", "disease"], list(zip(qids, problems, strict=True)))
     make(connection, "release", ["qid", "disease"], [("Q", problem) for problem in problems])
     tree = make(connection, "tree", ["level_0", "level_1"], [("q1", "Q"), ("q2", "Q")])
     requirements = Requirements((KAnonymity(2), DistinctDiversity("disease", 2)))
     quasi = [Released("qid", "qid", "qid", 1, tree)]
-    return table("release"), table("source"), quasi, {"disease": "disease"}, requirements
+    return FullDomainRelease(table("release"), table("source"), quasi, {"disease": "disease"}, requirements)
 
 
 def test_the_two_of_q1_have_hiv() -> None:
     with duckdb.connect() as connection:
-        arguments = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
-        assert found(connection, minimality(*arguments, 2)) == {("Q",): ("qid", 2)}
-        assert found(connection, downcoding(*arguments)) == {}
+        release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
+        assert found(connection, minimality(release, 2)) == {("Q",): ("qid", 2)}
+        assert found(connection, downcoding(release)) == {}
 
 
 def test_a_class_that_need_not_be_whole_tells_nothing_of_its_parts() -> None:
     """But its values could be finer."""
     with duckdb.connect() as connection:
-        arguments = of_q(connection, ["HIV", "flu", "flu", "flu", "flu", "gout", "HIV"])
-        assert found(connection, minimality(*arguments, 2)) == {}
-        assert found(connection, downcoding(*arguments)) == {("Q",): ("qid", 7)}
+        release = of_q(connection, ["HIV", "flu", "flu", "flu", "flu", "gout", "HIV"])
+        assert found(connection, minimality(release, 2)) == {}
+        assert found(connection, downcoding(release)) == {("Q",): ("qid", 7)}
 
 
 def test_a_class_that_is_whole_for_k_tells_nothing() -> None:
     with duckdb.connect() as connection:
-        arguments = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
-        assert found(connection, minimality(*arguments, 3)) == {}
+        release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
+        assert found(connection, minimality(release, 3)) == {}
 
 
 def test_other_requirements_are_looked_at() -> None:
     with duckdb.connect() as connection:
-        *arguments, _ = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
+        release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
         entropy = Requirements((KAnonymity(2), EntropyDiversity("disease", 1.5)))
         assert looks_at_rows_alone(entropy)
-        assert found(connection, minimality(*arguments, entropy, 2)) == {("Q",): ("qid", 2)}
+        assert found(connection, minimality(replace(release, requirements=entropy), 2)) == {("Q",): ("qid", 2)}
