@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
+import sqlanon
 from sqlanon.cli import main
 from sqlanon.release.verify import Verification, verify_file
 
@@ -93,6 +94,43 @@ def small_hospital(folder: Path, rows: int = 400) -> Path:
         f"CAST(hash(i + 1) % 90 AS INTEGER) AS age, 'illness ' || i % 7 AS illness FROM range({rows}) AS r(i)",
     )
     return path
+
+
+# Live connections
+
+_CONNECTED: dict[duckdb.DuckDBPyConnection, sqlanon.Database] = {}
+
+
+@contextmanager
+def live_connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that may be `connected`."""
+    with duckdb.connect() as connection:
+        try:
+            yield connection
+        finally:
+            if (db := _CONNECTED.pop(connection, None)) is not None:
+                db.close()
+
+
+@contextmanager
+def connected(connection: duckdb.DuckDBPyConnection) -> Iterator[sqlanon.Database]:
+    """The database of a connection: one for all tests that use it, as to connect takes as long as to anonymize."""
+    if connection not in _CONNECTED:
+        _CONNECTED[connection] = sqlanon.connect(connection)
+    yield _CONNECTED[connection]
+
+
+@contextmanager
+def emptied(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for one test, which leaves no table and no view in it."""
+    yield connection
+    shown = (
+        "SELECT {0}_name FROM duckdb_{0}s() WHERE NOT internal AND schema_name = 'main' AND database_name = 'memory'"
+    )
+    shown += " AND database_name = 'memory'"
+    for kind in ("view", "table"):
+        for (name,) in connection.execute(shown.format(kind)).fetchall():
+            connection.execute(f"DROP {kind} {quoted(name)}")
 
 
 # Files of DuckDB, and releases

@@ -93,7 +93,8 @@ for name in names or [one.name for one in pkgutil.walk_packages(sqlanon.__path__
 """
 
 
-@pytest.mark.parametrize("names", [sorted(sqlanon.__all__), pytest.param([], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [sorted(sqlanon.__all__), []], ids=["names", "modules"])
 def test_each_name_and_module_can_be_imported_first(names: list[str]) -> None:
     script = ALONE.replace("{NAMES}", str(names)).replace(", altair", "" if names else ", altair")
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,20 +84,27 @@ def paths(tree: ast.Module) -> Iterator[str]:
             yield f"{owner}.{name}"
 
 
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
 def test_what_tests_set_exists() -> None:
-    found = {path: file for file in FILES for path in paths(ast.parse(file.read_text(encoding="utf-8")))}
+    found = {path: file for file in FILES for path in paths(tree_of(file))}
     constants = {getattr(support, name) for name in ("SMALL_SET", "COARSE_SET", "SMALL_SPARK", "PATIENCE")}
     assert len(found) > 40  # that they are found at all
     assert {path: file for path, file in found.items() if not resolves(path)} == {}
     assert [path for path in constants if not resolves(path)] == []
 
 
+@pytest.mark.slow
 def test_what_tests_import_exists() -> None:
     """Also where a test is not collected, or imports in a function."""
     found = {
         f"{node.module}.{one.name}": file
         for file in FILES
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(file))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "sqlanon"
         for one in node.names
     }

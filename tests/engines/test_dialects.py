@@ -38,7 +38,7 @@ RECURSIVE = "WITH RECURSIVE"
 """What rounds of shields are made with, and Spark has not: it has no windows in it."""
 
 
-@pytest.mark.parametrize("job", some(JOBS, 16, 12), ids=lambda job: job.name)
+@pytest.mark.parametrize("job", some(JOBS, 24, 12), ids=lambda job: job.name)
 def test_all_that_is_asked_of_rows_can_be_put_to_spark(job: Job, tmp_path: Path) -> None:
     recorder = Recorder(answers=False)
     with recording(recorder):

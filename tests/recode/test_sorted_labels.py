@@ -18,6 +18,7 @@ from conftest import make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
+from support import insert
 
 import sqlanon
 from sqlanon.expressions import table
@@ -59,7 +60,7 @@ def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None 
             level = (levels or {}).get(label)
             node = 1000 + code if level is None else code
             rows.append((node, code, label, level or 0))
-        connection.executemany("INSERT INTO r VALUES (?, ?, ?, 0, ?)", rows)
+        insert(connection, "r", [(*row[:3], 0, row[3]) for row in rows])
         for label in kept:
             connection.execute("INSERT INTO k VALUES (?)", [labels.index(label)])
         query = sortable_labels(table("r"), table("k"), 0, 500)

@@ -21,7 +21,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from conftest import make_policy, some
-from support import cli
+from support import cli, insert
 from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
 
 import sqlanon
@@ -123,7 +123,7 @@ def test_distributions_are_what_plain_python_counts(seed: int) -> None:
     few = rng.choice([1, 2, 5, 20])
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (x VARCHAR)")
-        connection.executemany("INSERT INTO t VALUES (?)", [[value] for value in values])
+        insert(connection, "t", [[value] for value in values])
         found = distribution(DuckDBEngine(connection), table("t"), "x", "VARCHAR", few)
     counts = Counter(values)
     told = sorted((n for n in counts.values() if n >= few), reverse=True)[:BARS]
@@ -150,7 +150,7 @@ def test_ranges_hold_all_rows_and_no_few(type_: str, make: Any) -> None:
     values = [make(rng) for _ in range(400)]
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t (x {type_})")
-        connection.executemany("INSERT INTO t VALUES (?)", [[value] for value in values])
+        insert(connection, "t", [[value] for value in values])
         found = distribution(DuckDBEngine(connection), table("t"), "x", type_, 7)
         assert found.values is None
         assert all(n >= 7 for _, n in found.bars)

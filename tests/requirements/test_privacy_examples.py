@@ -14,7 +14,7 @@ import pytest
 from conftest import some
 from oracle import Hierarchy
 from oracle_distances import shares
-from support import insert
+from support import connected, emptied, insert, live_connection
 
 import sqlanon
 
@@ -36,20 +36,14 @@ def file_of(connection: duckdb.DuckDBPyConnection, name: str, lines: str) -> dic
     return {"table": name}
 
 
-DATABASES: dict[duckdb.DuckDBPyConnection, sqlanon.Database] = {}
-
-
 @contextmanager
 def searched(
     connection: duckdb.DuckDBPyConnection, attributes: Mapping[str, Any], privacy: Mapping[str, Any], **sections: Any
 ) -> Iterator[Any]:
     """The result for the table ``t``; other sections as in TOML."""
     source = {"table": "t", "undeclared": "drop", **sections.pop("source", {})}
-    if connection not in DATABASES:  # one of a test, not one of each question
-        DATABASES[connection] = sqlanon.connect(connection)
-    yield DATABASES[connection].anonymize(
-        sqlanon.Policy(source=source, attributes=attributes, privacy=privacy, **sections)
-    )
+    with connected(connection) as db:
+        yield db.anonymize(sqlanon.Policy(source=source, attributes=attributes, privacy=privacy, **sections))
 
 
 def passes(
@@ -72,12 +66,16 @@ def passes(
     return True
 
 
-@pytest.fixture
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
+@pytest.fixture(scope="module")
+def live() -> Iterator[duckdb.DuckDBPyConnection]:
+    with live_connection() as connection:
         yield connection
-        if (db := DATABASES.pop(connection, None)) is not None:
-            db.close()
+
+
+@pytest.fixture
+def connection(live: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    with emptied(live):
+        yield live
 
 
 def classes(connection: duckdb.DuckDBPyConnection, *values: Iterable[Any], type_: str = "VARCHAR") -> None:

@@ -16,6 +16,7 @@ import pytest
 from conftest import connection_of, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import connected, insert, live_connection
 
 import sqlanon
 from sqlanon.errors import HierarchyError, PolicyError, SourceError
@@ -40,7 +41,7 @@ FEW = settings(max_examples=examples(15), deadline=None, suppress_health_check=l
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
+    with live_connection() as connection:
         yield connection
 
 
@@ -49,10 +50,7 @@ def fill(live: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], weights: 
     live.execute(f"CREATE OR REPLACE TABLE t ({', '.join(columns)}, who INTEGER, home VARCHAR, weight DOUBLE)")
     if rows:
         given_ = weights or [2.0] * len(rows)
-        live.executemany(
-            "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(*row, weight) for row, weight in zip(rows, given_, strict=True)],
-        )
+        insert(live, "t", [(*row, weight) for row, weight in zip(rows, given_, strict=True)])
 
 
 def policy(
@@ -65,7 +63,7 @@ def policy(
 
 
 def found(live: duckdb.DuckDBPyConnection, asked: sqlanon.Policy) -> Any:
-    with sqlanon.connect(live) as db:
+    with connected(live) as db:
         return db.risk(asked)
 
 
@@ -127,7 +125,7 @@ def test_what_is_nearly_unique_is_left_out(live: duckdb.DuckDBPyConnection, monk
     rows += rows[:20]
     fill(live, rows)
     asked = policy()
-    with sqlanon.connect(live) as db:
+    with connected(live) as db:
         shown = []
         made = leakage.StatementRunner.make
         monkeypatch.setattr(
@@ -178,7 +176,7 @@ def test_individual_and_household_risk(
     assert risk.household.households == len({home for home in homes if home is not None})
     assert risk.household.expected == pytest.approx(math.fsum(joint), rel=1e-6)
     assert risk.household.highest == pytest.approx(max(joint, default=0.0), rel=1e-6)
-    with sqlanon.connect(live) as db:
+    with connected(live) as db:
         rel = db.row_risks(policy(2, person, risk={"weights": "weight", "household": "home"}))
         shown = rel.columns
         assert shown[-3:] == ["prosecutor", "individual", "household_risk"]
@@ -211,7 +209,7 @@ def test_francdat(live: duckdb.DuckDBPyConnection) -> None:
     risks = [0.01714426, 0.02204233, 0.02204233, 0.17707583, 0.01165448, 0.29706308, 0.40235948, 0.01714426]
     fill(live, [(str(key), None, None, None, i, None) for i, key in enumerate(keys)], weights)
     asked = policy(1, risk={"weights": "weight"})
-    with sqlanon.connect(live) as db:
+    with connected(live) as db:
         by_row = sorted(db.row_risks(asked).fetchall(), key=lambda row: row[4])
         assert [round(row[-1], 8) for row in by_row] == risks
         risk = db.risk(asked)
@@ -373,7 +371,7 @@ def test_a_policy_without_the_section_is_what_it_was() -> None:
 def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, "h")] * 4)
     asked = policy(4, risk={"weights": "weight", "household": "home"}).model_copy()
-    with sqlanon.connect(live) as db:
+    with connected(live) as db:
         result = db.anonymize(asked)
         assert set(db._space.engine.connection.sql(result.sql()).columns) == set(NAMES)
 
@@ -383,6 +381,11 @@ def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> No
 
 def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, "h"), ("b", None, None, 1, 1, "h")])
+    made = (
+        "SELECT (SELECT count(*) FROM duckdb_tables() WHERE database_name LIKE 'sqlanon%'), "
+        "(SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
+    )
+    before = live.execute(made).fetchall()
     with sqlanon.connect(live) as db:
         risk = db.risk(policy())
         assert risk.relation("class_sizes").fetchall() == [(1, 3, 3)]
@@ -395,8 +398,7 @@ def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
         assert risk.relation("requirements").fetchall() == [("2-anonymity", False, 3, 3, None, None)]
         with pytest.raises(KeyError):
             risk.relation("nothing")
-    assert live.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name LIKE 'sqlanon%'").fetchone() == (0,)
-    assert live.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchone() == (0,)
+    assert live.execute(made).fetchall() == before
     assert live.execute("SELECT current_setting('perfect_ht_threshold')").fetchone() == (12,)
 
 
@@ -404,7 +406,7 @@ def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
 def test_the_statements_are_those_that_are_run(person: bool, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, None), ("b", None, None, 1, 2, "h")])
     asked = policy(3, person, risk={"weights": "weight", "household": "home", "population": 100})
-    with sqlanon.connect(live) as db:
+    with connected(live) as db:
         risk = db.risk(asked)
         answers = [connection_of(db).execute(one).fetchall() for one in db.risk_sql(asked).split(";\n\n")]
         home = (risk.household.households, risk.household.highest, risk.household.expected)
@@ -424,15 +426,14 @@ DAYS = st.sampled_from([None, date(2020, 1, 1), date(2020, 1, 2), date(2021, 1, 
 @given(rows=st.lists(st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M", None])), max_size=10), small=st.booleans())
 def test_uniques_by_level(rows: list[tuple[Any, ...]], small: bool, live: duckdb.DuckDBPyConnection) -> None:
     live.execute('CREATE OR REPLACE TABLE v (zip VARCHAR, "da y" DATE, sex VARCHAR)')
-    if rows:
-        live.executemany("INSERT INTO v VALUES (?, ?, ?)", rows)
+    insert(live, "v", rows)
     attributes = {
         "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
         "sex": {"role": "quasi", "hierarchy": {"file": "nowhere.csv"}},
         "da y": {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}},
     }
     asked = sqlanon.Policy(source={"table": "v"}, attributes=attributes, privacy={"k": 2})
-    with sqlanon.connect(live) as db:
+    with connected(live) as db:
         if small:
             matrix = db.uniques_matrix(asked, "zip", "da y")
         else:
@@ -452,7 +453,7 @@ def test_uniques_by_level(rows: list[tuple[Any, ...]], small: bool, live: duckdb
 
 def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", None, None, 1, 1, "h")])
-    with sqlanon.connect(live) as db:
+    with connected(live) as db:
         for first, second in [(NAMES[0], NAMES[0]), (NAMES[0], "who"), ("nothing", NAMES[1])]:
             with pytest.raises(PolicyError, match="matrix"):
                 db.uniques_matrix(policy(2), first, second)

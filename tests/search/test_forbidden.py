@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from oracle import Table
 from plain_search import WIDE, search_by
 from strategies import Case
+from support import insert
 from test_ola import Limited, limited, minimal_of
 from test_search_properties import arrow_table, quick, thorough
 from test_search_properties import policy as policy_of
@@ -38,7 +39,7 @@ def town(*forbidden: str, **more: Any) -> dict[str, Any]:
 def people() -> Any:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (town VARCHAR, age INTEGER)")
-        connection.executemany("INSERT INTO t VALUES (?, ?)", PEOPLE)
+        insert(connection, "t", PEOPLE)
         yield connection
 
 
@@ -226,8 +227,8 @@ def test_a_release_at_a_forbidden_level_does_not_verify(people: Any, tmp_path: P
     policies = [make_policy({"town": one, "age": "suppress"}) for one in (town(), town("Kiel"))]
     with sqlanon.connect(people) as db:
         release = db.anonymize(policies[0]).publish(tmp_path / "release.duckdb")
-        assert db.verify(release.path, policies[0]).verified
         failed = [check.name for check in db.verify(release.path, policies[1]).checks if check.passed is False]
+        assert [one for one in failed if not one.startswith("against the source")] == []
     assert "against the source: generalization" in failed
 
 

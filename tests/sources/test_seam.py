@@ -12,6 +12,7 @@ import pytest
 from kiosk import KioskEngine
 from recipes import recipe, registrations
 from sqlglot import exp
+from support import insert
 
 import sqlanon
 from sqlanon.engines.base import Engine, RemoteEngine
@@ -52,7 +53,7 @@ def expected() -> tuple[dict[str, int], float]:
 def duckdb_table() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE patients (name VARCHAR, zip VARCHAR, age BIGINT, ward VARCHAR, cost BIGINT)")
-    connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?)", [tuple(one.values()) for one in ROWS])
+    insert(connection, "patients", [tuple(one.values()) for one in ROWS])
     return connection
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import DUCKDB_1, make_policy
-from support import quoted
+from support import insert, quoted
 
 import sqlanon
 from sqlanon.ledger.catalog import init_database
@@ -37,7 +37,7 @@ TABLE = [values(row) for row in range(ROWS)]
 def fill(connection: duckdb.DuckDBPyConnection) -> None:
     columns = ", ".join(f"{quoted(name)} INTEGER" for name in COLUMNS)
     connection.execute(f"CREATE TABLE people ({columns})")
-    connection.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(COLUMNS))})", TABLE)
+    insert(connection, "people", TABLE)
     connection.execute('CREATE SCHEMA "my schema"')
     connection.execute('CREATE TABLE "my schema"."my ""own"" table" AS FROM people')
     connection.execute("CREATE TABLE nobody AS FROM people LIMIT 0")

@@ -17,7 +17,7 @@ import pytest
 from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import cli, quoted
+from support import cli, insert, quoted
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
@@ -35,8 +35,7 @@ NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")
 def table_of(rows: Sequence[Row], names: Sequence[str], type_: str = "VARCHAR") -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t ({', '.join(f'{quoted(name)} {type_}' for name in names)})")
-    if rows:
-        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(names))})", rows)
+    insert(connection, "t", rows)
     return connection
 
 
@@ -275,6 +274,7 @@ def printed(*arguments: str, cwd: Path) -> str:
     return done.out
 
 
+@pytest.mark.slow
 def test_the_hospital(tmp_path: Path) -> None:
     """From nothing to a release that is verified."""
     make_hospital(tmp_path / "hospital.duckdb", rows=2000)
