@@ -17,13 +17,13 @@ from sqlanon.expressions import (
     all_of,
     cast,
     col,
-    is_null,
     named,
     native_type,
     number,
     same,
     select,
     subquery,
+    template,
     total,
     union_all,
     where,
@@ -41,15 +41,7 @@ KNOWN = "known"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the release.
-
-    Attributes
-    ----------
-    name:
-        Its name in the source and in the release.
-    quasi:
-        Its number among the quasi-identifiers, or None.
-    """
+    """A column of the release by its name, which is that of the source, and its number among the quasi-identifiers."""
 
     name: str
     quasi: int | None = None
@@ -57,21 +49,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Coded:
-    """A quasi-identifier as the queries need it.
-
-    Attributes
-    ----------
-    column:
-        Its column in the source.
-    height:
-        The top level of its hierarchy.
-    table:
-        Its coded values, made by `coded_values`.
-    nullable, unknown:
-        Whether the source has NULLs, and values that are missing from the hierarchy, in it.
-    texts:
-        The column of the table that has its values as text; None: they are cast.
-    """
+    """A quasi-identifier as the queries need it: its ``column`` in the source, the top level of its hierarchy, and the
+    ``table`` of its coded values, from `coded_values`. ``nullable`` and ``unknown``: the source has NULLs, and values
+    that the hierarchy lacks. ``texts``: the column of the table with its values as text; None: they are cast."""
 
     column: str
     height: int
@@ -90,40 +70,42 @@ def below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
     return [(i, level) for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if level < height]
 
 
+_FACTS = template("""
+    SELECT :number AS i, count(*), count(*) FILTER (WHERE value IS NULL) > 0, coalesce(sum(rows)::BIGINT, 0)
+    FROM :values
+""")
+_VALUES_WITH_ROWS = template("SELECT :column AS value, :count AS rows FROM :rows GROUP BY :column")
+_VALUES_OF_BOTH = template("""
+    SELECT value, sum(rows)::BIGINT AS rows
+    FROM (SELECT value, rows FROM :values UNION ALL SELECT :theirs AS value, 0 AS rows FROM :population) AS b
+    GROUP BY value
+""")
+_LOST_BY_CAST = template("SELECT count(*) FROM :raw WHERE NOT (:back IS NOT DISTINCT FROM :value)")
+_LABELS_AMONG = template("SELECT label FROM :every AS e WHERE label IN (:labels) GROUP BY label")
+
+
 def facts(values: Sequence[exp.Table]) -> exp.Query:
     """One row for each of some attributes' values: its number, how many there are, whether NULL is among them, rows."""
-    null = is_null(col("value"))
-    has_null = where(exp.Count(this=exp.Star()), null) > 0
-    rows = exp.Coalesce(this=total(col("rows")), expressions=[number(0)])
-    each = [
-        select([named(number(i), "i"), exp.Count(this=exp.Star()), has_null.copy(), rows.copy()], one.copy())
-        for i, one in enumerate(values)
-    ]
-    query: exp.Query = union_all(*each)
+    query: exp.Query = union_all(*(_FACTS(number=i, values=one) for i, one in enumerate(values)))
     return query.order_by(col("i"), copy=False)
 
 
 def value_counts(rows: exp.Expr, column: str, counted: bool) -> exp.Select:
     """An attribute's values with their rows: columns ``value`` and ``rows``."""
     count: exp.Expr = total(col(ROWS)) if counted else exp.Count(this=exp.Star())
-    return select([named(col(column), "value"), named(count, "rows")], rows.copy(), [col(column)])
+    return _VALUES_WITH_ROWS(column=col(column), count=count, rows=rows)
 
 
 def values_of_both(values: exp.Table, population: exp.Expr, attribute: int, type_: str) -> exp.Select:
     """An attribute's values in the source, and those that only the population has, with 0 rows there."""
-    value = cast(col(f"q{attribute}"), type_)
-    theirs = select([named(value, "value"), named(number(0), "rows")], population.copy())
-    both = union_all(exp.select("value", "rows").from_(values.copy()), theirs)
-    return select([col("value"), named(total(col("rows")), "rows")], subquery(both, "b"), [col("value")])
+    return _VALUES_OF_BOTH(values=values, theirs=cast(col(f"q{attribute}"), type_), population=population)
 
 
 def lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own: str) -> exp.Select:
     """How many of an attribute's values another type does not hold."""
     value = col(f"q{attribute}")
-    there = exp.TryCast(this=value, to=native_type(type_))
-    back = cast(there, own)
-    lost = ~exp.Paren(this=exp.NullSafeEQ(this=back, expression=value.copy()))
-    return select([exp.Count(this=exp.Star())], raw.copy()).where(lost, copy=False)
+    back = cast(exp.TryCast(this=value, to=native_type(type_)), own)
+    return _LOST_BY_CAST(raw=raw, back=back, value=value)
 
 
 TEXTS = "text"
@@ -218,10 +200,8 @@ def levels_with(coded: Coded, labels: Sequence[str]) -> exp.Select:
 def labels_among(hierarchy: exp.Table, height: int, labels: Sequence[str]) -> exp.Select:
     """Those of some labels that a hierarchy has, at any level; its ground values by their text."""
     released = [named(cast(col(f"level_{level}"), "VARCHAR"), "label") for level in range(height + 1)]
-    each = [select([one], hierarchy.copy()) for one in released]
-    every: exp.Query = union_all(*each)
-    found = select([col("label")], subquery(every, "e"), [col("label")])
-    return found.where(_is_one(col("label"), labels), copy=False)
+    every = union_all(*(select([one], hierarchy.copy()) for one in released))
+    return _LABELS_AMONG(every=every, labels=[exp.Literal.string(one) for one in labels])
 
 
 def _is_one(label: exp.Expr, labels: Sequence[str]) -> exp.In:

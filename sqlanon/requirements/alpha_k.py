@@ -1,8 +1,4 @@
-"""(α, k)-anonymity: no value of a sensitive attribute has more than a share α of a class. Its k is the policy's.
-
-Source: R. Wong, J. Li, A. Fu, K. Wang, "(α, k)-anonymity: an enhanced k-anonymity model for privacy preserving data
-publishing", KDD 2006, definition 4, for every value.
-"""
+"""(α, k)-anonymity: no value of a sensitive attribute has more than a share α of a class. Its k is the policy's."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ class AlphaK(Section, Requirement, ClassCondition):
     """(α, k)-anonymity's α: no sensitive value has more than a share α of a class. Its k is the policy's k.
 
     Source: R. C.-W. Wong, J. Li, A. W.-C. Fu, K. Wang, "(α, k)-anonymity: an enhanced k-anonymity model for privacy
-    preserving data publishing" (KDD 2006), the definition of (α, k)-anonymity, for every value.
+    preserving data publishing" (KDD 2006), definition 4, for every value.
 
     >>> AlphaK(attribute="diagnosis", alpha=0.5).alpha
     0.5

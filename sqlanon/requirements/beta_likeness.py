@@ -1,8 +1,4 @@
-"""β-likeness: no value of a sensitive attribute is much more frequent in a class than in the source.
-
-Source: J. Cao, P. Karras, "Publishing microdata with a robust privacy guarantee", PVLDB 5(11), 2012, definitions 2 and
-3 (basic and enhanced β-likeness).
-"""
+"""β-likeness: no value of a sensitive attribute is much more frequent in a class than in the source."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""δ-disclosure privacy: no value of a sensitive attribute is much more, or much less, frequent than in the source.
-
-Source: J. Brickell, V. Shmatikov, "The cost of privacy: destruction of data-mining utility in anonymized data
-publishing", KDD 2008, definition 3.
-"""
+"""δ-disclosure privacy: no value of a sensitive attribute is much more, or much less, frequent than in the source."""
 
 from __future__ import annotations
 
@@ -43,7 +39,7 @@ class DeltaDisclosure(Section, Requirement):
     """δ-disclosure privacy: |ln(p / q)| ≤ δ for every value of the source, p in a class and q in the source.
 
     Source: J. Brickell, V. Shmatikov, "The cost of privacy: destruction of data-mining utility in anonymized data
-    publishing" (KDD 2008), the definition of δ-disclosure privacy (a strict < there, ≤ here).
+    publishing" (KDD 2008), definition 3 (a strict < there, ≤ here).
 
     >>> DeltaDisclosure(attribute="diagnosis", delta=1).delta
     1.0

@@ -1,8 +1,4 @@
-"""δ-presence: the share of a population class that is in the release is bounded.
-
-Source: M. Nergiz, M. Atzori, C. Clifton, "Hiding the presence of individuals from shared databases", SIGMOD 2007,
-definition 2.
-"""
+"""δ-presence: the share of a population class that is in the release is bounded."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     """δ-presence: whether somebody of the population is in the release can be told with bounded certainty only.
 
     Source: M. E. Nergiz, M. Atzori, C. Clifton, "Hiding the presence of individuals from shared databases"
-    (SIGMOD 2007), the definition of δ-presence: for every population class, released count / population count is
+    (SIGMOD 2007), definition 2: for every population class, released count / population count is
     within [δmin, δmax].
 
     Attributes

@@ -1,9 +1,4 @@
-"""l-diversity: every class has l well-represented values of a sensitive attribute.
-
-Source: A. Machanavajjhala, D. Kifer, J. Gehrke, M. Venkitasubramaniam, "l-Diversity: Privacy beyond k-anonymity",
-ACM TKDD 1(1), 2007: definitions 4.1 (entropy l-diversity) and 4.2 (recursive (c, l)-diversity), and section 4.3 on
-several sensitive attributes.
-"""
+"""l-diversity: every class has l well-represented values of a sensitive attribute."""
 
 from __future__ import annotations
 

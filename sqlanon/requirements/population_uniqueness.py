@@ -1,7 +1,4 @@
-"""A limit on the estimated share of the population's rows that are the only ones of their kind.
-
-Sources: `requirements.estimators` has the estimators and theirs.
-"""
+"""A limit on the estimated share of the population's rows that are the only ones of their kind."""
 
 from __future__ import annotations
 
