@@ -153,7 +153,7 @@ def mode_of_new_files() -> int:
 
 
 PATIENCE = 60.0
-"""So many seconds to wait for a lock: it is held for the moment in which a release is put in its place."""
+"""The seconds to wait for a lock: it is held for the moment in which a release is put in its place."""
 
 
 class BusyError(Exception):

@@ -328,7 +328,7 @@ def risk(
         bool, typer.Option("--suda", help="look for rows that are alone with few of their quasi-identifiers, too")
     ] = False,
     suda_size: Annotated[
-        int | None, typer.Option("--suda-size", metavar="M", help="--suda with at most so many of them at a time")
+        int | None, typer.Option("--suda-size", metavar="M", help="--suda with at most M of them at a time")
     ] = None,
     leakage: Annotated[
         int, typer.Option("--leakage", metavar="N", min=0, help="tell the leakage of sets of up to N attributes")

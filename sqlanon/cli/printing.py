@@ -253,7 +253,7 @@ def _plain(value: Any) -> str:
 
 
 MOST_LEAKING = 10
-"""So many sets of attributes are shown; ``--json`` has all."""
+"""The most sets of attributes that are shown; ``--json`` has all."""
 
 
 def print_attackers(found: Risk) -> None:

@@ -156,7 +156,7 @@ class _Rule(Section):
 
 class _LevelsRule(_Rule):
     levels: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="use only the first so many levels of this rule"
+        default=None, description="the number of levels of this rule that are used"
     )
 
 

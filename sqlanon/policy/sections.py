@@ -62,8 +62,10 @@ class Attribute(SparseSection):
         default="error",
         description="what becomes of values that are missing in the hierarchy, or that no noise can be added to",
     )
-    min_level: Annotated[Whole, Field(ge=0)] = Field(default=0, description="generalize at least so far")
-    max_level: Annotated[Whole, Field(ge=0)] | None = Field(default=None, description="generalize at most so far")
+    min_level: Annotated[Whole, Field(ge=0)] = Field(default=0, description="the lowest level that may be released")
+    max_level: Annotated[Whole, Field(ge=0)] | None = Field(
+        default=None, description="the highest level that may be released"
+    )
     forbidden: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
         default=(), description="labels of the hierarchy, as text, that no release may show"
     )
@@ -155,7 +157,7 @@ class SourceSection(_Relation):
     )
     fetch_limit: Annotated[Whole, Field(ge=1)] = Field(
         default=FETCH_LIMIT,
-        description="of a source in Spark: so many combinations of values at most are fetched, and searched here",
+        description="of a source in Spark: the most combinations of values that are fetched, and searched here",
     )
     scratch: FilePath | None = Field(
         default=None, description="of a source in Spark: a folder that Spark and this machine share, for large fetches"
@@ -247,10 +249,10 @@ class SearchSection(SparseSection):
     measure: Annotated[str, OneOf(MEASURES)] = Field(default="loss", description="the quality measure")
     aggregate: Aggregate = Field(default="mean", description="how the attributes' figures combine")
     time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = (
-        Field(default=None, description="stop after so many seconds, with the best that was found")
+        Field(default=None, description="stop after this time in seconds, with the best that was found")
     )
     max_checks: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="stop after so many generalizations were counted, with the best that was found"
+        default=None, description="stop after counting this number of generalizations, with the best that was found"
     )
 
     def _flaws(self) -> Iterator[Flaw]:

@@ -27,7 +27,7 @@ _COMMON_LABELS = template("""
     ORDER BY rows DESC, label NULLS LAST
     LIMIT :most
 """)
-# One row: labels, their rows; and those in fewer than so many rows: labels, rows.
+# One row: labels, their rows; and those in few rows: labels, rows.
 _LABEL_FIGURES = template("""
     SELECT
         count(*),

@@ -54,7 +54,7 @@ class AlphaK(Section, Requirement, ClassCondition):
 
     @property
     def least_class(self) -> int:
-        """1 / α, rounded up: so many values are needed."""
+        """1 / α, rounded up: the fewest values that can meet it."""
         return math.ceil(1 / self.alpha - 1e-9)
 
     def figures(self) -> Mapping[str, exp.Expr]:
@@ -74,7 +74,7 @@ class AlphaK(Section, Requirement, ClassCondition):
         return {name: self.distribution.column(name) for name in ("total", "largest")}
 
     def audit(self, audited: Audited) -> Iterator[Check]:
-        """By ``alpha``; so many values are needed, whoever has them."""
+        """By ``alpha``; too few values are too few, whoever has them."""
         share = figure(audited.figures(ALPHA, list(audited.quasi), self.attribute, **audited.by_person)["alpha"])
         values = figure(audited.figures(L_DIVERSITY, list(audited.quasi), self.attribute)["distinct_l"])
         check = Check(self.name, share <= self.alpha + TOLERANCE, f"the greatest share is {share:.6g}")

@@ -156,7 +156,7 @@ class ClassCondition(ABC):
         """What a class has to meet, over ``class_count``, ``class_population``, the figures and what is derived."""
 
     def shortfall(self) -> exp.Expr:
-        """Of a class that breaks it: at least so many of its rows are lost, here and at every lower generalization."""
+        """Of a class that breaks it: the fewest of its rows that are lost, here and at every lower generalization."""
         return number(1)
 
     def too_few(self) -> exp.Expr | None:

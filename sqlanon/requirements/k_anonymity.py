@@ -98,7 +98,7 @@ class Shield(Section, Requirement):
 
     quasi: tuple[Name, ...] = Field(min_length=1, description="the quasi attributes that the shield is over")
     k: Annotated[Whole, Field(ge=1)] = Field(
-        description="rows (or persons) that are equal in these attributes are at least so many"
+        description="the least number of rows (or persons) that are equal in these attributes"
     )
 
     entry: ClassVar[Entry] = Entry(

@@ -33,7 +33,7 @@ class KMap(Requirement, ClassCondition):
     entry: ClassVar[Entry] = Entry(
         "k_map",
         "number",
-        "k-map: every class matches at least so many rows (or persons) of [population]",
+        "k-map: every class matches at least this number of rows (or persons) of [population]",
         number=Annotated[Whole, Field(ge=1)],
         scope="population",
         alone=False,

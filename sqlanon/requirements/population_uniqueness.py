@@ -67,7 +67,7 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
     def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
         """The estimated share; NaN where none can be made."""
         population = self._size(counted)
-        # A person who is in several classes counts in each: so many cannot be a sample.
+        # A person who is in several classes counts in each: more than the population cannot be a sample of it.
         if sum(size * classes for size, classes in sizes.items()) > population:
             return math.nan
         return population_uniqueness(sizes, population, self.estimator)

@@ -74,7 +74,7 @@ def policy_text(
         *(_attribute(one, apart) for one in proposals),
         "",
         "[privacy]",
-        "k = 5  # nobody is one of fewer than so many who look the same",
+        "k = 5  # everyone shares their values with at least k - 1 others",
         *_about_sensitive(proposals),
         "",
         "[search]",

@@ -23,10 +23,10 @@ from sqlanon.sources.run import Run
 from sqlanon.suggest.kinds import KINDS
 
 ENOUGH = 50_000
-"""Of larger tables, about every n-th row is looked at, so that about so many are."""
+"""About this many rows of a larger table are profiled: every n-th one."""
 
 _CLOSER = 10_000
-"""Of about so many of these, patterns are held against the values."""
+"""About this many of these are compared with the patterns of kinds."""
 
 CODES = -1
 """The number of the pattern of short codes."""

@@ -34,7 +34,7 @@ from sqlanon.suggest.kinds import (
 from sqlanon.suggest.profile import CODES, Profile
 
 MOST = 10
-"""So many quasi-identifiers are proposed at most: more of them leave nothing of a table."""
+"""The most quasi-identifiers that are proposed: more of them leave nothing of a table."""
 
 Rule = str | dict[str, Any]
 """A hierarchy as the tree of a policy has it."""
