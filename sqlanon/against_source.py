@@ -13,11 +13,9 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.expressions import create_table, create_temporary_view, star
-from sqlanon.ledger import Publication
 from sqlanon.ledger.catalog import recorded_decoys
 from sqlanon.ledger.extend import rows_in_release
 from sqlanon.measures import Figures
-from sqlanon.pipeline import prepare_beside
 from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.recoding import FullDomainRecoding
@@ -48,7 +46,7 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
     engine, work, view = run.engine, run.work, run.place.view("recoded")
     policy, manifest = prepared.policy, found.manifest
     macros = run.install_macros(_macros_for(policy))
-    checks = _same_policy(policy, manifest)
+    checks = []
     count = prepared.marginals.rows
     checks.append(source_check("source rows", manifest.rows == count, f"the source has {count}"))
     again, found_again = _again(run, prepared, manifest)
@@ -97,21 +95,14 @@ def _recode(run: Run, prepared: SearchInput, again: Recoding, view: exp.Table) -
     return view
 
 
-def check_extended(
-    run: Run, policy: Policy, found: Verification, publication: Publication, place: ReleasePlace
-) -> list[Check]:
+def check_extended(run: Run, prepared: SearchInput, found: Verification, place: ReleasePlace) -> list[Check]:
     """Recode the rows of the source that the ledger says are in an extended release, and compare; then check every
     requirement on the result.
 
     Rows that have left the source since, or have other values now, are in the release as they were: then it is not what
     the source gives.
     """
-    engine, macros, manifest = run.engine, run.install_macros(_macros_for(policy)), found.manifest
-    checks = _same_policy(policy, manifest)
-    if not all(check.passed for check in checks):
-        return checks
-    steps, verified = StatementRunner(engine), {publication.run_id}
-    prepared = prepare_beside(steps, run, policy, [publication], manifest, verified)
+    engine, macros, manifest = run.engine, run.install_macros(_macros_for(prepared.policy)), found.manifest
     levels = [level or 0 for level in manifest.levels(prepared.heights).values()]
     rows = run.work("released_rows")
     engine.execute(create_table(rows.copy(), rows_in_release(prepared.source.relation)))
@@ -119,9 +110,8 @@ def check_extended(
     recoding = FullDomainRecoding(rows, prepared.released, prepared.attributes, tops, (*levels, 0))
     recoded = run.place.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
-    checks.append(_same_rows(run, found, place, recoded))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
-    return checks + _audited(audit, run, recoded)
+    return [_same_rows(run, found, place, recoded), *_audited(audit, run, recoded)]
 
 
 def _macros_for(policy: Policy) -> Sequence[str]:
@@ -130,7 +120,8 @@ def _macros_for(policy: Policy) -> Sequence[str]:
     return PLAIN if plain and policy.source.person is None else CHECKS
 
 
-def _same_policy(policy: Policy, manifest: Manifest) -> list[Check]:
+def check_policy(policy: Policy, manifest: Manifest) -> list[Check]:
+    """Whether a release was made by a policy, and its manifest shows it."""
     return [
         source_check("policy", manifest.policy_hash == policy.fingerprint(), "the release was made by this policy"),
         source_check(

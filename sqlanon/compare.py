@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
-from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import InfeasibleError, PolicyError, Problem
+from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import cast, col, ident, named, select
-from sqlanon.measures import Loss
-from sqlanon.pipeline import prepare_with_earlier
+from sqlanon.measures import Figures, Loss
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import STRATEGIES, traits_of
-from sqlanon.recode.stage import recode
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of
 from sqlanon.search.outcome import Outcome
 from sqlanon.search.preparation import SearchInput
-from sqlanon.search.stage import SearchResult, search
-from sqlanon.sources import readable
-from sqlanon.sources.run import Run
+from sqlanon.search.stage import SearchResult
 
 COLUMNS: Mapping[str, str] = {
     "strategy": "VARCHAR",
@@ -103,48 +95,21 @@ def _with(policy: Policy, strategy: str) -> Policy | PolicyError:
         return error
 
 
-def compare(
-    begin: Callable[[Policy], Run], policies: Mapping[str, Policy | PolicyError], progress: ComparisonProgress
-) -> Iterator[Compared]:
-    """What each strategy finds.
-
-    Each reads the source anew, as it would by itself: none is quick because of what another has left.
-    """
-    for name, policy in policies.items():
-        progress(name, 0, 0, None)
-        if isinstance(policy, PolicyError):
-            yield Compared(name, error="; ".join(map(str, policy.problems)))
-            continue
-        started = time.perf_counter()
-        try:
-            with begin(policy) as run:
-                yield _found(name, policy, run, partial(progress, name), started)
-        except InfeasibleError as error:
-            yield Compared(name, seconds=time.perf_counter() - started, error=str(error))
-
-
-def _found(
-    name: str, policy: Policy, run: Run, progress: Callable[[int, int, float | None], None], started: float
-) -> Compared:
-    steps = StatementRunner(run.engine)
-    with readable():
-        prepared = prepare_with_earlier(steps, run, policy)
-    found = search(steps, prepared, progress)
-    figures = recode(steps, prepared, found).figures
-    seconds = time.perf_counter() - started
+def compared(strategy: str, prepared: SearchInput, found: SearchResult, released: Figures, seconds: float) -> Compared:
+    """What a strategy found, and would release."""
     return Compared(
-        strategy=name,
+        strategy=strategy,
         score=measure_of(prepared).shown(found.score),
-        loss=_loss(run.engine, prepared, found),
-        classes=figures.classes,
-        suppressed_rows=figures.suppressed_rows,
+        loss=_loss(prepared, found),
+        classes=released.classes,
+        suppressed_rows=released.suppressed_rows,
         checked=found.checked,
         optimal=found.optimal,
         seconds=seconds,
     )
 
 
-def _loss(engine: Engine, prepared: SearchInput, found: SearchResult) -> float:
+def _loss(prepared: SearchInput, found: SearchResult) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
     loss = Loss(prepared.marginals, prepared.weights)
@@ -152,7 +117,7 @@ def _loss(engine: Engine, prepared: SearchInput, found: SearchResult) -> float:
         return found.found.score(loss)
     levels = found.found.levels
     assert levels is not None
-    return loss.score(levels, checker(engine, prepared, loss, allowed_rows(prepared))(levels))
+    return loss.score(levels, checker(prepared.sets.steps.engine, prepared, loss, allowed_rows(prepared))(levels))
 
 
 def relation_of(rows: Sequence[Compared]) -> exp.Select:

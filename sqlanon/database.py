@@ -14,7 +14,6 @@ import duckdb
 
 from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.policy import Policy, is_server
 from sqlanon.release.target import place_of
@@ -151,10 +150,10 @@ class Database:
             As of `anonymize`.
         """
         # (So are the others here: `anonymize` does not wait for them.)
-        from sqlanon.compare import compare, policies_of, relation_of  # noqa: PLC0415
+        from sqlanon.compare import policies_of, relation_of  # noqa: PLC0415
 
         tell = progress or (lambda strategy, open_, checked, best: None)
-        found = list(compare(partial(self._space.run, counted=True), policies_of(policy, strategies), tell))
+        found = list(pipeline.compare(self._space, policies_of(policy, strategies), tell))
         return self._space.engine.relation(relation_of(found))
 
     def extend(self, policy: Policy) -> Extension:
@@ -229,24 +228,7 @@ class Database:
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
-        from sqlanon.against_source import check_against_source, check_extended  # noqa: PLC0415
-        from sqlanon.ledger import check_against_ledger, publication_of  # noqa: PLC0415
-
-        place = place_of(release, table)
-        found = place.verify(self._space.limits, sha256)
-        if not found.is_file and (policy.noisy or policy.decoys):
-            raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
-        with self._space.run(policy, counted=True) as run, readable():
-            recorded = check_against_ledger(run.engine, policy, found)
-            known = publication_of(run.engine, policy, found)
-            if known is not None and known.extends is not None:
-                checks = check_extended(run, policy, found, known, place)
-            else:
-                runs = None if known is None else known.after
-                prepared = pipeline.prepare_with_earlier(StatementRunner(run.engine), run, policy, runs)
-                checks = check_against_source(run, prepared, found, place)
-            checks += recorded
-        return replace(found, checks=(*found.checks, *checks))
+        return pipeline.verify(self._space, policy, place_of(release, table), sha256)
 
     def report(
         self,
@@ -333,16 +315,11 @@ class Database:
         HierarchyError
             A requirement needs the hierarchy of a sensitive attribute, and it is not a tree over its values.
         """
-        from sqlanon.risk import assess, assess_noise, refuse_epsilons  # noqa: PLC0415
+        from sqlanon.risk import refuse_epsilons  # noqa: PLC0415
 
         refuse_epsilons(policy, epsilons)
-        with self._space.run(policy) as run, readable():
-            found = assess(run, policy, leakage)
-        found = replace(found, _relate=self._space.engine.table_of)
-        if not policy.noisy:
-            return found
-        with self._space.run(policy) as run, readable():
-            return replace(found, noise=assess_noise(run, policy, epsilons))
+        found = pipeline.risk(self._space, policy, epsilons, leakage)
+        return replace(found, _relate=self._space.engine.table_of)
 
     def risk_sql(self, policy: Policy, leakage: int = 3) -> str:
         """The statements behind `risk`, each with a semicolon; they are not run.

@@ -2,28 +2,33 @@
 
 scan > hierarchies > frequency sets > search > recode > dependencies > noise > decoys > audit > publish
 
-`anonymize` is that line as far as a draft of the release, which `release.publish` audits and publishes. `plan` is the
-same line run dry: its `StatementRunner` records statements instead of executing them, and answers with examples.
-`compare`, `extend`, `risk` and `verify` share its first half.
+`anonymize` is that line as far as a draft of the release, and `publish` the rest of it. `plan` is the same line run
+dry: its `StatementRunner` records statements instead of executing them, and answers with examples. `compare`,
+`extend`, `risk` and `verify` share its first half. What a stage does is in its package; here they follow one another.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlanon.engines.statement_runner import Plan, StatementRunner
+from sqlanon.errors import AuditError, InfeasibleError, PolicyError, ReleaseError
 from sqlanon.expressions import Namer
 from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
 from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding, recode
-from sqlanon.release.dependencies import narrowing_columns, refused, warn_of_unique_columns
+from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_columns
 from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
+from sqlanon.release.publish import Ledger, NoLedger
+from sqlanon.release.publish import publish as audit_and_publish
+from sqlanon.release.target import target_for
 from sqlanon.release.targets.file import refuse_types_of
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.lattice_table import keep_lattice
@@ -36,11 +41,15 @@ from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 
 if TYPE_CHECKING:
+    from sqlanon.compare import Compared, ComparisonProgress
     from sqlanon.decoys import DecoyResult
     from sqlanon.ledger import Publication
     from sqlanon.ledger.extend import Extension
     from sqlanon.noise.stage import Noise, NoiseResult
     from sqlanon.release.manifest import Manifest
+    from sqlanon.release.target import ReleasePlace
+    from sqlanon.release.verify import Verification
+    from sqlanon.risk import Risk
 
 StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"
 """Called with the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (for noise:
@@ -61,14 +70,38 @@ def anonymize(space: Workspace, policy: Policy, progress: StageProgress = silent
 
 
 def plan(space: Workspace, policy: Policy) -> Plan:
-    """The stages of `anonymize` and their statements, from the schema alone: no row is read."""
+    """The stages of `anonymize` and `publish` and their statements, from the schema alone: no row is read."""
     run = space.run(policy, read=False, counted=True)  # its views stay: the statements name them
     steps = StatementRunner(run.engine, [])
     steps.stages += run.source.plan()
-    made = draft(steps, run, policy, silent, Laps())
-    show_rows(steps, made)
-    show_audit(steps, made)
+    drafted = draft(steps, run, policy, silent, Laps())
+    show_rows(steps, drafted)
+    show_audit(steps, drafted)
     return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine))
+
+
+def compare(
+    space: Workspace, policies: Mapping[str, Policy | PolicyError], progress: ComparisonProgress
+) -> Iterator[Compared]:
+    """What each strategy finds. Each reads the source anew: none is quick because of what another has left."""
+    from sqlanon.compare import Compared, compared  # noqa: PLC0415  (needed for comparisons only)
+
+    for name, policy in policies.items():
+        progress(name, 0, 0, None)
+        if isinstance(policy, PolicyError):
+            yield Compared(name, error="; ".join(map(str, policy.problems)))
+            continue
+        started = time.perf_counter()
+        try:
+            with space.run(policy, counted=True) as run:
+                steps = StatementRunner(run.engine)
+                with readable():
+                    prepared = prepare_with_earlier(steps, run, policy)
+                found = search(steps, prepared, partial(progress, name))
+                figures = recode(steps, prepared, found).figures
+                yield compared(name, prepared, found, figures, time.perf_counter() - started)
+        except InfeasibleError as error:
+            yield Compared(name, seconds=time.perf_counter() - started, error=str(error))
 
 
 def extend(space: Workspace, policy: Policy) -> Extension:
@@ -84,6 +117,51 @@ def extend(space: Workspace, policy: Policy) -> Extension:
         return extend(steps, run, prepared, extended, started)
 
 
+def risk(space: Workspace, policy: Policy, epsilons: Sequence[float], leakage: int) -> Risk:
+    """How risky a source is as it stands; with noise, the errors that it would make in the version that is found."""
+    from sqlanon.risk import assess  # noqa: PLC0415  (needed for risk only)
+
+    with space.run(policy) as run, readable():
+        found = assess(run, policy, leakage)
+    if not policy.noisy:
+        return found
+    from sqlanon.noise.columns import columns_for_noise  # noqa: PLC0415  (needed with noise only)
+    from sqlanon.risk import assess_noise  # noqa: PLC0415
+
+    with space.run(policy) as run, readable():
+        steps, columns = StatementRunner(run.engine), columns_for_noise(run.engine, policy, run.source)
+        try:
+            prepared = prepare(steps, policy, run.source, run.work, run.population)
+            recoding = recode(steps, prepared, search(steps, prepared, partial(silent, "search")))
+        except InfeasibleError:
+            return found
+        return replace(found, noise=assess_noise(steps, prepared, recoding, columns, epsilons))
+
+
+def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | None = None) -> Verification:
+    """Check a release by itself; then prepare its source as it was prepared for the release, and recode it again."""
+    from sqlanon.against_source import (  # noqa: PLC0415  (needed to verify with a policy only)
+        check_against_source,
+        check_extended,
+        check_policy,
+    )
+    from sqlanon.ledger import check_against_ledger, publication_of  # noqa: PLC0415
+
+    found = place.verify(space.limits, sha256)
+    if not found.is_file and (policy.noisy or policy.decoys):
+        raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
+    with space.run(policy, counted=True) as run, readable():
+        steps, checks = StatementRunner(run.engine), check_policy(policy, found.manifest)
+        recorded, known = check_against_ledger(run.engine, policy, found), publication_of(run.engine, policy, found)
+        if known is None or known.extends is None:
+            prepared = prepare_with_earlier(steps, run, policy, None if known is None else known.after)
+            checks += check_against_source(run, prepared, found, place)
+        elif all(check.passed for check in checks):
+            prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
+            checks += check_extended(run, prepared, found, place)
+    return replace(found, checks=(*found.checks, *checks, *recorded))
+
+
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
     """From a bound source to all that a release is made of: the stages in their order."""
     with readable():
@@ -95,9 +173,7 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
     if not steps.dry:
         keep_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows())
     recoding = recode(steps, prepared, found)
-    levels = recoding.generalization
-    dependencies, narrowed = narrowing_columns(run.engine, steps, prepared, recoding.statement, levels)
-    refusals = refused(steps, prepared, levels, dependencies)
+    dependencies = measure_dependencies(run.engine, steps, prepared, recoding.statement, recoding.generalization)
     laps.end("search")
     noised = filled = None
     if noise is not None:
@@ -108,8 +184,25 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
         filled = add_decoys(steps, prepared, recoding, found)
         recoding = filled.recoding
         laps.end("decoys")
-    warnings += (*recoding.warnings, *narrowed)
-    return ReleaseDraft(run, prepared, found, recoding, noised, filled, dependencies, refusals, warnings, laps.seconds)
+    warnings += (*recoding.warnings, *dependencies.warnings)
+    return ReleaseDraft(run, prepared, found, recoding, noised, filled, dependencies, warnings, laps.seconds)
+
+
+def publish(
+    draft: ReleaseDraft, run_id: str, place: Any = None, table: str | None = None, force: bool = False
+) -> tuple[Any, Ledger]:
+    """Audit the release of a draft, beside those that the ledger has, and put it in its place."""
+    if draft.dependencies.refusals:
+        raise AuditError(list(draft.dependencies.refusals))
+    if not draft.prepared.source.recodes:
+        raise ReleaseError(
+            "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
+            'export("folder", dialect=...) writes the statement, and the tables that it reads'
+        )
+    target = target_for(draft, place, table)
+    ledger = ledger_of(draft, run_id, target.path, force)
+    with draft.explained():
+        return audit_and_publish(target, draft, ledger), ledger
 
 
 def prepare(
@@ -158,6 +251,16 @@ def prepare_beside(
     marked = mark_earlier(run, first, earlier, fixed, verified)
     prepared = prepare(steps, marked.asked, marked.source, run.work)
     return replace(prepared, policy=policy, earlier=EarlierReleases(marked.after, marked.lost, marked.asked))
+
+
+def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:
+    """What the ledger has to do with the release of a draft: nothing without a catalog."""
+    if draft.prepared.policy.catalog is None:
+        return NoLedger()
+    from sqlanon.ledger import LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
+
+    rows, keyed = draft.prepared.marginals.rows, draft.keyed_rows()
+    return LedgerEntry(draft.run, draft.prepared, run_id, place, rows, force, keyed=keyed)
 
 
 def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise | None:

@@ -16,17 +16,17 @@ from uuid import uuid4
 
 from sqlglot import Dialect, exp
 
+from sqlanon import pipeline
 from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.engines.dialects.variables import without_variables
-from sqlanon.errors import AuditError, ReleaseError, SourceError
+from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.expressions import at_random, star, subquery
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import utc_now
 from sqlanon.release.markup import html_table
-from sqlanon.release.publish import NoLedger, publish
 from sqlanon.release.published import Release
-from sqlanon.release.target import Reach, target_for
+from sqlanon.release.target import Reach
 from sqlanon.resources import __version__
 from sqlanon.search.full_domain import measure_of
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import duckdb
 
     from sqlanon.decoys import Decoys
-    from sqlanon.ledger import LedgerEntry
     from sqlanon.noise.stage import Linking
     from sqlanon.release.dependencies import Narrowing
     from sqlanon.release.targets.postgres_reader import PostgresRelease
@@ -266,7 +265,7 @@ class Result(ResultFigures):
         self.linking_risk_strict = None if noised is None else noised.linking.strict_risk
         self.confidence = None if noised is None else noised.confidence
         self.held_against: tuple[str, ...] = ()
-        self.dependencies = draft.dependencies
+        self.dependencies = draft.dependencies.narrowing
         self.warnings = draft.warnings
         self.seconds = draft.seconds
 
@@ -443,33 +442,15 @@ class Result(ResultFigures):
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
-        if self._made.refusals:
-            raise AuditError(list(self._made.refusals))
-        if not self._prepared.source.recodes:
-            raise ReleaseError(
-                "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
-                'export("folder", dialect=...) writes the statement, and the tables that it reads'
-            )
-        draft = self._made
-        target = target_for(draft, path, table)
-        entry = None if self.policy.catalog is None else self._ledger_entry(target.path, force)
-        with draft.explained():
-            release: Release | PostgresRelease | SparkRelease = publish(target, draft, entry or NoLedger())
-        if (
-            entry is not None and (audit := entry.joint_audit) is not None
-        ):  # published a second time, it says once what it says
-            self.held_against = tuple(shown_place(one.path) for one in audit.earlier)
-            notes = audit.notes(release.manifest.digest)
-            self.warnings += tuple(one for one in notes if one not in self.warnings)
-        self.warnings += tuple(one for one in getattr(release, "warnings", ()) if one not in self.warnings)
+        release: Release | PostgresRelease | SparkRelease
+        release, ledger = pipeline.publish(self._made, self.run_id, path, table, force)
+        if ledger.held_against:
+            self.held_against = tuple(shown_place(one) for one in ledger.held_against)
+        # Published a second time, it says once what it says.
+        notes = (*ledger.notes(release.manifest.digest), *getattr(release, "warnings", ()))
+        self.warnings += tuple(one for one in notes if one not in self.warnings)
         self.seconds["publish"] = time.perf_counter() - started
         return release
-
-    def _ledger_entry(self, place: Path, force: bool) -> LedgerEntry:
-        from sqlanon.ledger import LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
-
-        keyed = self._made.keyed_rows()
-        return LedgerEntry(self._run, self._prepared, self.run_id, place, self.rows, force, keyed=keyed)
 
     @property
     def heights(self) -> dict[str, int]:

@@ -24,8 +24,7 @@ STAGES = (
     "warn_of_unique_columns",
     "search",
     "recode",
-    "narrowing_columns",
-    "refused",
+    "measure_dependencies",
     "add_noise",
     "add_decoys",
 )

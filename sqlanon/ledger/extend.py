@@ -37,7 +37,7 @@ from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
 from sqlanon.policy.problems import join
 from sqlanon.recode.recoding import FullDomainRecoding, suppressed_classes
 from sqlanon.release.check import Check
-from sqlanon.release.dependencies import Narrowing, narrowing_columns, refused, warn_of_unique_columns
+from sqlanon.release.dependencies import Narrowing, measure_dependencies, warn_of_unique_columns
 from sqlanon.release.draft import ranges_of
 from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed
@@ -137,7 +137,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         quasi = [col(name) for name in manifest.quasi]
         figures = steps.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
     everything = replace(recoding, source=prepared.source.relation)
-    dependencies, narrowed = narrowing_columns(run.engine, steps, prepared, everything, levels)
+    dependencies = measure_dependencies(run.engine, steps, prepared, everything, levels)
     kept = replace(waiting, classes=figures["classes"], squares=float(figures["squares"]))
     measure = measure_of(prepared)
     return Extension(
@@ -150,9 +150,9 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         generalization=levels,
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
-        dependencies=dependencies,
-        warnings=[*warn_of_unique_columns(steps, prepared), *narrowed],
-        _refusals=refused(steps, prepared, levels, dependencies),
+        dependencies=dependencies.narrowing,
+        warnings=[*warn_of_unique_columns(steps, prepared), *dependencies.warnings],
+        _refusals=dependencies.refusals,
         _run=run,
         _prepared=prepared,
         _publication=publication,
@@ -320,8 +320,7 @@ class Extension:
             entry = LedgerEntry(run, prepared, self._run_id, publication.path, rows, force, keyed, extended)
             target = FileTarget(publication.path, publication.table_name)
             published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
-        assert entry.joint_audit is not None
-        self.warnings.extend(one for one in entry.joint_audit.notes(publication.digest) if one not in self.warnings)
+        self.warnings.extend(one for one in entry.notes(publication.digest) if one not in self.warnings)
         return published
 
     def _trees(self) -> list[Hierarchy]:

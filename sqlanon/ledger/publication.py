@@ -59,6 +59,11 @@ class LedgerEntry:
     joint_audit: JointAudit | None = None
     _kept: Kept | None = None
 
+    @property
+    def held_against(self) -> tuple[Path, ...]:
+        """The places of the earlier releases that it was compared with."""
+        return () if self.joint_audit is None else tuple(one.path for one in self.joint_audit.earlier)
+
     def begin(self) -> None:
         """Look at what was published by now; and take what the ledger keeps of the source, before a server is busy with
         the release."""
@@ -114,6 +119,10 @@ class LedgerEntry:
         keep = 1 if policy.release is None or self._kept is None else policy.release.keep
         path, reach = policy.catalog.database, Reach(policy, self.prepared.source)
         return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
+
+    def notes(self, digest: str) -> Sequence[str]:
+        """What to warn of, once the release with a digest is published."""
+        return () if self.joint_audit is None else self.joint_audit.notes(digest)
 
     def _key_hashes(self, path: Path) -> exp.Query | None:
         """The hashes of the keys of the released rows."""

@@ -237,6 +237,28 @@ def _listed(columns: Sequence[str]) -> str:
     return " and ".join(map(repr, columns))
 
 
+@dataclass(frozen=True)
+class Dependencies:
+    """The released columns that narrow a generalized quasi-identifier, why the policy refuses them, and what to warn
+    of."""
+
+    narrowing: tuple[Narrowing, ...]
+    refusals: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def measure_dependencies(
+    engine: WorkEngine,
+    steps: StatementRunner,
+    prepared: SearchInput,
+    recoding: ByClass,
+    levels: Mapping[str, int | None],
+) -> Dependencies:
+    """The stage dependencies: whether columns that are released as they are give generalized values away."""
+    narrowing, warnings = narrowing_columns(engine, steps, prepared, recoding, levels)
+    return Dependencies(narrowing, refused(steps, prepared, levels, narrowing), warnings)
+
+
 def narrowing_columns(
     engine: WorkEngine,
     steps: StatementRunner,

@@ -20,7 +20,7 @@ from sqlanon.policy.guarantee import guarantee_of
 from sqlanon.recode.recoding import AnyRecoding, FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import Check
-from sqlanon.release.dependencies import Narrowing
+from sqlanon.release.dependencies import Dependencies
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed, may_be_shown, suppressed_by
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
@@ -64,7 +64,7 @@ class ReleaseDraft:
     """What was found, and what was done to it since: a `sqlanon.release.target.Draft`.
 
     ``chosen`` is how the rows are made before noise, with the figures of the release; ``noised`` and ``filled`` are
-    None without noise, and without decoys. ``refusals`` say why the policy refuses it.
+    None without noise, and without decoys.
     """
 
     run: Run
@@ -73,8 +73,7 @@ class ReleaseDraft:
     chosen: Recoding
     noised: NoiseResult | None
     filled: DecoyResult | None
-    dependencies: tuple[Narrowing, ...]
-    refusals: tuple[str, ...]
+    dependencies: Dependencies
     warnings: tuple[str, ...]
     seconds: dict[str, float]
 

@@ -1,4 +1,4 @@
-"""Publishing a release, wherever it goes: staged, counted, audited, and put in its place while the ledger knows of it.
+"""The stages audit and publish: a release is staged, counted, audited, and put in its place while the ledger knows.
 
 Until the last step readers see what was there before. A run that dies between the intent in the ledger and the end of
 `ReleaseTarget.commit` leaves the intent, and the next run looks what became of it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from sqlglot import exp
@@ -16,7 +17,7 @@ from sqlglot import exp
 from sqlanon.errors import AuditError, OvertakenError
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Draft, Published, ReleaseTarget
+from sqlanon.release.target import Draft, Published, ReleaseTarget, Staged
 from sqlanon.release.verify import Verification
 
 ATTEMPTS = 5
@@ -28,6 +29,11 @@ AnyRelease = TypeVar("AnyRelease", bound=Published)
 
 class Ledger(Protocol):
     """What the ledger has to do with one publication."""
+
+    @property
+    def held_against(self) -> Sequence[Path]:
+        """The places of the earlier releases that it was compared with."""
+        ...
 
     def begin(self) -> None:
         """Look at what was published by now."""
@@ -41,9 +47,15 @@ class Ledger(Protocol):
         """Write down what is about to be published; for good at the end, and not at all if it comes to nothing."""
         ...
 
+    def notes(self, digest: str) -> Sequence[str]:
+        """What to warn of, once the release with a digest is published."""
+        ...
+
 
 class NoLedger:
     """Of a run without a catalog: there is nothing to compare its release with, and nothing to write down."""
+
+    held_against: Sequence[Path] = ()
 
     def begin(self) -> None:
         """Look at nothing."""
@@ -55,6 +67,10 @@ class NoLedger:
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
         """Write down nothing."""
         return nullcontext()
+
+    def notes(self, digest: str) -> Sequence[str]:
+        """Warn of nothing."""
+        return ()
 
 
 def publish(
@@ -74,14 +90,20 @@ def _put_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledg
     ledger.begin()
     with target.stage(draft) as staged:
         manifest = draft.manifest(target.table_name, target.facts(staged))
-        with staged.rows() as released:
-            checks = [*draft.checks(released), *ledger.checks(manifest, released)]
-            suppressed = draft.suppressed_by(released)
-        verification = with_checks(staged.complete(manifest, suppressed), checks)
-        if failures := [*verification.failures, *against_the_run(verification.manifest, manifest, draft)]:
-            raise AuditError(failures)
+        audit(staged, manifest, draft, ledger)
         with staged.alone(), ledger.recording(manifest, staged.sha256):
             return target.commit(staged, manifest)
+
+
+def audit(staged: Staged, manifest: Manifest, draft: Draft, ledger: Ledger) -> None:
+    """Complete a staged release and check it: alone, with its source, beside earlier releases, and by the figures of
+    the run."""
+    with staged.rows() as released:
+        checks = [*draft.checks(released), *ledger.checks(manifest, released)]
+        suppressed = draft.suppressed_by(released)
+    verification = with_checks(staged.complete(manifest, suppressed), checks)
+    if failures := [*verification.failures, *against_the_run(verification.manifest, manifest, draft)]:
+        raise AuditError(failures)
 
 
 def with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:

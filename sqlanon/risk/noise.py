@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import InfeasibleError, PolicyError, Problem
-from sqlanon.noise.columns import columns_for_noise, noisy_columns
+from sqlanon.errors import PolicyError, Problem
+from sqlanon.noise.columns import noisy_columns
 from sqlanon.noise.stage import expected_with, noise_classes
-from sqlanon.noise.statements import expected_errors
-from sqlanon.pipeline import prepare
+from sqlanon.noise.statements import NoisyColumn, expected_errors
 from sqlanon.policy import Policy
-from sqlanon.recode.stage import recode
-from sqlanon.search.stage import search
+from sqlanon.recode.stage import Recoding
+from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.run import Run
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -36,16 +35,16 @@ def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
         raise PolicyError(problems)
 
 
-def assess_noise(run: Run, policy: Policy, epsilons: Sequence[float]) -> NoiseRisk | None:
-    """The errors in the classes of the version that the policy's search finds; None where it finds none."""
-    columns = columns_for_noise(run.engine, policy, run.source)
-    try:
-        steps = StatementRunner(run.engine)
-        prepared = prepare(steps, policy, run.source, run.work, run.population)
-        recoding = recode(steps, prepared, search(steps, prepared, lambda open_, checked, best: None))
-    except InfeasibleError:
-        return None
-    _, classes = noise_classes(steps, recoding.statement, columns, run.work)
+def assess_noise(
+    steps: StatementRunner,
+    prepared: SearchInput,
+    recoding: Recoding,
+    columns: tuple[NoisyColumn, ...],
+    epsilons: Sequence[float],
+) -> NoiseRisk:
+    """The errors of noise in the classes of a version of the source."""
+    policy = prepared.policy
+    _, classes = noise_classes(steps, recoding.statement, columns, prepared.work)
     expected = steps.figures(expected_errors(classes, columns))
     return {
         name: [{"epsilon": epsilon, **expected_with(epsilon, one, j, expected)} for epsilon in epsilons or EPSILONS]

@@ -157,7 +157,7 @@ sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
 from sqlanon.cli import main
 main()
 """
-PUBLISH, PIPELINE, PUBLISHING = "sqlanon.release.targets.file", "sqlanon.pipeline", "sqlanon.result"
+PUBLISH, PIPELINE = "sqlanon.release.targets.file", "sqlanon.pipeline"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
 # the release is swapped in, and commits after it.
 STAGES = [
@@ -179,7 +179,7 @@ STAGES = [
     ("sqlanon.ledger.recording", "keep_trees", "after", True, True),
     ("sqlanon.ledger.recording", "complete", "before", True, True),
     ("sqlanon.ledger.recording", "complete", "after", True, True),
-    (PUBLISHING, "publish", "after", True, False),
+    (PIPELINE, "publish", "after", True, False),
 ]
 PUBLISHED = {("_swap_in", "after"), ("complete", "before"), ("complete", "after"), ("publish", "after")}
 RECORDED = {("publish", "after")}
