@@ -41,7 +41,7 @@ from sqlanon.noise.statements import NoisyColumn
 from sqlanon.pipeline import prepare
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.search import Outcome
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.search.stage import SearchResult, search
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace

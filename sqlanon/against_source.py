@@ -33,7 +33,7 @@ from sqlanon.release.verify import Verification
 from sqlanon.requirements import requirements_in
 from sqlanon.resources import CHECKS, PLAIN
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.search.stage import search
 from sqlanon.sources.run import Run
 

@@ -13,8 +13,8 @@ from sqlanon.measures import Figures, Loss
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import STRATEGIES, traits_of
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of
+from sqlanon.search.input import SearchInput
 from sqlanon.search.outcome import Outcome
-from sqlanon.search.preparation import SearchInput
 from sqlanon.search.stage import SearchResult
 
 COLUMNS: Mapping[str, str] = {

@@ -37,7 +37,7 @@ from sqlanon.recode.recoding import FullDomainRecoding, as_they_are, in_order
 from sqlanon.recode.stage import Recoding
 from sqlanon.search.classes import judged
 from sqlanon.search.full_domain import checker, measure_of
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 
 
 @dataclass(frozen=True)

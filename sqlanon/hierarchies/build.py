@@ -26,7 +26,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.hierarchies.levels import level_problems
-from sqlanon.hierarchies.parts import TOP, Draft, Labelled, Listed, keys_table
+from sqlanon.hierarchies.parts import TOP, HierarchyDraft, Labelled, Listed, keys_table
 from sqlanon.hierarchies.rules import resolve
 from sqlanon.hierarchies.validate import (
     Check,
@@ -145,7 +145,7 @@ def build_hierarchy(
     parts, flaws = resolve(rules, column_type, engine, _longest(steps, rules, values))
     if flaws:
         return None, [Problem(place, flaw) for flaw in flaws]
-    draft = Draft(tuple(parts), values, column_type, nullable)
+    draft = HierarchyDraft(tuple(parts), values, column_type, nullable)
     try:
         steps.make(target, _query(draft))
     except Exception as error:  # each engine has errors of its own
@@ -186,7 +186,7 @@ def hierarchy_query(
     parts, flaws = resolve(rules, column_type, engine, longest)
     if flaws:
         raise HierarchyError(Problem("hierarchy", flaw) for flaw in flaws)
-    return _query(Draft(tuple(parts), values, column_type))
+    return _query(HierarchyDraft(tuple(parts), values, column_type))
 
 
 def _longest(steps: StatementRunner, rules: Sequence[Rule], values: exp.Table) -> int:
@@ -195,7 +195,7 @@ def _longest(steps: StatementRunner, rules: Sequence[Rule], values: exp.Table) -
     return max(1, steps.look_up(longest_query(values=values), [(EXAMPLE_LENGTH,)])[0][0] or 1)
 
 
-def _messages(engine: Engine, draft: Draft, found: Sequence[Check]) -> list[str]:
+def _messages(engine: Engine, draft: HierarchyDraft, found: Sequence[Check]) -> list[str]:
     """What is wrong: one message for each check that found something."""
     messages = []
     for index, total in sorted(engine.rows(totals(found, draft))) if found else ():
@@ -204,7 +204,7 @@ def _messages(engine: Engine, draft: Draft, found: Sequence[Check]) -> list[str]
     return messages
 
 
-def _query(draft: Draft) -> exp.Select:
+def _query(draft: HierarchyDraft) -> exp.Select:
     first = draft.parts[0]
     if len(draft.parts) == 1 and isinstance(first, Listed):
         return draft.with_keys(_listed_query(first, draft))
@@ -217,7 +217,7 @@ _IS_KNOWN = fragment("value IS NULL OR (:known)")
 _NULL_AT_TOP = fragment("CASE WHEN value IS NULL THEN :top ELSE :label END")
 
 
-def _composed_query(draft: Draft) -> exp.Select:
+def _composed_query(draft: HierarchyDraft) -> exp.Select:
     """The column's values, with the labels that each part gives them."""
     query = _VALUES(values=draft.values)
     labels: list[exp.Expr] = []
@@ -258,7 +258,7 @@ _WITH_NULL = template("SELECT * FROM :rows AS h")
 _TOP = fragment("(SELECT max(:label) FROM :keys)")
 
 
-def _listed_query(part: Listed, draft: Draft) -> exp.Select:
+def _listed_query(part: Listed, draft: HierarchyDraft) -> exp.Select:
     """All keys of a listed hierarchy, also those that the column lacks, and a row for its NULLs."""
     labels: list[exp.Expr] = [col(f"c{level}") for level in range(1, part.levels + 1)]
     if part.top:

@@ -154,7 +154,7 @@ def stage(query: exp.Select, columns: Mapping[str, exp.Expr]) -> exp.Select:
 
 
 @dataclass(frozen=True)
-class Draft:
+class HierarchyDraft:
     """A hierarchy that is not validated yet."""
 
     parts: tuple[Part, ...]  # what its rules became, finest levels first

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.expressions import cast, col, fragment, template, union_all
 from sqlanon.fields import shown
-from sqlanon.hierarchies.parts import Draft, Generated, Listed, Part, keys_table
+from sqlanon.hierarchies.parts import Generated, HierarchyDraft, Listed, Part, keys_table
 
 
 class Finding(NamedTuple):
@@ -55,7 +55,7 @@ _HOW_MANY = fragment("(SELECT count(*) FROM :findings AS f)")
 _OWN_NULLS = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND rows > 0)")
 
 
-def summary(draft: Draft, target: exp.Table, usual: Sequence[Check]) -> exp.Select:
+def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[Check]) -> exp.Select:
     """The query of a table's `Summary`: one statement tells that nothing is wrong, which is the usual case."""
     ground = col("level_0")
     findings = [_HOW_MANY(findings=check.probe or check.query) for check in usual]
@@ -69,7 +69,7 @@ def summary(draft: Draft, target: exp.Table, usual: Sequence[Check]) -> exp.Sele
     )
 
 
-def usual_checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check]:
+def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> list[Check]:
     """The checks that a hierarchy needs whatever its summary says."""
     found = list(_tree_checks(draft.parts, target))
     if draft.height == 0:
@@ -79,7 +79,7 @@ def usual_checks(draft: Draft, target: exp.Table, on_unknown: str) -> list[Check
     return found
 
 
-def checks(draft: Draft, target: exp.Table, facts: Summary, usual: Sequence[Check]) -> list[Check]:
+def checks(draft: HierarchyDraft, target: exp.Table, facts: Summary, usual: Sequence[Check]) -> list[Check]:
     """The checks that can find something, after what is known from a hierarchy's summary."""
     found = [
         check
@@ -97,13 +97,13 @@ _TOTALS = template('SELECT "check", count(*) FROM :each AS c GROUP BY "check"')
 _FIRST = template("SELECT * FROM :findings AS f ORDER BY n DESC, label NULLS FIRST LIMIT 5")
 
 
-def totals(found: Sequence[Check], draft: Draft) -> exp.Select:
+def totals(found: Sequence[Check], draft: HierarchyDraft) -> exp.Select:
     """One query over all checks: number of a check and of its findings. No row: nothing is wrong."""
     each = [_OF_CHECK(number=index, findings=check.query) for index, check in enumerate(found)]
     return draft.with_keys(_TOTALS(each=union_all(*each)), materialized=True)
 
 
-def first_findings(check: Check, draft: Draft) -> exp.Select:
+def first_findings(check: Check, draft: HierarchyDraft) -> exp.Select:
     """A check's first findings, those with the highest counts."""
     return draft.with_keys(_FIRST(findings=check.query), materialized=True)
 

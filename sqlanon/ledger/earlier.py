@@ -38,7 +38,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, recorded_place
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources import Source
 from sqlanon.sources.earlier import EARLIER, EarlierAttribute, marked, marked_by_key, marks, unmarked
 from sqlanon.sources.run import Run

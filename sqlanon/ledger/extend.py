@@ -50,7 +50,7 @@ from sqlanon.release.targets.file import FileTarget
 from sqlanon.resources import __version__
 from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.full_domain import measure_of
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.earlier import EARLIER, KEY_HASH
 from sqlanon.sources.run import Run

@@ -60,7 +60,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, kind_at
 from sqlanon.requirements import promised_k
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
 
 MOST_MEETING = 20_000_000

@@ -21,7 +21,7 @@ from sqlanon.ledger.source_match import SameRows, sample_of
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, kind_at
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run
 

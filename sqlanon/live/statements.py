@@ -28,7 +28,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.live.queries import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
 from sqlanon.requirements import Domain, requirements_of
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 
 SCHEMA = "sqlanon"
 DEFINITIONS = "live_definitions"
@@ -81,7 +81,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Draft:
+class LiveDraft:
     """A live view before it is made, with what its tables hold and its row in ``sqlanon.live_definitions``."""
 
     known: Known
@@ -155,7 +155,7 @@ def definition(
     return tuple(cast(value, type_) for value, type_ in zip(values, _DEFINITION.values(), strict=True))
 
 
-def making(draft: Draft, before: Known | None, sound: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
+def making(draft: LiveDraft, before: Known | None, sound: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
     known, definitions = draft.known, table(DEFINITIONS, SCHEMA)
     create = column_definitions(definitions, _DEFINITION.items())
     create.set("exists", True)

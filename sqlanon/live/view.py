@@ -22,8 +22,8 @@ from sqlanon.live.statements import (
     MARK,
     SCHEMA,
     STATUS,
-    Draft,
     Known,
+    LiveDraft,
     definition,
     live_recipe,
     making,
@@ -38,8 +38,8 @@ from sqlanon.release.dependencies import warn_of_unique_columns
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields
 from sqlanon.search.full_domain import SearchTask, find
+from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
-from sqlanon.search.preparation import SearchInput
 from sqlanon.sources import find_table, fixed_column, readable
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
@@ -268,7 +268,7 @@ def _usual_name(table_name: str) -> str:
     return f"{table_name}_live"
 
 
-def _draft(engine: DuckDBEngine, searched: _Searched, name: str | None) -> tuple[Draft, Known | None, list[Known]]:
+def _draft(engine: DuckDBEngine, searched: _Searched, name: str | None) -> tuple[LiveDraft, Known | None, list[Known]]:
     """What is to be made, the live view that it replaces, and the others."""
     base, known = searched.base, known_views(engine)
     wanted = name if name is not None else _usual_name(base.name)
@@ -279,7 +279,7 @@ def _draft(engine: DuckDBEngine, searched: _Searched, name: str | None) -> tuple
     recipe, tables, contents = live_recipe(searched.prepared, searched.levels, table(base.name), searched.columns, n)
     its = Known(n, base.db, wanted, tuple(tables))
     row = definition(searched.prepared, searched.levels, its, base, utc_now())
-    return Draft(its, recipe, tuple(contents), row), before, [one for one in known if one is not before]
+    return LiveDraft(its, recipe, tuple(contents), row), before, [one for one in known if one is not before]
 
 
 @contextmanager

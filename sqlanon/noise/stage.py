@@ -29,7 +29,7 @@ from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.recoding import ByClass
 from sqlanon.recode.stage import Recoding
 from sqlanon.search.full_domain import allowed_rows
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
 
 PAIRS = 200_000_000

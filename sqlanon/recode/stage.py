@@ -16,9 +16,9 @@ from sqlanon.recode.local.finish import suppressed_classes as suppressed_combina
 from sqlanon.recode.recoding import ByClass, FullDomainRecoding, masked_class, suppressed_classes
 from sqlanon.requirements import void_shields
 from sqlanon.search.candidate import smallest_class, whole_classes
+from sqlanon.search.input import SearchInput
 from sqlanon.search.outcome import Outcome
 from sqlanon.search.population_match import PopulationMatch, mapping_of
-from sqlanon.search.preparation import SearchInput
 from sqlanon.search.stage import SearchResult
 
 

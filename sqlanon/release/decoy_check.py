@@ -20,7 +20,7 @@ from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import AGAINST, Check, Claim, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.values import different_rows, same_to_readers, told_apart
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 
 _MINUS = template("""
     SELECT :columns

@@ -37,7 +37,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import SourceSection, table_parts
 from sqlanon.recode.recoding import ByClass
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources import NOT_THERE
 from sqlanon.sources.column_figures import KEY, NEARLY, nearly_unique, some_rows
 from sqlanon.sources.columns import Columns, listed

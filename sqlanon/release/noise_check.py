@@ -21,7 +21,7 @@ from sqlanon.noise.statements import STEPS, NoisyColumn, as_number, classes, on_
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.values import different_rows
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 
 _COUNTED = template("SELECT :columns, count(*) AS :count FROM :rows GROUP BY :columns")
 

@@ -35,8 +35,8 @@ from sqlanon.release.reader import Once
 from sqlanon.requirements import requirement_checks
 from sqlanon.requirements.audit import Audited, Private
 from sqlanon.requirements.macros import digest_of
+from sqlanon.search.input import SearchInput
 from sqlanon.search.population_match import generalized_population
-from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.bound import Population
 
 

@@ -24,7 +24,7 @@ from sqlanon.policy.addresses import in_spark, is_session, names_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import Suppressed
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
 

@@ -13,7 +13,7 @@ from sqlanon.noise.stage import expected_with, noise_classes
 from sqlanon.noise.statements import NoisyColumn, expected_errors
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)

@@ -18,10 +18,10 @@ from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.search import vectors as vc
 from sqlanon.search.candidate import candidate, kept_sizes, suppressed_entropy, suppressed_leaves
+from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
 from sqlanon.search.memory import Budget, Data, Rules, Search
 from sqlanon.search.outcome import Outcome
-from sqlanon.search.preparation import SearchInput
 
 
 def allowed_rows(prepared: SearchInput) -> int:

@@ -17,7 +17,7 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import PERSON, coded_rows
 from sqlanon.requirements.base import CLASS_POPULATION, CLASS_SIZE
 from sqlanon.search.classes import KEPT, judged
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 
 STRANGE = "sqlanon: in no hierarchy: "
 

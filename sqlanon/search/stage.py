@@ -16,8 +16,8 @@ from sqlanon.search import Outcome, Search
 from sqlanon.search.candidate import candidate
 from sqlanon.search.examples import example_levels
 from sqlanon.search.full_domain import SearchTask
+from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
-from sqlanon.search.preparation import SearchInput
 from sqlanon.sources.earlier import EARLIER
 
 

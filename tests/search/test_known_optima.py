@@ -27,7 +27,7 @@ from sqlanon.measures import MEASURES
 from sqlanon.pipeline import prepare
 from sqlanon.requirements import requirements_of
 from sqlanon.search.full_domain import SearchTask, find
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.sources import Place, bind_source
 
 pytestmark = pytest.mark.slow

@@ -46,7 +46,7 @@ from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.search.full_domain import SearchTask, measure_of
-from sqlanon.search.preparation import SearchInput
+from sqlanon.search.input import SearchInput
 from sqlanon.search.stage import SearchResult
 
 MOST_DIGITS = 40

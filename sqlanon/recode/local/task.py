@@ -24,9 +24,9 @@ from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search import Budget, Search
 from sqlanon.search.full_domain import SearchTask, allowed_rows, find
+from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
 from sqlanon.search.memory import Clock
-from sqlanon.search.preparation import SearchInput
 
 _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
 """Types whose values are numbers or times, as the engine spells them."""
