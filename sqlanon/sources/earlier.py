@@ -14,22 +14,46 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.coding import ROWS, Coded
-from sqlanon.expressions import aliased, all_of, anonymous, cast, col, named, number, same, select, subquery, text
-from sqlanon.policy.names import EARLIER
+from sqlanon.expressions import (
+    aliased,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    fragment,
+    is_null,
+    is_there,
+    named,
+    number,
+    same,
+    subquery,
+    template,
+    text,
+)
+from sqlanon.policy import names
 
+EARLIER = names.EARLIER
 KEY_HASH = "key_hash"
 
-__all__ = [
-    "EARLIER",
-    "KEY_HASH",
-    "EarlierAttribute",
-    "key_hash",
-    "marked",
-    "marked_by_key",
-    "marks",
-    "repeated_keys",
-    "unmarked",
-]
+# The column of the marks is `EARLIER`.
+_UNMARKED = template('SELECT :columns, 0::BIGINT AS "sqlanon earlier releases" FROM :source')
+_LABELLED = template("SELECT :values FROM :rows")
+_RANK = fragment('row_number() OVER (PARTITION BY :keys ORDER BY s."sqlanon earlier releases" DESC, :order)')
+_COUNTS = template("SELECT :named, count(*) AS n FROM :release GROUP BY :columns")
+_MARKED = template("""
+    SELECT
+        :columns,
+        CAST(r."sqlanon earlier releases" + CASE WHEN :there THEN :bit ELSE 0 END AS BIGINT)
+            AS "sqlanon earlier releases"
+    FROM :rows AS r
+    LEFT JOIN :release AS e ON :same
+""")
+_MARKS = template("SELECT count(*), :counts FROM :rows")
+_HAS_MARK = fragment('count(*) FILTER (WHERE ("sqlanon earlier releases" & :bit) > 0)')
+_REPEATED_KEYS = template("""
+    SELECT count(*) FILTER (WHERE n > 1 AND NOT missing), coalesce(sum(n) FILTER (WHERE missing), 0)
+    FROM (SELECT :missing AS missing, count(*) AS n FROM :source GROUP BY :key) AS k
+""")
 
 
 @dataclass(frozen=True)
@@ -41,10 +65,22 @@ class EarlierAttribute:
     top: str | None
     column: str  # its column in the release
 
+    @property
+    def is_looked_up(self) -> bool:
+        return 0 < self.level < self.attribute.height
+
+    def label(self, i: int) -> exp.Expr:
+        """What the release shows of a row of the source."""
+        if self.level == 0:
+            return col(self.attribute.column, "s")
+        if self.level == self.attribute.height:
+            return text(self.top or "")
+        return col(f"label_{self.level}", f"h{i}")
+
 
 def unmarked(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """The source with no marks: its columns, and `EARLIER`, 0."""
-    return select([*map(col, columns), named(cast(number(0), "BIGINT"), EARLIER)], source.copy())
+    return _UNMARKED(columns=[col(name) for name in columns], source=source)
 
 
 def marked(
@@ -57,38 +93,41 @@ def marked(
 ) -> exp.Select:
     """The rows with one bit more in `EARLIER` where the release has them."""
     own = _own_names(columns)
-    labels = [named(_label(one, i), f"{own}label {i}") for i, one in enumerate(shown)]
-    keys: list[exp.Expr] = [*(one.this.copy() for one in labels), *(col(mine, "s") for mine, _ in shared)]
-    order = exp.Order(
-        expressions=[exp.Ordered(this=col(EARLIER, "s"), desc=True), *(col(name, "s") for name in columns)]
-    )
-    rank = exp.Window(this=exp.RowNumber(), partition_by=keys or [number(1)], order=order)
-    output: list[exp.Expr] = [*(col(name, "s") for name in (*columns, EARLIER)), *labels, named(rank, f"{own}rank")]
-    labelled = exp.Select(expressions=output).from_(aliased(rows, "s"))
+    labels = {f"{own}label {i}": one.label(i) for i, one in enumerate(shown)}
+    keys = [*labels.values(), *(col(mine, "s") for mine, _ in shared)]
+    rank = _RANK(keys=keys or [number(1)], order=[col(name, "s") for name in columns])
+    values: list[exp.Expr] = [col(name, "s") for name in (*columns, EARLIER)]
+    values += [named(value, name) for name, value in {**labels, f"{own}rank": rank}.items()]
+    labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
     for i, one in enumerate(shown):
-        if _is_looked_up(one):
+        if one.is_looked_up:
             on = same(col(one.attribute.column, "s"), col("value", f"h{i}"))
             labelled = labelled.join(aliased(one.attribute.table, f"h{i}"), on=on, join_type="left", copy=False)
-    theirs: list[exp.Expr] = [named(col(one.column), f"k{i}") for i, one in enumerate(shown)]
-    theirs += [named(col(other), f"k{len(shown) + j}") for j, (_, other) in enumerate(shared)]
-    grouped: list[exp.Expr] = [one.this.copy() for one in theirs]
-    counts = select([*theirs, named(exp.Count(this=exp.Star()), ROWS)], release.copy(), grouped)
-    mine: list[exp.Expr] = [col(f"{own}label {i}", "r") for i in range(len(shown))]
-    mine += [col(name, "r") for name, _ in shared]
-    on = all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(mine))
-    within = col(f"{own}rank", "r") <= col(ROWS, "e")
-    query = select(_with_bit(columns, within, bit), subquery(labelled, "r"))
-    return query.join(subquery(counts, "e"), on=on, join_type="left", copy=False)
+    theirs = [col(one.column) for one in shown] + [col(other) for _, other in shared]
+    keys_there = [named(key.copy(), f"k{i}") for i, key in enumerate(theirs)]
+    mine = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
+    return _MARKED(
+        columns=[col(name, "r") for name in columns],
+        there=col(f"{own}rank", "r") <= col(ROWS, "e"),
+        bit=bit,
+        rows=subquery(labelled),
+        release=subquery(_COUNTS(named=keys_there, release=release, columns=theirs)),
+        same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(mine)),
+    )
 
 
 def marked_by_key(
     rows: exp.Table, columns: Sequence[str], key: Sequence[str], secret: str, hashes: exp.Expr, bit: int
 ) -> exp.Select:
     """The rows with one bit more in `EARLIER` where the hash of their key is among those of a release."""
-    on = key_hash(key, secret, "r").eq(col(KEY_HASH, "e"))
-    there = ~exp.Is(this=col(KEY_HASH, "e"), expression=exp.null())
-    query = select(_with_bit(columns, there, bit), aliased(rows, "r"))
-    return query.join(aliased(hashes, "e"), on=on, join_type="left", copy=False)
+    return _MARKED(
+        columns=[col(name, "r") for name in columns],
+        there=is_there(col(KEY_HASH, "e")),
+        bit=bit,
+        rows=rows,
+        release=hashes,
+        same=key_hash(key, secret, "r").eq(col(KEY_HASH, "e")),
+    )
 
 
 def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.Expr:
@@ -108,25 +147,14 @@ def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.E
 
 def marks(rows: exp.Expr, releases: int) -> exp.Select:
     """One row: how many rows there are, and how many have the mark of each release."""
-    output: list[exp.Expr] = [exp.Count(this=exp.Star())]
-    for i in range(releases):
-        bits = exp.BitwiseAnd(this=col(EARLIER), expression=number(1 << i))
-        has = exp.Paren(this=bits) > 0
-        output.append(exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=has)))
-    return select(output, rows.copy())
+    return _MARKS(counts=[_HAS_MARK(bit=1 << i) for i in range(releases)], rows=rows)
 
 
 def repeated_keys(source: exp.Expr, key: Sequence[str]) -> exp.Select:
     """One row: the keys that several rows have, and the rows without a whole key."""
-    missing = exp.or_(*(exp.Is(this=col(name), expression=exp.null()) for name in key), copy=False)
-    columns: list[exp.Expr] = [col(name) for name in key]
-    count = named(exp.Count(this=exp.Star()), ROWS)
-    each = select([named(missing, "missing"), count], source.copy(), columns)
-    several = col(ROWS) > 1
-    whole = ~col("missing")
-    repeated = exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=all_of([several, whole])))
-    without = exp.Filter(this=exp.Sum(this=col(ROWS)), expression=exp.Where(this=col("missing")))
-    return select([repeated, exp.Coalesce(this=without, expressions=[number(0)])], subquery(each, "k"))
+    columns = [col(name) for name in key]
+    missing = exp.or_(*(is_null(one.copy()) for one in columns), copy=False)
+    return _REPEATED_KEYS(missing=missing, source=source, key=columns)
 
 
 def _own_names(columns: Sequence[str]) -> str:
@@ -135,22 +163,3 @@ def _own_names(columns: Sequence[str]) -> str:
     while any(name.lower().startswith(own) for name in columns):
         own += "_"
     return own
-
-
-def _with_bit(columns: Sequence[str], condition: exp.Expr, bit: int) -> list[exp.Expr]:
-    added = exp.Case(ifs=[exp.If(this=condition, true=number(bit))], default=number(0))
-    mark = cast(col(EARLIER, "r") + added, "BIGINT")
-    return [*(col(name, "r") for name in columns), named(mark, EARLIER)]
-
-
-def _is_looked_up(one: EarlierAttribute) -> bool:
-    return 0 < one.level < one.attribute.height
-
-
-def _label(one: EarlierAttribute, i: int) -> exp.Expr:
-    """What the release shows of a row of the source."""
-    if one.level == 0:
-        return col(one.attribute.column, "s")
-    if one.level == one.attribute.height:
-        return text(one.top or "")
-    return col(f"label_{one.level}", f"h{i}")

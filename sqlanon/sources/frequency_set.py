@@ -29,6 +29,7 @@ from sqlanon.policy import SourceSection
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
 from sqlanon.sources.column_figures import distinct_counts
+from sqlanon.sources.columns import listed
 from sqlanon.sources.files import bind_files, file_kind
 from sqlanon.sources.kinds import Binding, SourceKind
 
@@ -119,9 +120,9 @@ def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], 
     unknown = [name for lower, name in by_lower.items() if lower not in declared]
     wrong = []
     if missing:
-        wrong.append(f"it has no column {_listed(missing)}")
+        wrong.append(f"it has no column {listed(missing)}")
     if unknown:
-        wrong.append(f"it has {_listed(unknown)}, which the policy does not declare: count without")
+        wrong.append(f"it has {listed(unknown)}, which the policy does not declare: count without")
     if not wrong and not _is_number(type_ := read.columns[by_lower[count]]):
         wrong.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, no number")
     if wrong:
@@ -147,10 +148,6 @@ def _refuse_counts(engine: DuckDBEngine, relation: exp.Table, count: str) -> Non
         raise SourceError(
             f"source.frequency_set: it is none, of its rows there are {', '.join(found)}; {count!r} is to be COUNT(*)"
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))
 
 
 _COUNT_FACTS = template("""

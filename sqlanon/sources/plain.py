@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from duckdb.sqltypes import DuckDBPyType
@@ -23,6 +23,18 @@ def refuse_ambiguous(names: Sequence[str], where: str) -> None:
         raise SourceError(
             f"{where}: columns {', '.join(map(repr, twice))} have the same name, or differ in case only; rename them"
         )
+
+
+def types_here(own: Sequence[tuple[str, str, str | None]], wanted: Container[str], more: str = "") -> dict[str, str]:
+    """DuckDB's types of another engine's columns, of which it has name, own type, and DuckDB's if there is an equal; of
+    columns that are not wanted the engine's own."""
+    refuse_ambiguous([name for name, _, _ in own], "the source")
+    if strange := [f"{name!r} ({kind})" for name, kind, type_ in own if type_ is None and name.lower() in wanted]:
+        raise SourceError(
+            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under "
+            f"[source]{more}"
+        )
+    return {name: type_ or kind for name, kind, type_ in own}
 
 
 def plain_column(name: str, type_: DuckDBPyType) -> exp.Expr:

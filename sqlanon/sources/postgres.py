@@ -7,14 +7,13 @@ source a view that repeats each as often as it was counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import duckdb
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects import postgres as pg
@@ -30,7 +29,6 @@ from sqlanon.expressions import (
     create_temporary_table,
     create_temporary_view,
     drop_table,
-    ident,
     name_of,
     named,
     qualified,
@@ -44,7 +42,10 @@ from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import Ask, Counted, Recodes, Sampled, Source
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.plain import refuse_ambiguous, types_here
+from sqlanon.sources.scope import as_it_stands, one_select
+
+_NUMERIC = " (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
 
 _QUERY = "sqlanon_source_query"
 
@@ -231,7 +232,8 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     combinations, looked_at, wanted = place.table, binding.looked_at, binding.declared
     there = _found(server, section)
     own = there.columns
-    columns = _columns(own, wanted)
+    types_there = [(name, kind, "VARCHAR" if is_enum else pg.type_here(kind)) for name, kind, is_enum in own]
+    columns = types_here(types_there, wanted, _NUMERIC)
     values: list[exp.Expr] = [
         named(pg.plain_there(name, kind, columns[name], is_enum), name)
         for name, kind, is_enum in own
@@ -245,9 +247,9 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     relation = subquery(plain, "source")
     statement = pg.grouped(relation, types, count)
     arrive = {**types, count: "BIGINT"}
-    if place.copy is None:
+    if place.copy is None or not types:
         engine.execute(create_table(combinations, _no_rows(arrive)))
-    elif types:
+    else:
         with (
             _carrying(server, relation, types),
             readable(),
@@ -255,8 +257,6 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
             server.stream(statement) as reader,
         ):
             engine.copy_arrow(combinations, reader, lambda arrow: arrived(arrow, arrive))
-    else:
-        engine.execute(create_table(combinations, _no_rows(arrive)))
     view = place.view("source")
     engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
     return PostgresSource(
@@ -339,13 +339,8 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
     Its tables are found on the user's own path. Its functions, operators and types are the server's own, unless it
     names their schema: nobody else can put one of theirs in their place.
     """
-    try:
-        is_one = pg.is_one_query(query)
-        places = pg.names_without_schema(query) if is_one else []
-    except SqlglotError:
-        raise SourceError("source.query: cannot be read as one SELECT: make a view of it in PostgreSQL") from None
-    if not is_one:
-        raise SourceError("source.query: must be one SELECT statement")
+    one_select(query, PostgresEngine.dialect, "PostgreSQL")
+    places = pg.names_without_schema(query)
     with server.reading():
         found = _numbers(server, [query[first : last + 1] for first, last in places])
         for (first, last), number in reversed(list(zip(places, found, strict=True))):
@@ -353,10 +348,9 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
                 ((schema, name),) = server.rows(pg.name_by_number(), [number])
                 query = f"{query[:first]}{qualified(schema, name)}{query[last + 1 :]}"
         may_view = server.rows(pg.may_make_temporary())[0][0]
-    statement = pg.query_as_it_stands(query)
-    relation = exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query")))
+    relation = as_it_stands(query)
     try:
-        own = _columns_of_view(server, statement) if may_view else _columns_without_view(server, relation)
+        own = _columns_of_view(server, relation.this) if may_view else _columns_without_view(server, relation)
     except SourceError as error:
         if "does not exist" not in str(error):
             raise
@@ -382,20 +376,3 @@ def _columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> lis
         refuse_ambiguous(names, "the source")
         types = server.rows(pg.types_without_a_view(relation, names))
     return [(name, kind, is_enum) for name, (kind, is_enum) in zip(names, types, strict=True)]
-
-
-def _columns(own: Sequence[tuple[str, str, bool]], wanted: Collection[str]) -> dict[str, str]:
-    """DuckDB's types by name; of columns that are not wanted PostgreSQL's."""
-    refuse_ambiguous([name for name, _, _ in own], "the source")
-    columns, strange = {}, []
-    for name, kind, is_enum in own:
-        type_ = "VARCHAR" if is_enum else pg.type_here(kind)
-        if type_ is None and name.lower() in wanted:
-            strange.append(f"{name!r} ({kind})")
-        columns[name] = type_ or kind
-    if strange:
-        raise SourceError(
-            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under "
-            "[source] (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
-        )
-    return columns

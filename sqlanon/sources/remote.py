@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import at_random, named, row_count, select, subquery
 from sqlanon.sources.bound import SMALL, Place, Recodes, Source
-from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.plain import types_here
 
 _Server = TypeVar("_Server")
 
@@ -86,7 +86,7 @@ def bind_remote(
     there, dialect = engine.there, engine.there.dialect
     with there.server.translated_errors():
         own = there.server.columns(found)
-    columns = _columns(own, wanted, dialect.type_here)
+    columns = types_here([(name, kind, dialect.type_here(kind)) for name, kind in own.items()], wanted)
     plain: list[exp.Expr] = [
         named(dialect.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted
     ]
@@ -100,14 +100,3 @@ def bind_remote(
             there.most = int(there.server.rows(row_count(rows=relation))[0][0])
     # A small one is scanned once: then all else is here.
     return RemoteSource(view, columns, files, (there.most or 0) > SMALL, home=home, engine=engine)
-
-
-def _columns(own: Mapping[str, str], wanted: Collection[str], type_here: Callable[[str], str | None]) -> dict[str, str]:
-    """DuckDB's types by name; of columns that are not wanted the engine's own."""
-    refuse_ambiguous(list(own), "the source")
-    types = {name: type_here(kind) for name, kind in own.items()}
-    if strange := [f"{name!r} ({own[name]})" for name, it in types.items() if it is None and name.lower() in wanted]:
-        raise SourceError(
-            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under [source]"
-        )
-    return {name: type_ or own[name] for name, type_ in types.items()}

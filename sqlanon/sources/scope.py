@@ -12,6 +12,7 @@ from functools import cache
 
 import duckdb
 from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
@@ -40,6 +41,22 @@ _OF_THE_SESSION = re.compile(r"current_(database|catalog|schema|setting)|search_
 _TEMPORARY = {"duckdb_tables": "table", "duckdb_views": "view", "duckdb_functions": "function", "duckdb_types": "type"}
 
 
+def one_select(query: str, dialect: str, where: str) -> None:
+    """Refuse a holder's query that is not one SELECT, as far as it can be read here."""
+    try:
+        is_one = isinstance(parse_one(query, dialect=dialect), exp.Query)
+    except SqlglotError:
+        raise SourceError(f"source.query: cannot be read as one SELECT: make a view of it in {where}") from None
+    if not is_one:
+        raise SourceError("source.query: must be one SELECT statement")
+
+
+def as_it_stands(query: str) -> exp.Subquery:
+    """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
+    statement = exp.Var(this=f"{query.strip().rstrip(';')}\n")
+    return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query")))
+
+
 def is_read_alike(engine: DuckDBEngine, query: str = "") -> bool:
     """Whether the holder's queries and views mean the same to an engine as on the holder's connection."""
     if engine.holder is engine:
@@ -64,8 +81,7 @@ def temporary(holder: DuckDBEngine) -> set[str]:
 
 def read_by_holder(engine: DuckDBEngine, query: str, place: Place) -> exp.Table:
     """Have the holder's connection read a query, or of its columns alone, to the place's table."""
-    own = exp.Subquery(this=exp.Var(this=f"{query}\n"), alias=exp.TableAlias(this=ident("q")))
-    rows = star(own) if place.reads else star(own).limit(0, copy=False)
+    rows = star(as_it_stands(query)) if place.reads else star(as_it_stands(query)).limit(0, copy=False)
     holder = engine.holder
     with holder.setting("python_enable_replacements", False), holder.setting("default_collation", ""):
         holder.execute(create_table(place.table.copy(), rows))

@@ -7,17 +7,17 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
 from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import ident, star, subquery, table, union_all
+from sqlanon.expressions import star, subquery, table, union_all
 from sqlanon.policy import SourceSection, spark_address_of, table_parts
 from sqlanon.policy.addresses import SESSION
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.remote import RemoteSource, bind_remote
+from sqlanon.sources.scope import as_it_stands, one_select
 
 
 class _Spark(SourceKind):
@@ -63,25 +63,14 @@ def _found(section: SourceSection) -> exp.Expr:
         each = [star(table(pattern, "parquet")) for pattern in section.files]
         return subquery(union_all(*each), "files") if len(each) > 1 else table(section.files[0], "parquet")
     if section.query is not None:
-        return _of_query(section.query)
+        one_select(section.query, SparkEngine.dialect, "Spark")
+        return as_it_stands(section.query)
     parts = table_parts(section.table or "")
     if not parts:
         raise SourceError(f"source.table: {section.table!r} names no table: write it as schema.name")
     if any(part.startswith("`") and part.endswith("`") for part in parts):
         raise SourceError("source.table: write schema.name without backticks, or in double quotes")
     return table(*reversed(parts))
-
-
-def _of_query(query: str) -> exp.Expr:
-    """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
-    try:
-        is_one = isinstance(parse_one(query, dialect="spark"), exp.Query)
-    except SqlglotError:
-        raise SourceError("source.query: cannot be read as one SELECT: make a view of it in Spark") from None
-    if not is_one:
-        raise SourceError("source.query: must be one SELECT statement")
-    statement = exp.Var(this=f"{query.strip().rstrip(';')}\n")
-    return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query")))
 
 
 def _local_files(patterns: tuple[str, ...]) -> tuple[Path, ...]:

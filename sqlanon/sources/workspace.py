@@ -174,23 +174,18 @@ class Workspace:
 
     def _section(self, policy: Policy) -> SourceSection:
         """Where the source is: as the policy has it, unless it was given."""
-        if self._is_session or "spark" in self._given:
-            given = {"spark": SESSION, **self._given}
-            section = policy.source.model_copy(
-                update={"postgres": None, "database": None, "frequency_set": (), **given}
-            )
-            # The policy may not have known that it is in Spark: what cannot be had there was not refused.
-            if found := list(conflicts(ROWS_ELSEWHERE, asked_of({**dict(policy), "source": section}))):
-                raise PolicyError(found)
-            return section
-        if self._kind is not None:
-            elsewhere = {"postgres": None, "spark": None, "frequency_set": (), "database": None, "files": ()}
-            return policy.source.model_copy(update=elsewhere)
-        if self._is_live or self._arrow is not None or self._given:
-            return policy.source.model_copy(
-                update={"postgres": None, "spark": None, "frequency_set": (), **self._given}
-            )
-        return policy.source
+        given, in_spark = dict(self._given), self._is_session or "spark" in self._given
+        if in_spark:
+            given = {"database": None, "spark": SESSION, **given}
+        elif self._kind is not None:
+            given = {"database": None, "files": ()}
+        elif not (given or self._is_live or self._arrow is not None):
+            return policy.source
+        section = policy.source.model_copy(update={"postgres": None, "spark": None, "frequency_set": (), **given})
+        # The policy may not have known that it is in Spark: what cannot be had there was not refused.
+        if in_spark and (found := list(conflicts(ROWS_ELSEWHERE, asked_of({**dict(policy), "source": section})))):
+            raise PolicyError(found)
+        return section
 
     def _population(
         self,

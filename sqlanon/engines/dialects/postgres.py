@@ -190,20 +190,6 @@ def unlike_here(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     return select([exp.LogicalOr(this=one) for one in found], relation.copy())
 
 
-def is_one_query(statement: str) -> bool:
-    """Whether a text is one SELECT, as far as it can be read.
-
-    >>> is_one_query("SELECT 1"), is_one_query("SELECT 1; DROP TABLE t"), is_one_query("DELETE FROM t")
-    (True, False, False)
-    """
-    return isinstance(parse_one(statement, dialect="postgres"), exp.Query)
-
-
-def query_as_it_stands(statement: str) -> exp.Var:
-    """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
-    return exp.Var(this=f"{statement.strip().rstrip(';')}\n")
-
-
 def names_without_schema(statement: str) -> list[tuple[int, int]]:
     """Where in the holder's own SQL tables are named without a schema: first and last character of each, ascending.
 
