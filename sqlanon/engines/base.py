@@ -13,8 +13,6 @@ from sqlanon.errors import SourceError, SqlanonError
 
 
 class Feature(Enum):
-    """What only some engines can do."""
-
     BATCHES = "gives the rows of a query in batches, as they come: memory stays flat"
     FILES = "hands large results over as Parquet files"
     INNER_ORDER = "keeps the order of a query in FROM, with small tables joined to it"
@@ -37,9 +35,7 @@ class Queries(Protocol):
     @property
     def dialect(self) -> str: ...
 
-    def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement that returns nothing of interest."""
-        ...
+    def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None: ...
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query and bring its rows to Python: tables of at most lattice size, or of an attribute's groups."""
@@ -79,9 +75,7 @@ class RemoteEngine(Engine, Protocol):
     """An engine whose tables stay where they are: `engines.federated` puts to it what reads them."""
 
     @property
-    def place(self) -> str:
-        """Where it is, for messages."""
-        ...
+    def place(self) -> str: ...
 
     def translated_errors(self, kind: type[SqlanonError] = SourceError) -> AbstractContextManager[None]:
         """Its errors become ours meanwhile, and quote neither values nor its address."""
@@ -93,8 +87,6 @@ class RemoteEngine(Engine, Protocol):
 
 
 class WritesFiles(RemoteEngine, Protocol):
-    """An engine with `Feature.FILES`."""
-
     @property
     def is_here(self) -> bool:
         """Whether all of it is known to be on this machine: it sees its folders."""
@@ -106,8 +98,6 @@ class WritesFiles(RemoteEngine, Protocol):
 
 
 class RunsPython(RemoteEngine, Protocol):
-    """An engine with `Feature.WORKERS`."""
-
     def materialize_mapped(
         self, name: str, query: exp.Expr, function: Callable[..., Any], types: Mapping[str, str]
     ) -> int:
@@ -119,9 +109,7 @@ class Workers(Protocol):
     """Processes that run Python beside tables whose rows do not come here."""
 
     @property
-    def place(self) -> str:
-        """Where they are, for messages."""
-        ...
+    def place(self) -> str: ...
 
     def map_there(
         self, target: exp.Table, query: exp.Query, function: Callable[..., Any], types: Mapping[str, str]

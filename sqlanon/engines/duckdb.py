@@ -264,7 +264,6 @@ class DuckDBEngine:
             raise
 
     def _refuse_disk(self, error: duckdb.Error) -> None:
-        """Errors of a disk become one of ours, which says which disk it is."""
         spill = None
         with suppress(duckdb.Error):  # the connection may be of no use any more
             spill = self.connection.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]
@@ -374,7 +373,6 @@ class DuckDBEngine:
 
     @contextmanager
     def setting(self, name: str, value: str | bool) -> Iterator[None]:
-        """A setting of the connection, put back afterwards."""
         before = self.current_setting(name)
         self._set(name, value)
         try:

@@ -134,12 +134,10 @@ def _joined(query: exp.Query) -> exp.Query | None:
 
 
 def _reads(query: exp.Query, rows: Container[str]) -> int:
-    """How often a query reads them."""
     return sum(name_of(one) in rows for one in query.find_all(exp.Table))
 
 
 def _behind_groups(found: exp.Expr, query: exp.Query) -> bool:
-    """Whether a SELECT between a table and the whole query groups."""
     node: exp.Expr | None = found
     while node is not None:
         if isinstance(node, exp.Select) and _groups(node):

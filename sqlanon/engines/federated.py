@@ -43,8 +43,6 @@ from sqlanon.workdir import private_directory
 
 @dataclass(frozen=True)
 class Rounds:
-    """A query with a recursion in it."""
-
     # the query, and the part of it whose ``WITH`` has the recursion: a union of a first round and of a query that
     # makes the next round of the last one
     query: exp.Query
@@ -52,7 +50,6 @@ class Rounds:
 
     @property
     def plain(self) -> dict[str, exp.Query]:
-        """The queries beside the recursion, by name."""
         return {one.alias: one.this for one in self._parts[:-1]}
 
     @property
@@ -60,7 +57,6 @@ class Rounds:
         return self._parts[-1].alias
 
     def first(self, made: Mapping[str, exp.Table]) -> exp.Query:
-        """The first round, over the tables that were made of the queries beside it."""
         return _over(self._parts[-1].this.left, made)
 
     def later(self, made: Mapping[str, exp.Table]) -> exp.Query:
@@ -157,14 +153,11 @@ class There:
         return rows > at_once and self.can(Feature.FILES) and not self.can(Feature.BATCHES)
 
     def next_name(self) -> str:
-        """A name that no other table of the session has."""
         self.numbers += 1
         return f"sqlanon_{id(self):x}_{self.numbers}"
 
 
 class FederatedEngine(DuckDBEngine):
-    """DuckDB, and beside it tables that another engine has."""
-
     features = FEATURES["duckdb"] - {Feature.MACROS}
     """Macros would read rows."""
 
@@ -183,7 +176,6 @@ class FederatedEngine(DuckDBEngine):
         self.there.tables[name_of(name)] = relation
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
-        """Run a statement: where what it reads is."""
         if isinstance(statement, exp.Create) and statement.kind == "TABLE" and self._reads(statement.expression):
             self._make(statement.this, statement.expression)
         elif isinstance(statement, exp.Drop) and any(self.is_there(one) for one in statement.args["tables"]):
@@ -327,7 +319,6 @@ class FederatedEngine(DuckDBEngine):
         }
 
     def _ship(self, own: exp.Query, types: Mapping[str, str], shipped: list[str]) -> exp.Expr:
-        """Copy the rows of a query of ours; what they are there."""
         name = self.there.next_name()
         with self.there.server.translated_errors(), super().stream(self.there.dialect.leaving(own, types)) as reader:
             view = self.there.server.upload(name, reader)
@@ -388,7 +379,6 @@ class FederatedEngine(DuckDBEngine):
 
     @contextmanager
     def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
-        """The rows of a query there, as a relation of ours that can be read once."""
         dialect, server = self.there.dialect, self.there.server
         query = dialect.leaving(query_there, types, dialect.text)
         if not large:

@@ -215,7 +215,6 @@ class PostgresEngine:
             self._is_settled = True
 
     def _set(self, settings: Mapping[str, str], for_session: bool = False) -> None:
-        """Set settings until the transaction ends, or the session."""
         local = exp.Boolean(this=not for_session)
         each: list[exp.Expr] = [
             in_catalog("set_config", text(name), text(value), local.copy()) for name, value in settings.items()

@@ -225,7 +225,6 @@ class SparkEngine:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A while in which the source is read: errors become ours."""
         with self.translated_errors():
             yield
 
@@ -310,8 +309,6 @@ class SparkEngine:
         return arrow
 
     def _asked(self, work: Callable[[], _Answer]) -> _Answer:
-        """What Spark answers, with the settings that statements depend on."""
-
         def held() -> _Answer:
             spark_settings.hold(self.session)
             return work()

@@ -95,7 +95,6 @@ _TRIES = 2
 
 
 def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
-    """A session, and how to end it."""
     # gRPC would write of failed connections to stderr.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
@@ -114,7 +113,6 @@ def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
 
 
 def _connected(address: str) -> tuple[Any, Callable[[], None]]:
-    """A session of its own on a server of Spark Connect."""
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415  (it is an extra)
     from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  (it is an extra)
 
@@ -156,7 +154,6 @@ def _stop(session: Any) -> None:
 
 
 def _launch(master: str, folder: Path, place: str) -> None:
-    """Start the Java of a driver. It is quiet from its first line on."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (it is an extra)
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  (it is an extra)
 
@@ -189,7 +186,6 @@ def _shut_down() -> None:
 
 
 def _context(master: str, folder: Path) -> Any:
-    """A driver with all its files in a folder."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (it is an extra)
 
     conf = SparkConf().setMaster(master)
@@ -258,7 +254,6 @@ def _home(folder: Path) -> Path:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Variables of the environment, for what is started meanwhile."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -55,8 +55,6 @@ files and databases are read: these belong to the source."""
 
 @dataclass
 class _Held:
-    """A session whose settings are changed."""
-
     engines: int = 0  # how many work in it
     before: dict[str, str | None] = field(default_factory=dict)  # what the settings were; None: Spark's default
     seen: Any = None  # all settings as they were left: Java's map of them and a copy, or what a server told

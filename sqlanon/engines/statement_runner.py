@@ -64,7 +64,6 @@ class StatementRunner:
 
     @property
     def dry(self) -> bool:
-        """Whether statements are recorded instead of executed."""
         return self.shown is not None
 
     def on(self, engine: Engine) -> StatementRunner:
@@ -126,6 +125,5 @@ class StatementRunner:
         return int(self.ask(select([exp.Count(this=exp.Star())], relation.copy()), [(example,)])[0][0])
 
     def figures(self, query: exp.Select) -> Mapping[str, Any]:
-        """The one row of a query, by name."""
         names = query.named_selects
         return dict(zip(names, self.ask(query, [(0,) * len(names)])[0], strict=True))

@@ -256,7 +256,6 @@ def _source(recipe: LiveRecipe) -> exp.Select:
 
 
 def _rows(recipe: LiveRecipe) -> exp.Select:
-    """The rows whose quasi-identifiers all have a label."""
     below = dict(below_top(recipe.levels, recipe.heights))
     labels: list[exp.Expr] = []
     for i, tree in enumerate(recipe.quasi):

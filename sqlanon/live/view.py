@@ -84,7 +84,6 @@ class LiveView:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "warnings"}
 
 
@@ -114,8 +113,6 @@ _TYPES = template("SELECT :types")
 
 @dataclass(frozen=True)
 class _Searched:
-    """The best generalization of the table as it is now."""
-
     prepared: SearchInput
     levels: Levels
     score: float
@@ -269,7 +266,6 @@ def _usual_name(table_name: str) -> str:
 
 
 def _draft(engine: DuckDBEngine, searched: _Searched, name: str | None) -> tuple[LiveDraft, Known | None, list[Known]]:
-    """What is to be made, the live view that it replaces, and the others."""
     base, known = searched.base, known_views(engine)
     wanted = name if name is not None else _usual_name(base.name)
     before = named_so(known, base.db, wanted)
@@ -313,7 +309,6 @@ def named_so(known: Sequence[Known], schema: str, name: str) -> Known | None:
 
 
 def refuse_others(engine: DuckDBEngine, before: Known | None, schema: str, name: str) -> None:
-    """Refuse to replace what is not ours."""
     found = _there(engine, schema, name)
     if found is not None and (before is None or not _is_ours(found)):
         raise SourceError(f"there is a {found[0]} {name!r} already, which sqlanon live did not make: use another name")
@@ -328,7 +323,6 @@ def _is_ours(found: tuple[str, str | None]) -> bool:
 
 
 def _there(engine: DuckDBEngine, schema: str, name: str) -> tuple[str, str | None] | None:
-    """The kind and the comment of a table or view of the database in use."""
     rows = engine.rows(_THERE(schema=schema, name=name))
     return rows[0] if rows else None
 

@@ -31,7 +31,6 @@ def bind_relation(
     more: Mapping[str, str] | None = None,
     home: str | None = None,
 ) -> Source:
-    """Bind a relation; its files may have more columns than were copied."""
     view, columns = _plain(engine, found, place.view("source"))
     columns = {name: columns.get(name, type_) for name, type_ in (more or {}).items()} or columns
     return Source(view, columns, files, in_place, home=home)
@@ -52,7 +51,6 @@ def unbind_source(engine: Engine, place: Place) -> None:
 
 
 def _plain(engine: DuckDBEngine, found: exp.Table, view: exp.Table) -> tuple[exp.Table, dict[str, str]]:
-    """A view over what was found, with every column plain; and its columns."""
     types = engine.types(found)
     refuse_ambiguous(list(types), "the source")
     output: list[exp.Expr] = [named(plain_column(name, type_), name) for name, type_ in types.items()]

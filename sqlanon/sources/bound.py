@@ -36,15 +36,11 @@ _Server = TypeVar("_Server")
 
 
 class Recodes(Protocol):
-    """What makes rows of a release: the statement of a recoding."""
-
     def select(self, shuffled: bool = True) -> exp.Select: ...
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a source's relations are made."""
-
     name: str  # the names of views begin with it
     table: exp.Table  # the table that is made of rows that are copied
     reads: bool = True  # whether rows may be read
@@ -115,15 +111,12 @@ class Source:
         return section.table, section.query
 
     def plan(self) -> Iterator[Stage]:
-        """The stages that come before all others."""
         yield from ()
 
     def release_query(self, recoding: Recodes) -> exp.Select:
-        """The statement that makes the rows of a release where the source is."""
         return recoding.select()
 
     def release_note(self, to: str, note: str) -> str:
-        """What a plan says of that statement."""
         return f"one pass over the rows, in random order, to {to} ({note})"
 
     def shown(self, engine: Engine, query: exp.Expr) -> str:

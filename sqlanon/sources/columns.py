@@ -17,8 +17,6 @@ from sqlanon.sources.earlier import EARLIER, repeated_keys
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a source are to a policy."""
-
     by_attribute: Mapping[str, str]  # the column of each attribute
     # the quasi-identifiers with a hierarchy, those with noise, and the sensitive attributes that requirements look
     # at; for joint l-diversity all sensitive ones. By their columns, in the policy's order

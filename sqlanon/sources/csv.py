@@ -57,8 +57,6 @@ _PLAIN = {
 
 @dataclass(frozen=True)
 class Layout:
-    """How CSV files are written."""
-
     options: Mapping[str, str | bool | int]  # what ``read_csv`` is told
     columns: Mapping[str, str]  # the type of each column by its name, in order
 
@@ -193,7 +191,6 @@ def _refuse_ambiguous_header(engine: DuckDBEngine, path: str, written: dict[str,
 
 
 def _read(paths: list[str], layout: Layout) -> exp.Table:
-    """``read_csv`` of these files, with everything spelled out."""
     columns = exp.Struct(
         expressions=[exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in layout.columns.items()]
     )

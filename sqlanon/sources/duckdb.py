@@ -36,7 +36,6 @@ def bind_source(
     wanted: Collection[str] = (),
     home: str | None = None,
 ) -> Source:
-    """Bind what DuckDB reads: a table, a query, or files."""
     if section.files:
         return bind_files(engine, section, place, text_columns, wanted, home)
     with readable():

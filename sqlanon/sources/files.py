@@ -61,7 +61,6 @@ def file_kind(path: str) -> str | None:
 
 
 def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:
-    """All files that match, sorted, each once."""
     parts = [
         select([col("file")], exp.Table(this=exp.Anonymous(this="glob", expressions=[text(pattern)])))
         for pattern in patterns
@@ -77,7 +76,6 @@ def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:
 def _from_files(
     engine: DuckDBEngine, paths: list[str], place: Place, text_columns: Collection[str], wanted: Collection[str]
 ) -> tuple[exp.Table, Mapping[str, str]]:
-    """The relation of the files; and of a copy, all columns that the files have."""
     kinds = {file_kind(path) for path in paths}
     if len(kinds) != 1 or None in kinds:
         strange = [Path(path).name for path in paths if file_kind(path) is None]

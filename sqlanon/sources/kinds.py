@@ -48,8 +48,6 @@ class Servers:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a source is bound with."""
-
     engine: DuckDBEngine  # it reads the source, or stands beside the one that does
     policy: Policy  # the policy, and its ``[source]`` with what `sqlanon.connect` was given
     section: SourceSection
@@ -141,7 +139,6 @@ def unregister_source(kind: SourceKind) -> None:
 
 
 def kind_taking(given: object) -> SourceKind | None:
-    """The registered kind that takes what `sqlanon.connect` was given."""
     return next((kind for kind in REGISTERED.values() if kind.takes(given)), None)
 
 

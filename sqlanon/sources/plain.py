@@ -153,7 +153,6 @@ _REBUILT: Mapping[str, Callable[[exp.Expr, DuckDBPyType, int], exp.Expr]] = {
 
 
 def _part(value: exp.Expr, name: str | int, type_: DuckDBPyType, depth: int) -> exp.Expr:
-    """A field of a struct, by its name or its place."""
     place = text(name) if isinstance(name, str) else number(name)
     return _rebuilt(anonymous("struct_extract", value.copy(), place), type_, depth)
 
@@ -165,7 +164,6 @@ def _packed(fields: Mapping[str, exp.Expr]) -> exp.Expr:
 
 
 def _transformed(values: exp.Expr, depth: int, body: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """A list with something made of each of its values."""
     one = f"x{depth}"
     function = exp.Lambda(this=body(exp.column(one)), expressions=[exp.to_identifier(one)], colon=True)
     return anonymous("list_transform", values, function)

@@ -148,7 +148,6 @@ class PostgresSource(Source):
         return [(one, {name: type_ for name, type_ in engine.columns(one).items() if name in used}) for one in plain]
 
     def _ship(self, engine: WorkEngine, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
-        """Copy a table there: first as it travels, then with the types that it has."""
         values = select([col(name) for name in columns], found.copy())
         with engine.stream(travelling(values, columns, "VARCHAR")) as reader:
             as_text = self.engine.upload(f"{_SHIPPED}_as_text_{number}", reader)

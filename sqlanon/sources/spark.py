@@ -41,7 +41,6 @@ KIND = _Spark()
 
 
 def _session(binding: Binding) -> SparkEngine:
-    """The session that was given, or a new one."""
     address = binding.section.spark
     if address in (None, SESSION):
         return SparkEngine(binding.given, "source.spark")
@@ -74,5 +73,4 @@ def _found(section: SourceSection) -> exp.Expr:
 
 
 def _local_files(patterns: tuple[str, ...]) -> tuple[Path, ...]:
-    """Those files that are on this machine."""
     return tuple(Path(one) for pattern in patterns if "://" not in pattern for one in glob.glob(pattern))  # noqa: PTH207  (it is a whole path, and may be a pattern in any part)

@@ -38,8 +38,6 @@ from sqlanon.workdir import spill_directory
 
 
 class Workspace:
-    """The engines and the work database of one `Database`."""
-
     def __init__(self, source: Any, limits: Limits = NO_LIMITS) -> None:
         self.described = "the policy's source" if source is None else str(source)
         self._stack = ExitStack()
@@ -125,7 +123,6 @@ class Workspace:
         return self._given
 
     def run(self, policy: Policy, read: bool = True, counted: bool = False) -> Run:
-        """Begin a run: bind the policy's source."""
         self._runs += 1
         schema = f"run_{self._runs}"
         self._engine.execute(create_schema(schema, self._name))
@@ -264,7 +261,6 @@ class Workspace:
         return None if self._is_live else section.database
 
     def _free_alias(self, stem: str) -> str:
-        """The file's own name, which views in it may use, unless it is taken."""
         names = self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
         ours = {"main", "system", "temp", "memory", "sqlanon", CATALOG, STAGED, VERIFIED}
         taken = {name.lower() for (name,) in names} | ours

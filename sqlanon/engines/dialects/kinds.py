@@ -45,14 +45,11 @@ def is_nested(type_: str) -> bool:
 
 
 class Kinds:
-    """The kinds of the nodes of one query."""
-
     def __init__(self) -> None:
         self._known: dict[int, Kind | None] = {}
         self._kept: list[exp.Expr] = []  # so that no other node gets the number of one that is gone
 
     def of(self, node: exp.Expr | None) -> Kind | None:
-        """The kind of a node; None where it cannot be told."""
         return None if node is None else self._known.get(id(node))
 
     def put(self, node: exp.Expr, kind: Kind | None) -> None:
@@ -133,7 +130,6 @@ def _of_arithmetic(node: exp.Expr, kinds: Kinds) -> Kind | None:
 
 
 def _together(parts: Iterable[Kind | None]) -> Kind | None:
-    """The kind of what is one of several values."""
     found = set(parts) - {"null"}
     if found == {"whole", "double"}:
         return "double"

@@ -176,13 +176,11 @@ class Qualified(DuckDB):
             return super().column_sql(expression)
 
         def dot_sql(self, expression: exp.Dot) -> str:
-            """A field of a struct; or a function with its schema."""
             if isinstance(expression.expression, exp.Func):
                 return super().dot_sql(expression)
             return self.func("struct_extract", expression.this, exp.Literal.string(expression.expression.name))
 
         def collate_sql(self, expression: exp.Collate) -> str:
-            """A collation, which is no function."""
             return super().binary(expression, "COLLATE")
 
         def refuse(self, expression: exp.Expr) -> str:

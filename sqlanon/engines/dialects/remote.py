@@ -44,11 +44,9 @@ class RemoteDialect:
         return travel.travelling(query, types, as_text, self.plain)
 
     def arriving(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-        """What has travelled here, with the types that it has here."""
         return travel.arrived(relation, types, self.plain)
 
     def landed(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
-        """What has travelled there, with the types that it had here."""
         values = {
             name: col(name) if type_ in self.plain else cast(col(name), self._there(type_))
             for name, type_ in types.items()
@@ -96,7 +94,6 @@ def shadow(types: Mapping[str, str]) -> exp.Select:
 
 
 def has_star(query: exp.Query) -> bool:
-    """Whether a query reads all columns of something by a star."""
     return any(not isinstance(one.parent, exp.Count) for one in query.find_all(exp.Star))
 
 

@@ -178,7 +178,6 @@ def _listed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 
 
 def _filtered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
-    """A list of some rows, unless a window is around it."""
     outer = isinstance(node.parent, exp.Window) and node.arg_key == "this"
     return node if outer else _list_of(node) or node
 
@@ -209,7 +208,6 @@ def _list_of(node: exp.Expr) -> exp.Expr | None:
 
 
 def _around(node: exp.Expr, aggregate: exp.Expr) -> exp.Expr:
-    """The filter and the window of a list, around another aggregate."""
     if not isinstance(node, (exp.Filter, exp.Window)):
         return aggregate
     copy = node.copy()

@@ -89,8 +89,6 @@ AnySpot = TypeVar("AnySpot", bound=Spot)
 
 @dataclass(frozen=True)
 class ServerTarget(Generic[AnySpot]):
-    """A schema that a release goes to."""
-
     spot: AnySpot
 
     @property
@@ -153,7 +151,6 @@ class ServerRelease(Generic[AnySpot]):
 
 
 def release_section(draft: Draft) -> ReleaseSection:
-    """Where the policy has the release go."""
     section = draft.prepared.policy.release
     assert section is not None
     return section
@@ -173,7 +170,6 @@ def refuse_types(types: Mapping[str, str], is_held: Callable[[str], bool], place
 
 
 def refuse_sha256(sha256: str | None) -> None:
-    """A release on a server has no file."""
     if sha256 is not None:
         raise ReleaseError("sha256 is of a file: a release on a server is compared with its source (--policy)")
 

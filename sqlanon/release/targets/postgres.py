@@ -45,8 +45,6 @@ _READ_BACK = "read_back"
 
 @dataclass(frozen=True)
 class PostgresTarget(ServerTarget[PostgresSpot]):
-    """A release in a schema of PostgreSQL."""
-
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedPostgres]:
         """Write the rows to a table of their own, in a transaction that is undone unless it is committed; and read them

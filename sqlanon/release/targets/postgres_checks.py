@@ -41,7 +41,6 @@ def number_of(server: PostgresEngine, schema: str, name: str) -> int | None:
 
 
 def server_checks(server: PostgresEngine, spot: Spot, manifest: Manifest) -> list[Check]:
-    """All checks of a release that need the catalog of the server."""
     return list(_InCatalog(server, spot, manifest).checks())
 
 
@@ -55,8 +54,6 @@ def manifest_table_flaws(server: PostgresEngine, schema: str) -> str:
 
 @dataclass(frozen=True)
 class _InCatalog:
-    """A release, as the catalog has it."""
-
     server: PostgresEngine
     spot: Spot
     manifest: Manifest

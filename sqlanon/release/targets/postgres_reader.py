@@ -38,8 +38,6 @@ from sqlanon.workdir import spill_directory
 
 @dataclass(frozen=True)
 class PostgresSpot(Spot):
-    """Where in PostgreSQL a release is."""
-
     address: str = field(repr=False)
 
     where: ClassVar[str] = "PostgreSQL"
@@ -47,7 +45,6 @@ class PostgresSpot(Spot):
 
     @classmethod
     def of(cls, place: str, table_name: str) -> PostgresSpot:
-        """Of an address, or ``env:NAME``, and ``schema.name``."""
         parts = table_parts(table_name)
         if len(parts) != 2:
             raise ReleaseError(f"{table_name!r} names no release in PostgreSQL: write schema.name")
@@ -108,7 +105,6 @@ class PostgresSpot(Spot):
             yield reader
 
     def shown(self, types: Mapping[str, str]) -> exp.Select:
-        """The rows that the view shows, as they travel."""
         return travelling(select([col(name) for name in types], self.table), types)
 
 

@@ -40,7 +40,6 @@ _CLASS_FIGURES = _query("""
 
 
 def manifests(schema: str) -> exp.Table:
-    """The table of manifests of a schema."""
     return table(MANIFEST, schema)
 
 

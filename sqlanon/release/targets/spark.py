@@ -92,7 +92,6 @@ class SparkTarget(ServerTarget[SparkSpot]):
         return Facts(rows, classes, smallest or 0, found.digest, staged.version)
 
     def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
-        """Swap the view; then older versions go."""
         server, spot = self.server, self.spot
         server.execute(_view(spot, staged.version, manifest))
         notes = [*_without_older(server, spot, staged.version), *of_catalog(server)]
@@ -120,7 +119,6 @@ class StagedSpark(StagedOnServer):
         return self.found.copied(self.draft.run.engine)
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
-        """Add the manifest, and verify the rows."""
         server, spot, version = self.target.server, self.target.spot, self.version
         verification = self.found.verified(manifest, spot.path)
         server.execute(sr.manifest_table(spot.manifest(version), spot.name))

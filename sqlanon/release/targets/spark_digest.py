@@ -102,7 +102,6 @@ _ROWS = _spark("count(*)")
 
 
 def digest_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    """One row of ``rows``, ``digest``."""
     columns = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
     raw: dict[str, exp.Expr] = {cell: _raw(col(name), type_) for cell, name, type_ in columns}
     hashed: dict[str, exp.Expr] = {

@@ -106,7 +106,6 @@ class SparkSpot(Spot):
             return replace(found, checks=(*found.checks, Check("manifest table", of_this, message), *checks))
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
-        """The one of the version that the view shows."""
         with self.opened_server() as server, server.translated_errors(ReleaseError):
             shown = version_shown(server, self, names_there(server, self))
             rows = server.rows(sr.manifest_of(relation=self.manifest(shown))) if shown is not None else []
@@ -151,8 +150,6 @@ def number_in(name: str, release: str) -> int | None:
 
 @dataclass(frozen=True)
 class Described:
-    """What the catalog has of a table or a view."""
-
     of: Mapping[str, Any]
 
     @classmethod
@@ -233,7 +230,6 @@ def version_shown(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -
 
 
 def ours(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> dict[str, int]:
-    """The tables that were made for a release, with their versions."""
     found = {}
     for name in sorted(names):
         number = number_in(name, spot.name)

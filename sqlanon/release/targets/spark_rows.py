@@ -66,8 +66,6 @@ def looked_at(privacy: Mapping[str, Any], quasi: Sequence[str], columns: Sequenc
 
 @dataclass(frozen=True)
 class Counted:
-    """What is known of rows that are in Spark."""
-
     # has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers
     engine: DuckDBEngine
     asked: Once
@@ -78,7 +76,6 @@ class Counted:
     digest: str  # their content digest; nothing where they do not have the columns that are claimed
 
     def verified(self, manifest: Manifest, path: Path) -> Verification:
-        """Hold them against what is claimed."""
         release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
         return verify_rows(path, release, self.types, self.digest, fresh=False)
 
@@ -167,7 +164,6 @@ def _fetch(
     count: str,
     rows: int,
 ) -> None:
-    """Bring each combination here, with its count."""
     arriving = {**types, count: "BIGINT"}
     made = column_definitions(target.copy(), arriving.items())
     made.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))

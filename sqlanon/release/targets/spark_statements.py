@@ -52,7 +52,6 @@ def released_table(target: exp.Table, types: Mapping[str, str], release: str) ->
 
 
 def manifest_table(target: exp.Table, release: str) -> exp.Create:
-    """The table of a version's manifest, without its row."""
     return _parquet_table(target, MANIFEST, release)
 
 
@@ -136,7 +135,6 @@ def relations(schema: str, release: str) -> exp.Command:
 
 
 def setting(name: str) -> exp.Command:
-    """One row: a setting, and its value (``<undefined>`` if it has none)."""
     return exp.Command(this="SET", expression=name)
 
 
