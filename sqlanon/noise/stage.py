@@ -246,7 +246,7 @@ def _keep(
 
 def _suppressed_last(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, judged: exp.Table) -> Recoding:
     """The recoding without the rows that were suppressed after noise was drawn."""
-    found, rows = steps.figures(class_figures(star(judged))), prepared.marginals.rows
+    found, rows = steps.figures(class_figures(judged=star(judged))), prepared.marginals.rows
     suppressed, allowed = rows - found["rows"], allowed_rows(prepared)
     if suppressed > allowed or not found["classes"]:
         raise _refused(prepared, recoding, suppressed, allowed)

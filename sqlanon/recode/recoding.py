@@ -36,79 +36,60 @@ class AnyRecoding(Protocol):
     @property
     def columns(self) -> tuple[Column, ...]:
         """What is released."""
-        ...
 
     def released_type(self, column: Column, own: str) -> str:
         """The type of a column in the release; in the source it has its own."""
-        ...
 
     def label_counts(self) -> exp.Select:
         """One row: how many labels each attribute has in the release."""
-        ...
 
     def select(self, shuffled: bool = True) -> exp.Select:
         """The statement that makes the release, rows in random order unless it is for checks."""
-        ...
 
     def with_column(self, column: Column) -> AnyRecoding:
         """The same, with one more column of the source: for checks."""
-        ...
 
 
 class ByClass(AnyRecoding, Protocol):
     """A recoding whose rows tell their classes, before labels stand for codes: what noise can be added to."""
 
-    def with_column(self, column: Column) -> ByClass:
-        """The same, with one more column of the source: for checks."""
-        ...
+    def with_column(self, column: Column) -> ByClass: ...
 
     def of_rows(self, source: exp.Table) -> ByClass:
         """The same, of other rows of the source."""
-        ...
 
     def class_keys(self) -> dict[int, str]:
         """By attribute the column of `rows` that tells classes apart; what is the same in all rows is left out."""
-        ...
 
     def rows(self) -> exp.Select:
         """The rows of the release in the order of the source, with codes for labels and ``value_j`` for the rest."""
-        ...
 
     def labelled(self, rows: exp.Expr) -> exp.Select:
         """The release, of `rows`."""
-        ...
 
 
 @dataclass(frozen=True)
 class FullDomainRecoding:
     """How a release is made from the source, by one generalization of all rows.
 
-    Attributes
-    ----------
-    source, columns:
-        The private table, and what is released of it.
-    attributes, tops, levels:
-        The quasi-identifiers with the labels of their top levels, and the generalization.
-    suppressed:
-        The suppressed classes, made by `suppressed_classes`; None where there are none.
-    mask:
-        Whether suppressed rows stay, with every quasi-identifier at its top.
+    It reads the source once. What is sorted are codes, small integers, and the columns that are released as they are;
+    the labels are looked up behind the sort. Rows have ``code_i`` for each attribute ``i`` below its top, ``value_j``
+    for each other column ``j`` that varies, and with a mask ``masked``.
     """
 
     source: exp.Table
     columns: tuple[Column, ...]
     attributes: tuple[Coded, ...]
-    tops: tuple[str | None, ...]
+    tops: tuple[str | None, ...]  # the labels of their top levels
     levels: Levels
-    suppressed: exp.Table | None = None
-    mask: bool = False
+    suppressed: exp.Table | None = None  # the suppressed classes, made by `suppressed_classes`
+    mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
 
     def released_type(self, column: Column, own: str) -> str:
         """Level 0 keeps its type; any label, or a mask, makes the column VARCHAR."""
         return "VARCHAR" if column.quasi is not None and (self.levels[column.quasi] > 0 or self.mask) else own
 
     def with_column(self, column: Column) -> FullDomainRecoding:
-        """The same, with one more column of the source."""
         return replace(self, columns=(*self.columns, column))
 
     def of_rows(self, source: exp.Table) -> FullDomainRecoding:
@@ -116,19 +97,35 @@ class FullDomainRecoding:
         return replace(self, source=source)
 
     def class_keys(self) -> dict[int, str]:
-        """By attribute below its top, its code."""
         return {i: f"code_{i}" for i, _ in _coded(self)}
 
     def rows(self) -> exp.Select:
-        """The rows of the release, with codes for labels, in the order of the source.
-
-        Makes ``code_i`` for each attribute ``i`` below its top, ``value_j`` for each other column ``j`` that varies,
-        and with a mask ``masked``.
-        """
-        return _coded_rows(self)
+        query, coded = exp.Select().from_(aliased(self.source, SOURCE)), _coded(self)
+        for i, attribute in enumerate(self.attributes):
+            if attribute.unknown or (i, self.levels[i]) in coded:
+                on = same(col(attribute.column, SOURCE), col("value", f"h{i}"), attribute.nullable)
+                query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
+        known = [col(KNOWN, f"h{i}") for i, attribute in enumerate(self.attributes) if attribute.unknown]
+        if self.suppressed is not None:
+            keys = [col(f"code_{level}", f"h{i}").eq(col(f"code_{i}", "x")) for i, level in coded]
+            if known:
+                # A class with an unknown value may read like a kept one: where that attribute is at its top.
+                keys.append(exp.Paren(this=all_of(known)).eq(col(KNOWN, "x")))
+            kind = "left" if self.mask else "anti"
+            query = query.join(aliased(self.suppressed, "x"), on=all_of(keys), join_type=kind, copy=False)
+        if known and not self.mask:
+            query = query.where(all_of(one.copy() for one in known), copy=False)
+        output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in coded]
+        output += [named(col(self.columns[j].name, SOURCE), f"value_{j}") for j in as_they_are(self)]
+        if self.mask:
+            masked: list[exp.Expr] = [(~one) for one in known]
+            if self.suppressed is not None:
+                masked.append(is_there(col(KNOWN, "x")))
+            output.append(named(exp.or_(*masked, copy=False), MASKED))
+        # Where all is at the top, the rows still have to be counted.
+        return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
 
     def labelled(self, rows: exp.Expr) -> exp.Select:
-        """The release, of `rows`: labels are looked up by their codes."""
         query = exp.Select().from_(aliased(rows, "r"))
         for i, level in _coded(self):
             on = col(f"code_{i}", "r").eq(col("code", f"l{i}"))
@@ -137,15 +134,9 @@ class FullDomainRecoding:
         return query.select(*output, copy=False)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release, rows in random order (unless not ``shuffled``, for checks).
-
-        It reads the source once. What is sorted are codes, small integers, and the columns that are released as they
-        are; the labels are looked up behind the sort.
-        """
         return self.labelled(in_order(self.rows(), shuffled))
 
     def label_counts(self) -> exp.Select:
-        """One row: how many labels each attribute has in the release; 1 at its top."""
         below = dict(_coded(self))
         return exp.Select(
             expressions=[
@@ -204,35 +195,6 @@ def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table,
 def in_order(rows: exp.Select, shuffled: bool) -> exp.Subquery:
     """Rows, in random order if they are to be shuffled."""
     return subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r")
-
-
-def _coded_rows(recoding: FullDomainRecoding) -> exp.Select:
-    """See `FullDomainRecoding.rows`."""
-    query = exp.Select().from_(aliased(recoding.source, SOURCE))
-    coded = _coded(recoding)
-    for i, attribute in enumerate(recoding.attributes):
-        if attribute.unknown or (i, recoding.levels[i]) in coded:
-            on = same(col(attribute.column, SOURCE), col("value", f"h{i}"), attribute.nullable)
-            query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
-    known = [col(KNOWN, f"h{i}") for i, attribute in enumerate(recoding.attributes) if attribute.unknown]
-    if recoding.suppressed is not None:
-        keys = [col(f"code_{level}", f"h{i}").eq(col(f"code_{i}", "x")) for i, level in coded]
-        if known:
-            # A class with an unknown value may read like a kept one: where that attribute is at its top.
-            keys.append(exp.Paren(this=all_of(known)).eq(col(KNOWN, "x")))
-        kind = "left" if recoding.mask else "anti"
-        query = query.join(aliased(recoding.suppressed, "x"), on=all_of(keys), join_type=kind, copy=False)
-    if known and not recoding.mask:
-        query = query.where(all_of(one.copy() for one in known), copy=False)
-    output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in coded]
-    output += [named(col(recoding.columns[j].name, SOURCE), f"value_{j}") for j in as_they_are(recoding)]
-    if recoding.mask:
-        masked: list[exp.Expr] = [(~one) for one in known]
-        if recoding.suppressed is not None:
-            masked.append(is_there(col(KNOWN, "x")))
-        output.append(named(exp.or_(*masked, copy=False), MASKED))
-    # Where all is at the top, the rows still have to be counted.
-    return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
 
 
 def _labels(attribute: Coded, level: int, as_text: bool = False) -> exp.Select:

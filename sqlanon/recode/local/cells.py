@@ -34,7 +34,6 @@ from sqlanon.expressions import (
     aliased,
     all_of,
     col,
-    drop_table,
     fragment,
     is_there,
     named,
@@ -45,7 +44,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.recode.local.finish import on_combinations
-from sqlanon.recode.local.nodes import NODE, Tree, node_name, released_name
+from sqlanon.recode.local.nodes import NODE, Tree, agree, node_name, released_name, released_nodes
 from sqlanon.recode.local.placement import judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
@@ -53,15 +52,9 @@ from sqlanon.search.memory import LimitReachedError
 CLASS, PARTITION = "class", "partition"
 
 
-def nodes_of(attributes: int, alias: str | None = None) -> list[exp.Expr]:
-    """``node_0``, ``node_1``, ..."""
-    return [col(released_name(i), alias) for i in range(attributes)]
-
-
-def agree(attributes: int, one: str, other: str) -> exp.Expr:
+def _agree(attributes: int, one: str, other: str) -> exp.Expr:
     """Whether rows of two relations read the same."""
-    pairs = zip(nodes_of(attributes, one), nodes_of(attributes, other), strict=True)
-    return all_of(a.eq(b) for a, b in pairs)
+    return agree([released_name(i) for i in range(attributes)], one, other)
 
 
 _AS_READ = template("SELECT c.combination, c.n FROM :combinations AS c")
@@ -84,9 +77,9 @@ def as_read(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> e
 _IS_RELEASED = template("SELECT released FROM :nodes WHERE node = :root")
 
 
-def is_released(tree: Tree) -> exp.Select:
+def is_released(task: LocalTask, tree: Tree) -> bool:
     """Whether an attribute may be blanked: its top label may be released."""
-    return _IS_RELEASED(nodes=tree.nodes, root=tree.root)
+    return bool(task.engine.rows(_IS_RELEASED(nodes=tree.nodes, root=tree.root))[0][0])
 
 
 _WITH_CLASSES = template("""
@@ -104,17 +97,17 @@ _HELPERS = template("SELECT combination, n, :nodes FROM :read WHERE kept AND (:i
 def with_classes(seen: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
     """The combinations as read, with ``kept`` of their class, and the number of the class."""
     return _WITH_CLASSES(
-        nodes=nodes_of(attributes),
-        nodes_of_rows=nodes_of(attributes, "r"),
+        nodes=released_nodes(attributes),
+        nodes_of_rows=released_nodes(attributes, "r"),
         seen=seen,
         judged=judged,
-        same=agree(attributes, "r", "j"),
+        same=_agree(attributes, "r", "j"),
     )
 
 
 def waiting(read: exp.Table, attributes: int, placed: exp.Table | None = None) -> exp.Select:
     """The rows of failing classes that have no place yet: ``class``, ``combination``, ``n``, ``node_i``."""
-    query = _WAITING(nodes=nodes_of(attributes, "r"), read=read)
+    query = _WAITING(nodes=released_nodes(attributes, "r"), read=read)
     if placed is None:
         return query
     same = col(CLASS, "r").eq(col(CLASS, "d"))
@@ -126,7 +119,7 @@ def helpers(read: exp.Table, trees: Sequence[Tree], blankable: Sequence[int]) ->
     blank: exp.Expr = exp.false()
     for i in blankable:
         blank = blank | col(released_name(i)).eq(number(trees[i].root))
-    return _HELPERS(nodes=nodes_of(len(trees)), read=read, is_blank=blank)
+    return _HELPERS(nodes=released_nodes(len(trees)), read=read, is_blank=blank)
 
 
 _PATTERNS = template("""
@@ -193,7 +186,7 @@ _ROWS = template("SELECT combination, n, :nodes FROM :rows")
 
 def together(tried: exp.Expr, fixed: Sequence[exp.Expr], attributes: int) -> exp.Subquery:
     """What is tried and what has its place: ``combination``, ``n``, ``node_i``."""
-    return subquery(union_all(*(_ROWS(nodes=nodes_of(attributes), rows=one) for one in (tried, *fixed))), "t")
+    return subquery(union_all(*(_ROWS(nodes=released_nodes(attributes), rows=one) for one in (tried, *fixed))), "t")
 
 
 _OPTIONS = template("""
@@ -234,32 +227,32 @@ def options(tried: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
     """Where waiting classes may be placed, all of them together: a row for each class and each pattern that would be in
     a class that meets the policy: ``class``, ``node_i``, ``weight``, ``pattern``, ``class_size``."""
     return _OPTIONS(
-        nodes_tried=nodes_of(attributes, "t"),
-        nodes=nodes_of(attributes),
+        nodes_tried=released_nodes(attributes, "t"),
+        nodes=released_nodes(attributes),
         tried=tried,
         judged=judged,
-        same=agree(attributes, "t", "j"),
+        same=_agree(attributes, "t", "j"),
     )
 
 
 def chosen_nodes(possible: exp.Table, attributes: int) -> exp.Select:
     """What each waiting class chooses: ``class`` and ``node_i``."""
-    return _CHOSEN(nodes=nodes_of(attributes), options=possible)
+    return _CHOSEN(nodes=released_nodes(attributes), options=possible)
 
 
 def placed_rows(rows: exp.Table, choice: exp.Table, attributes: int) -> exp.Select:
     """The rows of the classes of a choice, where it places them."""
-    return _PLACED_ROWS(nodes=nodes_of(attributes, "d"), rows=rows, choice=choice)
+    return _PLACED_ROWS(nodes=released_nodes(attributes, "d"), rows=rows, choice=choice)
 
 
 def good(choice: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
     """What of a choice is in a class that meets the policy."""
-    return _GOOD(nodes=nodes_of(attributes, "d"), choice=choice, judged=judged, same=agree(attributes, "d", "j"))
+    return _GOOD(nodes=released_nodes(attributes, "d"), choice=choice, judged=judged, same=_agree(attributes, "d", "j"))
 
 
 def single_best(possible: exp.Table, attributes: int) -> exp.Select:
     """The best option, with all that would be in one class with it."""
-    return _SINGLE_BEST(nodes=nodes_of(attributes, "o"), options=possible, same=agree(attributes, "o", "b"))
+    return _SINGLE_BEST(nodes=released_nodes(attributes, "o"), options=possible, same=_agree(attributes, "o", "b"))
 
 
 def both(before: exp.Table, accepted: exp.Table) -> exp.Query:
@@ -354,8 +347,8 @@ def blocks(parts: exp.Table, rows: exp.Table, trees: Sequence[Tree], blankable: 
     for i, tree in enumerate(trees):
         blank = number(tree.root) if i in blankable else exp.null()
         nodes.append(named(_COMMON_OR_BLANK(node=col(released_name(i), "r"), blank=blank), released_name(i)))
-    query = _BLOCKS(nodes=nodes, parts=parts, nodes_of_rows=nodes_of(len(trees)), rows=rows)
-    return query.where(*(is_there(node) for node in nodes_of(len(trees))), copy=False)
+    query = _BLOCKS(nodes=nodes, parts=parts, nodes_of_rows=released_nodes(len(trees)), rows=rows)
+    return query.where(*(is_there(node) for node in released_nodes(len(trees))), copy=False)
 
 
 _BEST = template("""
@@ -387,11 +380,11 @@ def best_partition(
         blanks = blanks + _BLANK_WEIGHT(**names, weight=float(tree.weight))
     return _BEST(
         parts=parts,
-        nodes=nodes_of(len(trees)),
+        nodes=released_nodes(len(trees)),
         rows=rows,
         placed=placed,
         judged=judged,
-        same=agree(len(trees), "b", "j"),
+        same=_agree(len(trees), "b", "j"),
         blanks=blanks,
         all_blank=float(sum(tree.weight for tree in trees)),
     )
@@ -408,7 +401,11 @@ _OF_PARTITION = template("""
 def of_partition(placed: exp.Table, judged: exp.Query, chosen: int, attributes: int) -> exp.Select:
     """What a partition places, where it is in a class that meets the policy: a choice."""
     return _OF_PARTITION(
-        nodes=nodes_of(attributes, "b"), placed=placed, judged=judged, same=agree(attributes, "b", "j"), chosen=chosen
+        nodes=released_nodes(attributes, "b"),
+        placed=placed,
+        judged=judged,
+        same=_agree(attributes, "b", "j"),
+        chosen=chosen,
     )
 
 
@@ -446,7 +443,7 @@ class _Cells:
         self.blankable = [
             i
             for i, (tree, level) in enumerate(zip(trees, self.levels, strict=True))
-            if level < tree.height and task.engine.rows(is_released(tree))[0][0]
+            if level < tree.height and is_released(task, tree)
         ]
         self.helpers = self._make("helpers", helpers(self.read, trees, self.blankable))
         self.rows = self._make("rows", waiting(self.read, self.count))
@@ -458,7 +455,7 @@ class _Cells:
 
     def _choice(self) -> exp.Table:
         """Where the rows of failing classes are placed: ``class`` and ``node_i``."""
-        nowhere = self._make("choice", _NO_CHOICE(nodes=nodes_of(self.count), rows=self.rows))
+        nowhere = self._make("choice", _NO_CHOICE(nodes=released_nodes(self.count), rows=self.rows))
         classes, combinations = self.task.engine.rows(_FAILING(rows=self.rows))[0]
         if not classes or not self.blankable:
             return nowhere
@@ -529,8 +526,7 @@ class _Cells:
         return self.task.steps.make(self.task.work(f"cells_{name}_{self._number}"), query)
 
     def _drop(self, *tables: exp.Table) -> None:
-        for table in tables:
-            self.task.engine.execute(drop_table(table))
+        self.task.steps.drop(*tables)
 
 
 def _partitions(classes: int) -> int:

@@ -189,7 +189,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
     judged = steps.make(work("judged"), judged_groups(members, seen, [f"code_{i}" for i in attributes]))
     good = star(judged)
     kept = steps.make(work("kept"), kept_combinations(seen, good, attributes))
-    figures = steps.figures(class_figures(good))
+    figures = steps.figures(class_figures(judged=good))
     sums = steps.figures(attribute_figures(kept, len(task.trees)))
     return LocalResult(
         task.trees,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.coding import ROWS, Levels
-from sqlanon.expressions import aliased, all_of, col, drop_table, fragment, named, subquery, template, union_all
+from sqlanon.expressions import aliased, all_of, col, fragment, named, subquery, template, union_all
 from sqlanon.measures import Loss
-from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
+from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
 from sqlanon.recode.local.task import LocalTask
 from sqlanon.search.lattice import Lattice
 
@@ -117,7 +117,7 @@ def stepped(rest: exp.Table, judged: exp.Select, levels: Levels, trees: Sequence
         keys=[col(key, "r") for key in keys],
         rest=rest,
         judged=subquery(judged),
-        same=all_of(col(key, "r").eq(col(key, "j")) for key in keys),
+        same=agree(keys, "r", "j"),
     )
 
 
@@ -170,17 +170,18 @@ def summed(terms: Sequence[exp.Expr]) -> exp.Expr:
     return exp.Paren(this=added)
 
 
-_COSTS = template("""
-    SELECT coalesce(sum(price * n)::BIGINT, 0), coalesce(sum(n)::BIGINT, 0), count(*)
-    FROM :classes
-""")
-_IN_NO_GROUP = template("SELECT * FROM :prices AS p ANTI JOIN :members AS m ON p.combination = m.combination")
+# One row: the price of all groups, and their rows.
+_COSTS = template("SELECT coalesce(sum(price * n)::BIGINT, 0), coalesce(sum(n)::BIGINT, 0) FROM :classes")
+in_no_group = template("SELECT * FROM :prices AS p ANTI JOIN :members AS m ON p.combination = m.combination")
+"""The combinations that are in no group."""
+
 _KEPT_CELLS = template("""
     SELECT m.combination, m.cell
     FROM :members AS m
     JOIN :judged AS j ON m.cell = j.cell
     WHERE j.kept
 """)
+# The combinations that have a group, with their rows: what can be judged by ``cell``.
 _SIZED = template("""
     SELECT m.combination, m.cell, p.n
     FROM :members AS m
@@ -188,27 +189,12 @@ _SIZED = template("""
 """)
 
 
-def costs(classes: exp.Table) -> exp.Select:
-    """One row: the price of all groups, their rows, and how many they are."""
-    return _COSTS(classes=classes)
-
-
-def in_no_group(prices: exp.Table, of: exp.Table) -> exp.Select:
-    """The combinations that are in no group."""
-    return _IN_NO_GROUP(prices=prices, members=of)
-
-
-def sized(of: exp.Table, prices: exp.Table) -> exp.Select:
-    """The combinations that have a group, with their rows: what can be judged by ``cell``."""
-    return _SIZED(members=of, prices=prices)
-
-
 _PLACED = template("SELECT m.combination, :nodes FROM :members AS m JOIN :classes AS g ON m.cell = g.cell")
 
 
 def placed(of: exp.Table, classes: exp.Table, count: int) -> exp.Select:
     """Each combination with the nodes that its group is released as."""
-    return _PLACED(nodes=[col(released_name(i), "g") for i in range(count)], members=of, classes=classes)
+    return _PLACED(nodes=released_nodes(count, "g"), members=of, classes=classes)
 
 
 def common_price(attribute: int, tree: Tree, of: str, released: Sequence[str]) -> exp.Case:
@@ -292,9 +278,7 @@ class Groups:
         if other.price < best.price and self.task.rows - other.rows <= self.task.allowed_rows:
             best = other
         kept = (best.members, best.classes)
-        for target in self._tables:
-            if target not in kept:
-                self.task.engine.execute(drop_table(target))
+        self.task.steps.drop(*(target for target in self._tables if target not in kept))
         self._tables = list(kept)
         self.task.progress(0, self.rounds, best.price / (self.task.rows * UNIT))
         return best
@@ -328,7 +312,8 @@ class Groups:
         while levels != lattice.top:
             higher = lattice.above(levels)
             held, _ = self._held(steps[-1], higher)
-            levels = max(higher, key=lambda one: ((held[one] + 0.5) / (self._more(levels, one) + 1e-6), one))
+            so_far = self._cost(levels)
+            levels = max(higher, key=lambda one: ((held[one] + 0.5) / (self._cost(one) - so_far + 1e-6), one))
             passed = (passed | {one for one in higher if held[one]}) - {levels}
             due = {one for one in passed if self._cost(one) <= self._cost(levels)}
             passed -= due
@@ -345,9 +330,6 @@ class Groups:
         found = [one for one in passed if held[one] > LEAST_SHARE * left]
         return sorted(found, key=lambda one: (self._cost(one), one))
 
-    def _more(self, levels: Levels, higher: Levels) -> float:
-        return self._cost(higher) - self._cost(levels)
-
     def _step(self, task: LocalTask, rest: exp.Table, levels: Levels) -> exp.Table:
         judged = self._judged(task, rest, levels)
         return self.make(stepped(rest, judged, levels, self.task.trees))
@@ -363,13 +345,13 @@ class Groups:
 
     def judged_cells(self, members: exp.Table) -> exp.Select:
         """Groups, given by their members, judged."""
-        return self.task.judged(subquery(sized(members, self.prices), "s"), [CELL])
+        return self.task.judged(subquery(_SIZED(members=members, prices=self.prices), "s"), [CELL])
 
     def grouping(self, steps: Sequence[exp.Table]) -> Grouping:
         """The groups that tables with ``combination`` and ``cell`` have together; what is in none of them is taken in
         by the group that it costs least, where that still holds then."""
         found = self.tight(self.make(group_members(steps)))
-        loose = self.make(in_no_group(self.prices, found.members))
+        loose = self.make(in_no_group(prices=self.prices, members=found.members))
         pairs = self.task.steps.count(loose) * self.task.steps.count(found.classes)
         if not 0 < pairs <= MOST_PAIRS:
             return found
@@ -382,5 +364,5 @@ class Groups:
     def tight(self, found: exp.Table, lowest: Levels | None = None) -> Grouping:
         """The groups, as what they are released as (from some levels up), and their price."""
         classes = self.make(tightened(found, self.prices, self.task.trees, lowest or self.task.floor))
-        price, rows, _ = self.task.engine.rows(costs(classes))[0]
+        price, rows = self.task.engine.rows(_COSTS(classes=classes))[0]
         return Grouping(found, classes, price + (self.task.rows - rows) * UNIT, rows)

@@ -44,11 +44,8 @@ from sqlglot import exp
 from sqlanon.coding import Coded, Column, Levels
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import (
-    all_of,
     col,
     column_definitions,
-    create_table,
-    drop_table,
     fragment,
     named,
     number,
@@ -58,7 +55,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency.statements import coded_rows
 from sqlanon.recode.local.finish import on_combinations
-from sqlanon.recode.local.nodes import Tree, in_combinations, node_name, released_name
+from sqlanon.recode.local.nodes import Tree, agree, in_combinations, node_name, released_name, released_nodes
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
 
@@ -192,7 +189,7 @@ def with_violations(rows: exp.Table, small: Sequence[tuple[exp.Query, Sequence[s
     are_small = [_IS_SMALL(key=col(keys[0], f"g{j}")) for j, (_, keys) in enumerate(small)]
     query = _FLAGGED(violates=exp.or_(*are_small, copy=False), rows=rows)
     for j, (groups, keys) in enumerate(small):
-        on = all_of(col(key, "p").eq(col(key, f"g{j}")) for key in keys)
+        on = agree(keys, "p", f"g{j}")
         query = query.join(subquery(groups, f"g{j}"), on=on, join_type="left", copy=False)
     return query
 
@@ -224,7 +221,7 @@ _ROWS_BY_OTHERS = template("""
 def tuples(rows: exp.Table, other: exp.Table | None, attributes: int) -> exp.Select:
     """One row of figures for each generalized table: ``state``, ``tuples`` (distinct ones), ``violating`` (those that
     violate), ``rows`` and ``violating_rows``."""
-    nodes = [col(released_name(i), "p") for i in range(attributes)]
+    nodes = released_nodes(attributes, "p")
     if other is None:
         return _TUPLES(tuples=_ROWS(rows=rows, nodes=nodes))
     return _TUPLES(tuples=_ROWS_BY_OTHERS(rows=rows, others=other, nodes=nodes))
@@ -478,10 +475,9 @@ class Tables:
     @contextmanager
     def temporary(self, name: str, query: exp.Query) -> Iterator[exp.Table]:
         """A table for a while."""
-        target = self.task.work(f"iab_{name}")
-        self.task.engine.execute(create_table(target, query))
+        target = self.task.steps.make(self.task.work(f"iab_{name}"), query)
         yield target
-        self.task.engine.execute(drop_table(target))
+        self.task.steps.drop(target)
 
     def placed(self, numbers: Sequence[int]) -> exp.Select:
         """Generalized tables, laid out."""

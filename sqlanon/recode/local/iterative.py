@@ -18,8 +18,6 @@ place of a search for each of them, and what follows it, are ours.
 
 from __future__ import annotations
 
-from sqlglot import exp
-
 from sqlanon.expressions import subquery, template
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.groups import Grouping, Groups, in_no_group, placed, taken_in
@@ -35,6 +33,7 @@ MOST_PAIRS = 5_000_000
 LEAST_GAIN = 0.02
 """A round that makes the whole cheaper by a smaller share is the last."""
 
+# The least price that is no more than that of so many rows in groups.
 _THRESHOLD = template("""
     SELECT min(price)
     FROM (SELECT price, (sum(n) OVER (ORDER BY price))::BIGINT AS below FROM :classes) AS s
@@ -47,6 +46,8 @@ _MEMBERS_WITHIN = template("""
     WHERE g.price <= :price
 """)
 _CHEAP = template("SELECT * FROM :classes WHERE price <= :price")
+# What makes a release cheaper: a group goes as a whole, if all of its members cost less elsewhere than they do
+# together. Of another, the member goes that saves most, if the rest has enough rows.
 _MOVES = template("""
     SELECT combination, cell
     FROM (
@@ -86,20 +87,6 @@ _MOVED = template("""
 _FAILING = template("SELECT count(*) FROM :judged AS j WHERE NOT kept")
 
 
-def threshold(classes: exp.Table, rows: int) -> exp.Select:
-    """One number: the least price that is no more than that of so many rows in groups."""
-    return _THRESHOLD(classes=classes, rows=rows)
-
-
-def moves(offers: exp.Table, best: Grouping, prices: exp.Table, least: int) -> exp.Select:
-    """What makes a release cheaper: ``combination`` and ``cell``, to which it goes.
-
-    A group goes as a whole, if all of its members cost less elsewhere than they do together. Of another, the member
-    goes that saves most, if the rest has enough rows.
-    """
-    return _MOVES(offers=offers, members=best.members, classes=best.classes, prices=prices, least=least)
-
-
 def local(task: LocalTask) -> LocalOutcome:
     """Recode by classes, round after round.
 
@@ -124,12 +111,19 @@ def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     """The groups, after what costs most went where it costs less."""
     groups.refuse_late()
     share = min(SHARE, MOST_PAIRS / (task.steps.count(best.classes) * task.steps.count(groups.prices) + 1))
-    price = task.engine.rows(threshold(best.classes, round((1 - share) * best.rows)))[0][0]
+    price = task.engine.rows(_THRESHOLD(classes=best.classes, rows=round((1 - share) * best.rows)))[0][0]
     kept = groups.make(_MEMBERS_WITHIN(members=best.members, classes=best.classes, price=price))
     cheap = groups.make(_CHEAP(classes=best.classes, price=price))
-    loose = groups.make(in_no_group(groups.prices, kept))
+    loose = groups.make(in_no_group(prices=groups.prices, members=kept))
     offers = groups.make(taken_in(loose, cheap, groups.prices, task.trees))
-    going = groups.make(moves(offers, best, groups.prices, task.members.requirements.least_class))
+    moves = _MOVES(
+        offers=offers,
+        members=best.members,
+        classes=best.classes,
+        prices=groups.prices,
+        least=task.members.requirements.least_class,
+    )
+    going = groups.make(moves)
     now = groups.make(_MOVED(members=best.members, going=going))
     if task.engine.rows(_FAILING(judged=subquery(groups.judged_cells(now))))[0][0]:
         return best

@@ -41,8 +41,6 @@ from sqlglot import exp
 from sqlanon.expressions import (
     aliased,
     col,
-    create_table,
-    drop_table,
     fragment,
     is_there,
     number,
@@ -190,13 +188,10 @@ class Cutting:
         return good
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
-        target = self.task.work(name)
-        self.task.engine.execute(create_table(target, query))
-        return target.copy()
+        return self.task.steps.make(self.task.work(name), query)
 
     def _drop(self, *tables: exp.Table) -> None:
-        for table in tables:
-            self.task.engine.execute(drop_table(table))
+        self.task.steps.drop(*tables)
 
 
 def several_levels(trees: Sequence[Tree]) -> list[tuple[int, Tree]]:

@@ -32,11 +32,11 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from sqlanon.coding import Levels
-from sqlanon.expressions import aliased, all_of, col, fragment, greatest, named, number, template, union_all
+from sqlanon.expressions import aliased, col, fragment, greatest, named, number, template, union_all
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.cells import is_released
 from sqlanon.recode.local.finish import on_combinations
-from sqlanon.recode.local.nodes import Tree, node_name, released_name
+from sqlanon.recode.local.nodes import Tree, agree, node_name, released_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
 
@@ -86,21 +86,16 @@ def unsafe(
                 placed=placed,
                 keys=[col(key) for key in keys],
                 judged=judged(aliased(placed, "g"), keys),
-                same=all_of(col(key, "p").eq(col(key, "f")) for key in keys),
+                same=agree(keys, "p", "f"),
             )
         )
     sums = [named(_SUM(count=col(count_name(i))), count_name(i)) for i in range(len(trees))]
     return _UNSAFE(sums=sums, parts=union_all(*parts))
 
 
+# One row: the unsafe rows; and for each attribute in how many unsafe combinations of them its cells are.
 _OCCURRENCES = template("SELECT coalesce(sum(n)::BIGINT, 0), :counts FROM :unsafe")
 _OCCURRENCE = fragment("coalesce(sum(n * :count)::BIGINT, 0)")
-
-
-def occurrences(found: exp.Table, attributes: int) -> exp.Select:
-    """One row: the unsafe rows; and for each attribute in how many unsafe combinations of them its cells are."""
-    counts = [_OCCURRENCE(count=col(count_name(i))) for i in range(attributes)]
-    return _OCCURRENCES(counts=counts, unsafe=found)
 
 
 _BLANKED = template("""
@@ -132,14 +127,9 @@ def blanked(placed: exp.Table, found: exp.Table, trees: Sequence[Tree], order: S
     return _BLANKED(nodes=nodes, placed=placed, choice=choice if order else number(-1), most=most, unsafe=found)
 
 
+# The rows whose group meets the policy.
 _KEPT = template("SELECT p.* FROM :placed AS p JOIN :judged AS j ON :same WHERE j.kept")
 _ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :placed")
-
-
-def kept(placed: exp.Table, judged: exp.Query, keys: Sequence[str]) -> exp.Select:
-    """The rows whose group meets the policy."""
-    same = all_of(col(key, "p").eq(col(key, "j")) for key in keys)
-    return _KEPT(placed=placed, judged=judged, same=same)
 
 
 def mu_argus(task: LocalTask) -> LocalOutcome:
@@ -161,7 +151,7 @@ class _Argus:
         # Rows of unknown values are in no combination, and suppressed in any case.
         self.allowed = task.allowed_rows - (task.rows - self.known)
         self.levels = [task.prepared.lattice.levels(i) for i in self.attributes]
-        self.blankable = [i for i, tree in enumerate(task.trees) if task.engine.rows(is_released(tree))[0][0]]
+        self.blankable = [i for i, tree in enumerate(task.trees) if is_released(task, tree)]
 
     def run(self) -> LocalOutcome:
         try:
@@ -207,7 +197,8 @@ class _Argus:
         task = self.task
         task.clock.spend()
         found = self._make("unsafe", unsafe(placed, task.trees, checked, task.judged))
-        rows, *counts = task.engine.rows(occurrences(found, len(task.trees)))[0]
+        occurrences = [_OCCURRENCE(count=col(count_name(i))) for i in self.attributes]
+        rows, *counts = task.engine.rows(_OCCURRENCES(counts=occurrences, unsafe=found))[0]
         task.progress(rows, self.rounds, None)
         return found, rows, counts
 
@@ -222,7 +213,8 @@ class _Argus:
         placed = self._make("placed", placed_at(task.combinations, levels))
         nodes = [released_name(i) for i in self.attributes]
         judged = task.judged(aliased(placed, "p"), nodes)
-        return LocalOutcome(task, self._make("placed", kept(placed, judged, nodes)), rounds=self.rounds, search=search)
+        kept = self._make("placed", _KEPT(placed=placed, judged=judged, same=agree(nodes, "p", "j")))
+        return LocalOutcome(task, kept, rounds=self.rounds, search=search)
 
     def _rows(self, placed: exp.Table) -> int:
         return int(self.task.engine.rows(_ROW_COUNT(placed=placed))[0][0] or 0)

@@ -7,7 +7,7 @@ released as.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -48,6 +48,16 @@ def node_name(attribute: int, level: int) -> str:
 def released_name(attribute: int) -> str:
     """The column with the node that an attribute is released as."""
     return f"node_{attribute}"
+
+
+def released_nodes(attributes: int, alias: str | None = None) -> list[exp.Expr]:
+    """``node_0``, ``node_1``, ..."""
+    return [col(released_name(i), alias) for i in range(attributes)]
+
+
+def agree(names: Iterable[str], one: str, other: str) -> exp.Expr:
+    """Whether rows of two relations have the same in some columns."""
+    return all_of(col(name, one).eq(col(name, other)) for name in names)
 
 
 _COMBINATIONS = template("""
@@ -213,23 +223,11 @@ def _of_level(coded: Coded, positions: exp.Select, level: int, floor: int, offse
     )
 
 
-_ARE_NUMBERS = template("""
+are_numbers = template("""
     SELECT coalesce(
         bool_and(coalesce(isfinite(TRY_CAST(level_0::VARCHAR AS DOUBLE)), FALSE)) FILTER (WHERE level_0 IS NOT NULL),
         FALSE
     )
     FROM :hierarchy
 """)
-
-
-def are_numbers(hierarchy: exp.Table) -> exp.Select:
-    """Whether all ground values of a hierarchy are numbers, written as text or not; and there are any."""
-    return _ARE_NUMBERS(hierarchy=hierarchy)
-
-
-def as_number(value: exp.Expr) -> exp.Expr:
-    """A text as a number, or NULL."""
-    return _AS_NUMBER(value=value)
-
-
-_AS_NUMBER = fragment("TRY_CAST(:value AS DOUBLE)")
+"""Whether all ground values of a hierarchy are numbers, written as text or not; and there are any."""

@@ -12,7 +12,7 @@ from sqlanon.coding import KNOWN, ROWS, Coded, Column, code_name
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, template, text
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER
-from sqlanon.recode.local.nodes import NODE, Tree, may_be_shown, node_name, released_name
+from sqlanon.recode.local.nodes import NODE, Tree, agree, may_be_shown, node_name, released_name
 from sqlanon.recode.recoding import MASKED, in_order
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
@@ -74,7 +74,7 @@ def judged_groups(members: Members, placed: exp.Expr, keys: Sequence[str]) -> ex
     return _JUDGED(keys=[col(key) for key in keys], judged=subquery(judged(space, (0,) * len(keys), extra)))
 
 
-_CLASS_FIGURES = template("""
+class_figures = template("""
     SELECT
         count(*) AS classes,
         coalesce(sum(class_size)::BIGINT, 0) AS rows,
@@ -85,11 +85,7 @@ _CLASS_FIGURES = template("""
     FROM :judged AS j
     WHERE kept
 """)
-
-
-def class_figures(judged: exp.Select) -> exp.Select:
-    """One row of figures of the groups that are kept; ``singles`` are those of one."""
-    return _CLASS_FIGURES(judged=judged)
+"""One row of figures of the groups that are kept; ``singles`` are those of one."""
 
 
 _LEAVES = fragment("sum(n::DOUBLE * :leaves)::DOUBLE")
@@ -190,7 +186,7 @@ def kept_combinations(readable: exp.Table, judged: exp.Select, attributes: Seque
     return _KEPT(
         readable=readable,
         judged=judged,
-        same=all_of(col(f"code_{i}", "r").eq(col(f"code_{i}", "j")) for i in attributes),
+        same=agree([f"code_{i}" for i in attributes], "r", "j"),
     )
 
 
@@ -202,7 +198,10 @@ _MASK = fragment("CASE WHEN r.masked THEN :top ELSE :value::VARCHAR END")
 
 @dataclass(frozen=True)
 class LocalRecoding:
-    """How a release is made from the source, where each combination has released values of its own."""
+    """How a release is made from the source, where each combination has released values of its own.
+
+    Its rows have ``code_i`` for attributes that have labels, and ``value_j`` for the other columns.
+    """
 
     source: exp.Table
     columns: tuple[Column, ...]
@@ -218,17 +217,14 @@ class LocalRecoding:
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
 
     def released_type(self, column: Column, own: str) -> str:
-        """What has labels is VARCHAR, unless all of them are values of the column."""
         if column.quasi is None or (not self.mask and (column.quasi in self.ground or self.types[column.quasi])):
             return own
         return "VARCHAR"
 
     def with_column(self, column: Column) -> LocalRecoding:
-        """The same, with one more column of the source."""
         return replace(self, columns=(*self.columns, column))
 
     def of_rows(self, source: exp.Table) -> LocalRecoding:
-        """The same, of other rows of the source."""
         return replace(self, source=source)
 
     def class_keys(self) -> dict[int, str]:
@@ -237,15 +233,12 @@ class LocalRecoding:
         return {i: values.get(i, f"code_{i}") for i in range(len(self.attributes))}
 
     def label_counts(self) -> exp.Select:
-        """One row: how many labels each attribute has in the release."""
         return exp.Select(expressions=[_LABEL_COUNT(labels=table) for table in self.labels])
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release, rows in random order (unless not ``shuffled``, for checks)."""
         return self.labelled(in_order(self.rows(), shuffled))
 
     def labelled(self, rows: exp.Expr) -> exp.Select:
-        """The release, of `rows`: labels are looked up by their codes."""
         query = exp.Select().from_(aliased(rows, "r"))
         for i in self._by_label():
             labels = subquery(_LABELS(labels=self.labels[i]), f"l{i}")
@@ -258,7 +251,6 @@ class LocalRecoding:
         return [i for i in range(len(self.attributes)) if i not in self.ground]
 
     def rows(self) -> exp.Select:
-        """The rows of the release: ``code_i`` for attributes that have labels, ``value_j`` for the other columns."""
         query = exp.Select().from_(aliased(self.source, "s"))
         keys: list[exp.Expr] = []
         for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):

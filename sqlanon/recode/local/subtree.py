@@ -37,9 +37,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.coding import ROWS, Levels
-from sqlanon.expressions import aliased, all_of, col, drop_table, fragment, named, number, subquery, template, union_all
+from sqlanon.expressions import aliased, col, fragment, named, number, subquery, template, union_all
 from sqlanon.recode.local.finish import on_combinations
-from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name, released_name
+from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.memory import LimitReachedError
@@ -186,7 +186,7 @@ _ALL_SPLIT = template("""
 def all_split(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table) -> exp.Select:
     """The rows of a cutting whose nodes of an attribute can be split, with all of them split; ``split`` has the former
     node."""
-    nodes: list[exp.Expr] = [col(released_name(i), "p") for i in range(len(trees))]
+    nodes = released_nodes(len(trees), "p")
     former, nodes[attribute] = nodes[attribute], named(col(OTHER, "s"), released_name(attribute))
     columns, is_move = _columns(trees, "p"), _is_move(trees, attribute)
     return _ALL_SPLIT(columns=columns, nodes=nodes, former=former, cutting=cutting, moves=moves, is_move=is_move)
@@ -204,7 +204,7 @@ def moved(
     cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table, column: str, nodes: Sequence[int]
 ) -> exp.Select:
     """A cutting with some of an attribute's nodes replaced."""
-    columns: list[exp.Expr] = [col(released_name(i), "p") for i in range(len(trees))]
+    columns = released_nodes(len(trees), "p")
     columns[attribute] = named(_NEW_NODE(node=columns[attribute]), released_name(attribute))
     return _MOVED(
         columns=_columns(trees, "p"),
@@ -262,9 +262,8 @@ def priced(judged: exp.Query, trees: Sequence[Tree]) -> exp.Select:
 
 def kept(cutting: exp.Table, classes: exp.Table, attributes: int) -> exp.Select:
     """The combinations of kept classes, with their nodes."""
-    names = [released_name(i) for i in range(attributes)]
-    same = all_of(col(name, "p").eq(col(name, "j")) for name in names)
-    return _KEPT(nodes=[col(name, "p") for name in names], cutting=cutting, classes=classes, same=same)
+    same = agree([released_name(i) for i in range(attributes)], "p", "j")
+    return _KEPT(nodes=released_nodes(attributes, "p"), cutting=cutting, classes=classes, same=same)
 
 
 TRIED = 32
@@ -356,8 +355,7 @@ class _Cuts:
         return False
 
     def _drop(self, cut: _Cut) -> None:
-        for table in (cut.cutting, cut.classes):
-            self.task.engine.execute(drop_table(table))
+        self.task.steps.drop(cut.cutting, cut.classes)
 
     def _splits(self, cut: _Cut, i: int) -> list[_Split]:
         """The nodes of an attribute that are worth splitting, the best first."""

@@ -189,17 +189,8 @@ def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -
 
 _RELEASED_NODES = template("SELECT node, label, leaves, level FROM :nodes")
 _OWN_NODES = template("SELECT DISTINCT node, label, leaves, level FROM :shown WHERE node > :root")
+# The classes that are released as a node above the lowest level of the tree.
 _ANCESTORS = template("SELECT count(*) FROM :shown WHERE node <= :root AND level > :floor")
-
-
-def own_values(shown: exp.Table, tree: Tree) -> exp.Query:
-    """All nodes that an attribute is released as: those of its tree, and those that `shown` has of its own."""
-    return union_all(_RELEASED_NODES(nodes=tree.nodes), _OWN_NODES(shown=shown, root=tree.root))
-
-
-def ancestors(shown: exp.Table, tree: Tree) -> exp.Select:
-    """One number: the classes that are released as a node above the lowest level of the tree."""
-    return _ANCESTORS(shown=shown, root=tree.root, floor=tree.floor)
 
 
 _WITH_PARTS = template("""
@@ -226,8 +217,10 @@ def summarise(
         mine = steps.make(work(f"{prefix}_shown_{i}"), build(classes, i, tree, allowed[i]))
         shown.append(mine)
         if build is not as_ancestor:  # those are nodes of the hierarchy
-            values[i] = steps.make(work(f"{prefix}_values_{i}"), own_values(mine, tree))
-        if build is as_median and not task.engine.rows(ancestors(mine, tree))[0][0]:
+            own = _OWN_NODES(shown=mine, root=tree.root)
+            values[i] = steps.make(work(f"{prefix}_values_{i}"), union_all(_RELEASED_NODES(nodes=tree.nodes), own))
+        ancestors = _ANCESTORS(shown=mine, root=tree.root, floor=tree.floor)
+        if build is as_median and not task.engine.rows(ancestors)[0][0]:
             typed.add(i)
     placed = steps.make(work(f"{prefix}_placed"), _placed(classes, shown))
     return LocalOutcome(task, placed, values, frozenset(typed), rounds=rounds)

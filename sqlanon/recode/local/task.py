@@ -13,11 +13,11 @@ from sqlanon.coding import ROWS, Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import Namer, cast, col
+from sqlanon.expressions import Namer, col, fragment
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS
 from sqlanon.hierarchies.build import EXAMPLE_LEAVES
-from sqlanon.recode.local.nodes import Tree, are_numbers, as_number, combinations, in_combinations, nodes
+from sqlanon.recode.local.nodes import Tree, are_numbers, combinations, in_combinations, nodes
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SHARE, VALUE
@@ -34,38 +34,18 @@ _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBL
 
 @dataclass(frozen=True)
 class LocalTask:
-    """A prepared source as local strategies see it.
-
-    Attributes
-    ----------
-    engine, steps, work:
-        Where, how tables are made, and how they are named.
-    prepared:
-        All that is known of the source.
-    combinations:
-        Its distinct combinations of known values, made by `recode.local.nodes.combinations`.
-    trees:
-        The quasi-identifiers' hierarchies.
-    members:
-        What is counted of combinations, and asked.
-    allowed_rows:
-        At most so many rows may be suppressed.
-    progress:
-        Told of what is going on.
-    clock:
-        What the policy lets all of it take.
-    """
+    """A prepared source as local strategies see it."""
 
     engine: Engine
     steps: StatementRunner
     work: Namer
     prepared: SearchInput
-    combinations: exp.Table
-    trees: tuple[Tree, ...]
+    combinations: exp.Table  # its distinct combinations of known values, made by `recode.local.nodes.combinations`
+    trees: tuple[Tree, ...]  # the quasi-identifiers' hierarchies
     members: Members
-    allowed_rows: int
+    allowed_rows: int  # that may be suppressed
     progress: Progress
-    clock: Clock
+    clock: Clock  # what the policy lets all of it take
 
     @property
     def floor(self) -> Levels:
@@ -92,31 +72,16 @@ class LocalTask:
 
 @dataclass(frozen=True)
 class LocalOutcome:
-    """What a local strategy gives back.
-
-    Attributes
-    ----------
-    task:
-        What it worked on.
-    placed:
-        ``combination``, and ``node_0``, ``node_1``, ...: what each is released as. What is not there is suppressed.
-    values:
-        By attribute, where it is released as other nodes than its hierarchy's: ``node``, ``label``, ``leaves``,
-        ``level`` of all nodes that are used.
-    typed:
-        The attributes whose released labels are values of their columns: they keep their types.
-    rounds:
-        How often the strategy went over the combinations.
-    search:
-        What it learnt of the lattice, where it searched that.
-    """
+    """What a local strategy gives back."""
 
     task: LocalTask
-    placed: exp.Table
+    placed: exp.Table  # ``combination``, and ``node_0``, ...: what each is released as; what is not there is suppressed
+    # By attribute, where it is released as other nodes than its hierarchy's: ``node``, ``label``, ``leaves``, ``level``
+    # of all nodes that are used.
     values: Mapping[int, exp.Table] = field(default_factory=dict)
-    typed: frozenset[int] = frozenset()
-    rounds: int = 0
-    search: Search | None = None
+    typed: frozenset[int] = frozenset()  # attributes whose labels are values of their columns: they keep their types
+    rounds: int = 0  # how often it went over the combinations
+    search: Search | None = None  # what it learnt of the lattice, where it searched that
 
 
 def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> LocalTask:
@@ -208,13 +173,19 @@ def _is_typed(prepared: SearchInput, i: int) -> bool:
 
 def _is_text_of_numbers(steps: StatementRunner, prepared: SearchInput, i: int) -> bool:
     """Whether values are text in which all are numbers."""
-    found = not _is_typed(prepared, i) and steps.look_up(are_numbers(prepared.hierarchies[i].table), [(False,)])[0][0]
+    found = (
+        not _is_typed(prepared, i)
+        and steps.look_up(are_numbers(hierarchy=prepared.hierarchies[i].table), [(False,)])[0][0]
+    )
     return bool(found)
+
+
+_AS_NUMBER = fragment("TRY_CAST(level_0::VARCHAR AS DOUBLE)")
 
 
 def _make_nodes(steps: StatementRunner, prepared: SearchInput, i: int, tree: Tree, as_text: bool) -> None:
     hierarchy = prepared.hierarchies[i]
-    order: exp.Expr = as_number(cast(col("level_0"), "VARCHAR")) if as_text else col("level_0")
+    order = _AS_NUMBER() if as_text else col("level_0")
     query = nodes(
         prepared.attributes[i],
         hierarchy.table,
