@@ -12,24 +12,33 @@ from sqlglot import exp
 
 from sqlanon.coding import KNOWN, ROWS, Coded, Levels
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import aliased, all_of, cast, col, named, number, same, select, subquery, text, total
+from sqlanon.expressions import aliased, all_of, cast, col, named, same, template, text
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import PERSON, coded_rows
-from sqlanon.requirements.base import CLASS_POPULATION, CLASS_SIZE
-from sqlanon.search.classes import KEPT, judged
+from sqlanon.search.classes import judged
 from sqlanon.search.input import SearchInput
 
 STRANGE = "sqlanon: in no hierarchy: "
 
 
-def null_map(space: ClassSpace, levels: Levels) -> exp.Select:
+_NULL_MAP = template("""
+    SELECT coalesce((sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT, 0)
+    FROM :judged AS j
+""")
+_WRONG_MAP = template("""
+    SELECT coalesce(sum(own.n)::BIGINT, 0)
+    FROM :own AS own
+    SEMI JOIN (SELECT * FROM :judged AS j WHERE kept AND class_population > 0) AS kept ON :in_class
+    ANTI JOIN :theirs AS theirs ON :same
+""")
+
+
+def _null_map(space: ClassSpace, levels: Levels) -> exp.Select:
     """One number: the rows of kept classes that match nobody of the population."""
-    nobody = col(CLASS_POPULATION).eq(0)
-    rows = total(col(CLASS_SIZE), all_of([col(KEPT), nobody]))
-    return select([exp.Coalesce(this=rows, expressions=[number(0)])], subquery(judged(space, levels), "j"))
+    return _NULL_MAP(judged=judged(space, levels))
 
 
-def wrong_map(
+def _wrong_map(
     space: ClassSpace,
     levels: Levels,
     members: exp.Table,
@@ -39,18 +48,13 @@ def wrong_map(
 ) -> exp.Select:
     """One number: the rows of kept classes that match somebody, but not the person that they are of."""
     keys = space.keys(levels)
-    own = _people(members, attributes, levels, keys)
-    theirs = _people(population, attributes, levels, keys, types)
     codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
-    there = col(CLASS_POPULATION) > 0
-    matched = select([exp.Star()], subquery(judged(space, levels, codes), "j")).where(col(KEPT), there, copy=False)
-    in_class = all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys)
-    same = [col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)]
-    rows = exp.Coalesce(this=total(col(ROWS, "own")), expressions=[number(0)])
-    return (
-        select([rows], subquery(own, "own"))
-        .join(subquery(matched, "kept"), on=in_class, join_type="semi", copy=False)
-        .join(subquery(theirs, "theirs"), on=all_of(same), join_type="anti", copy=False)
+    return _WRONG_MAP(
+        own=_people(members, attributes, levels, keys),
+        judged=judged(space, levels, codes),
+        in_class=all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys),
+        theirs=_people(population, attributes, levels, keys, types),
+        same=all_of(col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)),
     )
 
 
@@ -109,10 +113,9 @@ def _people(
 class PopulationMatch:
     """Figures of the kept rows of a release."""
 
-    null_map: int
-    """Rows that match nobody of the population."""
+    null_map: int  # rows that match nobody of the population
+    # Rows that match somebody, but not the person that they are of; None where persons are not told apart in both.
     wrong_map: int | None
-    """Rows that match somebody, but not the person that they are of; None where persons are not told apart in both."""
 
 
 def mapping_of(engine: Engine, prepared: SearchInput, levels: Levels) -> PopulationMatch | None:
@@ -120,9 +123,9 @@ def mapping_of(engine: Engine, prepared: SearchInput, levels: Levels) -> Populat
     if prepared.population is None:
         return None
     space = prepared.sets.at(levels)
-    nobody = engine.rows(null_map(space, levels))[0][0]
+    nobody = engine.rows(_null_map(space, levels))[0][0]
     own, theirs = prepared.members, prepared.population.members
     if own is None or theirs is None:
         return PopulationMatch(nobody, None)
-    query = wrong_map(space, levels, own, theirs, prepared.attributes, prepared.types)
+    query = _wrong_map(space, levels, own, theirs, prepared.attributes, prepared.types)
     return PopulationMatch(nobody, engine.rows(query)[0][0])

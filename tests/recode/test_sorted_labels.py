@@ -67,7 +67,7 @@ def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None 
         connection.execute(f"CREATE TABLE s AS {query.sql('duckdb')}")
         if not connection.execute(may_be_sorted(table("s"), ()).sql("duckdb")).fetchall()[0][0]:
             return {label: label for label in labels}
-        found = connection.execute(sorted_labels(table("s")).sql("duckdb")).fetchall()
+        found = connection.execute(sorted_labels(sortable=table("s")).sql("duckdb")).fetchall()
         assert sorted(row[0] for row in found) == sorted(row[0] for row in connection.execute("FROM r").fetchall())
         return {labels[code]: label for _, code, label, _, _ in found}
 

@@ -16,22 +16,15 @@ from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import (
-    all_of,
-    anonymous,
     col,
-    is_there,
-    named,
-    number,
-    select,
     star,
-    subquery,
-    text,
+    template,
 )
 from sqlanon.hierarchies.numerals import NUMERAL, padded, part_of, whole_digits, written_out
 from sqlanon.measures import Figures, Measure
 from sqlanon.measures.base import Totals
 from sqlanon.policy.guarantee import combinations_of
-from sqlanon.recode.local.nodes import NODE, Tree, may_be_shown
+from sqlanon.recode.local.nodes import Tree, may_be_shown
 from sqlanon.recode.local.placement import (
     LocalRecoding,
     attribute_figures,
@@ -55,58 +48,76 @@ MOST_DIGITS = 40
 _FORM = f"({NUMERAL})(?:(-| to )({NUMERAL}))?"
 
 
+_SORTABLE = template("""
+    SELECT
+        node, code, label, leaves, level,
+        CASE
+            WHEN low IS NOT NULL AND digits <= :most THEN :padded_low || dash || coalesce(:padded_high, '')
+            ELSE label
+        END AS sortable
+    FROM (
+        SELECT
+            *,
+            coalesce(
+                max(greatest(coalesce(:digits_of_low, 0), coalesce(:digits_of_high, 0)))
+                FILTER (WHERE is_kept AND low IS NOT NULL) OVER (),
+                0
+            ) AS digits
+        FROM (
+            SELECT a.*, :low AS low, :high AS high
+            FROM (
+                SELECT
+                    *,
+                    code IN (SELECT :code FROM :kept) AS is_kept,
+                    CASE WHEN level = 0 OR node > :root THEN :first END AS first,
+                    coalesce(:dash, '') AS dash,
+                    :last AS last
+                FROM :released
+            ) AS a
+        ) AS w
+    ) AS d
+""")
+_MAY_BE_SORTED = template("""
+    SELECT
+        count(DISTINCT code) = count(DISTINCT sortable)
+        AND count(DISTINCT code) = count(DISTINCT (code, sortable))
+        AND coalesce(bool_and(:allowed), TRUE)
+    FROM :sortable
+    WHERE label IS NOT NULL
+""")
+sorted_labels = template("SELECT node, code, sortable AS label, leaves, level FROM :sortable")
+"""Released values with padded labels: ``node``, ``code``, ``label``, ``leaves``, ``level``."""
+
+
 def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: int) -> exp.Select:
     """Released values as `placement.released_values` makes them, with ``sortable``: the label, its numbers padded.
 
     How wide they are follows from what is kept alone: what is suppressed may be larger. Labels of a hierarchy above
     its values stay as they are.
     """
-    own = col("level").eq(0) | (col(NODE) > number(root))
-    shown = select([col(f"code_{attribute}")], kept.copy())
-    parts: list[exp.Expr] = [
-        named(exp.In(this=col("code"), query=subquery(shown)), "is_kept"),
-        named(exp.If(this=exp.Paren(this=own), true=part_of(col("label"), _FORM, 1)), "first"),
-        named(exp.Coalesce(this=part_of(col("label"), _FORM, 2), expressions=[text("")]), "dash"),
-        named(part_of(col("label"), _FORM, 3), "last"),
-    ]
-    apart = select([exp.Star(), *parts], released.copy())
-    ends = [written_out(col(end)) for end in ("first", "last")]
-    written = select(
-        [exp.Column(this=exp.Star(), table=exp.to_identifier("a", quoted=True)),
-         named(ends[0], "low"), named(ends[1], "high")],
-        subquery(apart, "a"),
-    )  # fmt: skip
-    longest = anonymous(
-        "greatest", *(exp.Coalesce(this=whole_digits(col(end)), expressions=[number(0)]) for end in ("low", "high"))
+    first, dash, last = (part_of(col("label"), _FORM, group) for group in (1, 2, 3))
+    low, high, digits = col("low"), col("high"), col("digits")
+    return _SORTABLE(
+        most=MOST_DIGITS,
+        padded_low=padded(low, digits),
+        padded_high=padded(high, digits),
+        digits_of_low=whole_digits(low),
+        digits_of_high=whole_digits(high),
+        low=written_out(col("first")),
+        high=written_out(col("last")),
+        code=col(f"code_{attribute}"),
+        kept=kept,
+        root=root,
+        first=first,
+        dash=dash,
+        last=last,
+        released=released,
     )
-    only = exp.Where(this=all_of([col("is_kept"), is_there(col("low"))]))
-    widest = exp.Window(this=exp.Filter(this=exp.Max(this=longest), expression=only))
-    wide = select(
-        [exp.Star(), named(exp.Coalesce(this=widest, expressions=[number(0)]), "digits")], subquery(written, "w")
-    )
-    joined = exp.DPipe(
-        this=exp.DPipe(this=padded(col("low"), col("digits")), expression=col("dash")),
-        expression=exp.Coalesce(this=padded(col("high"), col("digits")), expressions=[text("")]),
-    )
-    is_number = all_of([is_there(col("low")), col("digits") <= number(MOST_DIGITS)])
-    label = exp.If(this=is_number, true=joined, false=col("label"))
-    names = (NODE, "code", "label", "leaves", "level")
-    return select([*(col(name) for name in names), named(label, "sortable")], subquery(wide, "d"))
 
 
 def may_be_sorted(sortable: exp.Table, forbidden: Collection[str]) -> exp.Select:
     """Whether labels still tell the same things apart when they are padded, and none of them is forbidden then."""
-    pairs = exp.Tuple(expressions=[col("code"), col("sortable")])
-    counts = [exp.Count(this=exp.Distinct(expressions=[one])) for one in (col("code"), col("sortable"), pairs)]
-    same = [counts[0].eq(count) for count in counts[1:]]
-    fine = exp.Coalesce(this=exp.LogicalAnd(this=may_be_shown(col("sortable"), forbidden)), expressions=[exp.true()])
-    return select([all_of([*same, fine])], sortable.copy()).where(is_there(col("label")), copy=False)
-
-
-def sorted_labels(sortable: exp.Table) -> exp.Select:
-    """Released values with padded labels: ``node``, ``code``, ``label``, ``leaves``, ``level``."""
-    columns: list[exp.Expr] = [col(NODE), col("code"), named(col("sortable"), "label"), col("leaves"), col("level")]
-    return select(columns, sortable.copy())
+    return _MAY_BE_SORTED(allowed=may_be_shown(col("sortable"), forbidden), sortable=sortable)
 
 
 @dataclass(frozen=True)
@@ -222,7 +233,7 @@ def _in_order(task: LocalTask, outcome: LocalOutcome, kept: exp.Table, i: int, l
     sortable = task.steps.make(task.work(f"sortable_{i}"), sortable_labels(labels, kept, i, tree.root))
     if not task.engine.rows(may_be_sorted(sortable, tree.forbidden))[0][0]:
         return labels
-    return task.steps.make(task.work(f"sorted_{i}"), sorted_labels(sortable))
+    return task.steps.make(task.work(f"sorted_{i}"), sorted_labels(sortable=sortable))
 
 
 def _as_guaranteed(task: LocalTask) -> Requirements:
