@@ -26,9 +26,9 @@ class Lattice:
     bottom: Levels
     top: Levels
     """The quasi-identifiers, and the lowest and the highest level of each."""
+    # Levels between these that no release may have, by attribute; empty if there are none. A search may learn from such
+    # a generalization, and never chooses it.
     holes: tuple[frozenset[int], ...] = ()
-    """Levels between these that no release may have, by attribute; empty if there are none. A search may learn from
-    such a generalization, and never chooses it."""
 
     @property
     def size(self) -> int:
@@ -106,10 +106,8 @@ ROOM = 200_000
 class Box(NamedTuple):
     """All generalizations at or above ``low`` and at or below ``high``."""
 
-    key: float
-    """The least box is next. For ``optimal``: at most the score of everything in it."""
-    height: int
-    """Σ level of ``low``."""
+    key: float  # the least box is next. For ``optimal``: at most the score of everything in it.
+    height: int  # Σ level of ``low``
     low: Levels
     high: Levels
     """Its corners."""

@@ -49,10 +49,8 @@ class Budget:
 class Clock:
     """A budget that is spent by several parts of a search, one after the other."""
 
-    budget: Budget
-    """What they may take together."""
-    checks: int = 0
-    """What they have counted."""
+    budget: Budget  # what they may take together
+    checks: int = 0  # what they have counted
     _ends_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -128,24 +126,18 @@ class Forecast:
 class Verdict:
     """What follows from the figures of a generalization."""
 
-    satisfies: bool
-    """Whether it satisfies the policy."""
-    hopeless: bool
-    """Whether neither it nor anything below it can."""
-    lasting: bool
-    """Whether everything above it satisfies the policy, as it does."""
+    satisfies: bool  # whether it satisfies the policy
+    hopeless: bool  # whether neither it nor anything below it can
+    lasting: bool  # whether everything above it satisfies the policy, as it does
 
 
 @dataclass(frozen=True)
 class Rules:
     """What may be concluded, and nothing else: the docstrings of the requirements say why."""
 
-    requirements: Requirements
-    """What the policy asks for."""
-    rows: int
-    """Of the source."""
-    additive: bool = True
-    """Whether the counts of merged classes add up."""
+    requirements: Requirements  # what the policy asks for
+    rows: int  # of the source
+    additive: bool = True  # whether the counts of merged classes add up
 
     def judge(self, figures: Figures, allowed_rows: int) -> Verdict:
         """Judge a generalization, where so many rows may be suppressed."""
@@ -171,16 +163,16 @@ class Rules:
 class Data:
     """What is told of a table; by default, nothing."""
 
+    # The distinct distance vectors (see `search.vectors`) between outliers and all combinations, part after part: a
+    # strategy may stop between two of them. They are within the lattice.
     vectors: Callable[[], Iterable[Collection[Levels]]] = tuple
-    """The distinct distance vectors (see `search.vectors`) between outliers and all combinations, part after part:
-    a strategy may stop between two of them. They are within the lattice."""
     joins_suffice: bool = False
     """Whether every k-minimal generalization is the lowest one, or a join (attribute by attribute, the greater
     level) of vectors. So it is where all that is asked for is asked of each class by itself, and a class made of
     some that meet it meets it: a generalization and the join of the vectors at or below it suppress the same
     rows."""
+    # By attribute and level: how many values the rows have.
     distinct_values: Callable[[], Sequence[Sequence[int]]] = tuple
-    """By attribute and level: how many values the rows have."""
 
 
 TOLERANCE = 1e-12
@@ -210,8 +202,8 @@ class Search:
     figures: dict[Levels, Figures] = field(default_factory=dict)
     scores: dict[Levels, float] = field(default_factory=dict)
     """Of what was checked; the scores of what satisfies."""
+    # By how much a generalization raises the bounds of those below it.
     lifts: dict[Levels, float] = field(default_factory=dict)
-    """By how much a generalization raises the bounds of those below it."""
     best: Levels | None = None
     open: int = 0
     """The best so far, and how many are waiting, as progress shows it."""

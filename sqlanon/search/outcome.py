@@ -16,18 +16,15 @@ from sqlanon.search.memory import Search
 class Outcome:
     """What a strategy found."""
 
-    levels: Levels | None
-    """The chosen generalization; None where nothing satisfies the policy."""
-    optimal: bool
-    """Whether it is proven to be the best by the measure."""
+    levels: Levels | None  # the chosen generalization; None where nothing satisfies the policy
+    optimal: bool  # whether it is proven to be the best by the measure
+    # No generalization that satisfies the policy scores less. Its own score, if it is proven to be the best.
     bound: float = 0.0
-    """No generalization that satisfies the policy scores less. Its own score, if it is proven to be the best."""
     minimal: tuple[Levels, ...] | None = None
     """The k-minimal generalizations that were found, where the strategy looks for them: all, unless it stopped."""
-    stopped: str = ""
-    """The limit that ended the search before it was done; empty if none did."""
+    stopped: str = ""  # the limit that ended the search before it was done; empty if none did
+    # All generalizations that satisfy the policy, where the strategy finds them all, and did not stop.
     satisfying: tuple[Levels, ...] | None = None
-    """All generalizations that satisfy the policy, where the strategy finds them all, and did not stop."""
     exhaustive: bool = True
     """Where nothing was found: whether it is ruled out that anything satisfies the policy."""
 
