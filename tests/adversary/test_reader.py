@@ -70,7 +70,7 @@ SIGNS = [
 ]
 
 
-@pytest.mark.parametrize(("search", "ending", "nan"), some(SIGNS, 8), ids=str)
+@pytest.mark.parametrize(("search", "ending", "nan"), some(SIGNS, 16), ids=str)
 def test_nobody_is_told_apart_by_a_sign(tmp_path: Path, search: dict[str, str], ending: str, nan: str) -> None:
     path = tmp_path / f"release.{ending}"
     roles = {"place": "insensitive", "name": "identifying", "flag": "insensitive", "q": "suppress"}

@@ -227,8 +227,10 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     ],
     ids=["requirements", "strategies", "ledger"],
 )
-def test_the_python_of_the_pages(page: str, workshop: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(workshop if page == REQUIREMENTS else hospital.parents[1])
+def test_the_python_of_the_pages(
+    page: str, hospital: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.chdir(request.getfixturevalue("workshop") if page == REQUIREMENTS else hospital.parents[1])
     for program in blocks("python", page):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
-from support import PATIENCE, cli, fetch, quoted
+from support import PATIENCE, cli, fetch, folder_again, kept, quoted
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -53,16 +53,21 @@ database = "release.duckdb"
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with a source and a policy in it."""
-    with duckdb.connect(tmp_path / "hospital.duckdb") as connection:
+def fill(folder: Path) -> Path:
+    """Put a source and a policy in a folder."""
+    with duckdb.connect(folder / "hospital.duckdb") as connection:
         connection.execute(
             "CREATE TABLE patients AS SELECT 'Person ' || i AS name, CAST(2130 + i % 9 AS VARCHAR) AS zip, "
             "CASE i % 2 WHEN 0 THEN 'f' ELSE 'm' END AS sex, 'illness ' || i % 3 AS illness FROM range(100) AS r(i)"
         )
-    (tmp_path / "policy.toml").write_text(POLICY)
-    return tmp_path
+    (folder / "policy.toml").write_text(POLICY)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a source and a policy in it."""
+    return fill(tmp_path)
 
 
 def mode(path: Path) -> int:
@@ -146,11 +151,19 @@ def test_init_of_what_is_no_database_is_an_error_and_changes_nothing(
 # What runs leave in it
 
 
+@pytest.fixture(scope="module")
+def run_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Path, Path], Any]:
+    folder = fill(tmp_path_factory.mktemp("run"))
+    ended = cli("anonymize", folder / "policy.toml", "--json")
+    assert ended.status == 0
+    return kept(folder), json.loads(ended.out)
+
+
 @pytest.fixture
-def after(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Any]:
+def after(run_before: tuple[tuple[Path, Path], Any]) -> tuple[Path, Any]:
     """The catalog after `sqlanon anonymize`, and what it printed."""
-    assert cli("anonymize", folder / "policy.toml", "--json").status == 0
-    return folder / "policy.catalog.duckdb", json.loads(capsys.readouterr().out)
+    folders, printed = run_before
+    return folder_again(*folders) / "policy.catalog.duckdb", printed
 
 
 def test_the_catalog_is_beside_the_policy_and_private(after: tuple[Path, Any]) -> None:
@@ -161,8 +174,9 @@ def test_the_catalog_is_beside_the_policy_and_private(after: tuple[Path, Any]) -
     }  # fmt: skip
 
 
-def test_a_run_is_a_row_with_the_figures_of_the_run(after: tuple[Path, Any], folder: Path) -> None:
+def test_a_run_is_a_row_with_the_figures_of_the_run(after: tuple[Path, Any]) -> None:
     path, printed = after
+    folder = path.parent
     with duckdb.connect(path, read_only=True) as connection:
         found = connection.execute("FROM sqlanon.runs")
         names = [column[0] for column in found.description or []]
@@ -216,8 +230,9 @@ def hierarchy_tables(path: Path) -> set[str]:
     return {name for (name,) in found}
 
 
-def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(after: tuple[Path, Any], folder: Path) -> None:
+def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(after: tuple[Path, Any]) -> None:
     path, _ = after
+    folder = path.parent
     before = hierarchy_tables(path)
     with duckdb.connect(folder / "hospital.duckdb") as connection:
         connection.execute("INSERT INTO patients SELECT 'New', '99999', 'f', 'illness 1' FROM range(5)")
@@ -233,8 +248,9 @@ def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(after: tu
     assert ("99999",) in fetch(path, f'SELECT level_0 FROM sqlanon."{table}"')
 
 
-def test_another_policy_keeps_the_hierarchies_of_the_first(after: tuple[Path, Any], folder: Path) -> None:
+def test_another_policy_keeps_the_hierarchies_of_the_first(after: tuple[Path, Any]) -> None:
     path, _ = after
+    folder = path.parent
     (folder / "policy.toml").write_text(POLICY.replace("k = 4", "k = 5"))
     assert cli("anonymize", folder / "policy.toml").status == 0
     assert len(hierarchy_tables(path)) == 4
@@ -274,9 +290,10 @@ def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
 
 
 def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
-    after: tuple[Path, Any], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    after: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, _ = after
+    folder = path.parent
     everything = "SELECT (SELECT count(*) FROM sqlanon.runs), (SELECT count(*) FROM sqlanon.lattice)"
     before = fetch(path, everything), hierarchy_tables(path)
     real = catalog.insert
@@ -360,11 +377,11 @@ def held(path: Path, how: str) -> Iterator[None]:
 def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     how: str,
     after: tuple[Path, Any],
-    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path, _ = after
+    folder = path.parent
     monkeypatch.setattr(PATIENCE, 0.1)
     before = (folder / "release.duckdb").read_bytes()
     with held(path, how):
@@ -380,7 +397,7 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
 
 @pytest.mark.parametrize("how", some(["reading", "writing"], 2))
 def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
-    how: str, after: tuple[Path, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, after: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the runs beside it do, that look for releases of the same source in all catalogs of the folder."""
     waited = []
@@ -392,7 +409,7 @@ def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
             holder.close()
 
         monkeypatch.setattr(catalog.time, "sleep", sleep)
-        assert cli("anonymize", folder / "policy.toml").status == 0
+        assert cli("anonymize", after[0].with_name("policy.toml")).status == 0
     assert waited
 
 

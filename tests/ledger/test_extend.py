@@ -12,7 +12,7 @@ import pytest
 from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import change, cli
+from support import change, cli, folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
@@ -47,14 +47,20 @@ def released(place: Path) -> Counter[tuple[Any, ...]]:
         return Counter(connection.execute("SELECT * FROM patients").fetchall())
 
 
-@pytest.fixture
-def hospital(tmp_path: Path) -> Path:
-    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
-        connection.execute("CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
-    insert(tmp_path, *ROWS)
+@pytest.fixture(scope="module")
+def hospital_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("hospital")
+    change(folder / "hospital.duckdb", "CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
+    insert(folder, *ROWS)
     with sqlanon.connect() as db:
-        db.anonymize(policy(tmp_path)).publish()
-    return tmp_path
+        db.anonymize(policy(folder)).publish()
+    return kept(folder)
+
+
+@pytest.fixture
+def hospital(hospital_of_before: tuple[Path, Path]) -> Path:
+    """A hospital with its release."""
+    return folder_again(*hospital_of_before)
 
 
 def extend(place: Path, **more: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError
@@ -15,14 +16,32 @@ from sqlanon.errors import AuditError, PolicyError
 ROWS = 40
 
 
-@pytest.fixture
-def clinic(tmp_path: Path) -> Path:
-    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
+def make_clinic(place: Path) -> None:
+    with duckdb.connect(str(place / "clinic.duckdb")) as connection:
         connection.execute(
             "CREATE TABLE visits AS SELECT 20 + i % 4 AS age, 100 + i * 7 % 90 AS cost, 50 + i * 3 % 40 AS weight "
             f"FROM range({ROWS}) t(i)"
         )
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    make_clinic(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def clinic_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("clinic")
+    make_clinic(folder)
+    publish(policy(folder, "one", {"cost": 1.0}))
+    return kept(folder)
+
+
+@pytest.fixture
+def with_one(clinic_of_before: tuple[Path, Path]) -> Path:
+    """The clinic, with a release of it that has noise on the costs: one."""
+    return folder_again(*clinic_of_before)
 
 
 def policy(place: Path, name: str, noise: dict[str, float], total: float | None = None, **more: Any) -> sqlanon.Policy:
@@ -51,44 +70,40 @@ def so_far(place: Path) -> float:
     return float(row[0])
 
 
-def test_noise_on_an_attribute_again_is_refused(clinic: Path) -> None:
-    publish(policy(clinic, "one", {"cost": 1.0}))
+def test_noise_on_an_attribute_again_is_refused(with_one: Path) -> None:
     for name in ("two", "one"):  # in another place, or in the same, where it replaces the first
         with pytest.raises(AuditError) as caught:
-            publish(policy(clinic, name, {"cost": 0.5}))
+            publish(policy(with_one, name, {"cost": 0.5}))
         message = str(caught.value)
         assert "epsilon of a record: 1 so far, in 1 release of this source, 0.5 in this one, 1.5 in all" in message
         assert "[privacy] epsilon_total" in message and "--force" in message
-    assert not (clinic / "two.duckdb").exists()
-    assert so_far(clinic) == 1.0
+    assert not (with_one / "two.duckdb").exists()
+    assert so_far(with_one) == 1.0
 
 
-def test_what_was_replaced_was_published(clinic: Path) -> None:
-    publish(policy(clinic, "one", {"cost": 1.0}))
-    publish(policy(clinic, "one", {}))  # takes its place
+def test_what_was_replaced_was_published(with_one: Path) -> None:
+    publish(policy(with_one, "one", {}))  # takes its place
     with pytest.raises(AuditError, match="1 so far"):
-        publish(policy(clinic, "one", {"cost": 1.0}))
+        publish(policy(with_one, "one", {"cost": 1.0}))
 
 
-def test_by_force_it_is_published_with_a_warning(clinic: Path) -> None:
-    publish(policy(clinic, "one", {"cost": 1.0}))
-    result = publish(policy(clinic, "one", {"cost": 2.0}), force=True)
+def test_by_force_it_is_published_with_a_warning(with_one: Path) -> None:
+    result = publish(policy(with_one, "one", {"cost": 2.0}), force=True)
     assert any("published by force" in warning and "3 in all" in warning for warning in result.warnings)
-    assert so_far(clinic) == 3.0
+    assert so_far(with_one) == 3.0
 
 
-def test_noise_on_another_attribute_is_let_through_unless_there_is_a_total(clinic: Path) -> None:
-    publish(policy(clinic, "one", {"cost": 1.0}))
+def test_noise_on_another_attribute_is_let_through_unless_there_is_a_total(with_one: Path) -> None:
     with pytest.raises(AuditError, match=r"1\.5 in all; \[privacy\] epsilon_total allows 1\.2"):
-        publish(policy(clinic, "one", {"weight": 0.5}, total=1.2))
-    publish(policy(clinic, "one", {"weight": 0.5}))
-    assert so_far(clinic) == 1.5
+        publish(policy(with_one, "one", {"weight": 0.5}, total=1.2))
+    publish(policy(with_one, "one", {"weight": 0.5}))
+    assert so_far(with_one) == 1.5
 
 
 def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> None:
     """The oracle adds up what was published, in decimals."""
     total, spent, refused = Decimal("0.7"), Decimal(0), 0
-    for i in range(8):
+    for i in range(6):
         epsilon = Decimal(i % 3 + 1) / 10
         name = f"r{i % 2}"
         asked = policy(clinic, name, {"cost": float(epsilon)}, total=float(total))
@@ -100,7 +115,7 @@ def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> No
                 publish(asked)
             refused += 1
         assert so_far(clinic) == pytest.approx(float(spent))
-    assert spent == total and refused > 3
+    assert spent == total and refused == 2
 
 
 def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from conftest import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError
@@ -32,7 +33,7 @@ def make(path: Path, seed: int = 1, rows: int = ROWS, only: tuple[str, ...] = ()
     ]
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE visits (age INTEGER, sex TEXT, zip TEXT, cost DOUBLE)")
-        connection.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", made)
+        connection.execute(f"INSERT INTO visits VALUES {str(made)[1:-1]}")
         connection.execute(f"COPY visits TO '{path.with_suffix('.csv')}' (HEADER)")
 
 
@@ -134,35 +135,43 @@ DESCRIPTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def clinic_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("clinic")
+    make(folder / "clinic.duckdb")
+    publish(policy(folder, "one", at(folder), "age"))
+    return kept(folder)
+
+
+@pytest.fixture
+def with_one(clinic_of_before: tuple[Path, Path]) -> Path:
+    """The clinic, with a release of it: one."""
+    return folder_again(*clinic_of_before)
+
+
 @pytest.mark.parametrize("description", some(DESCRIPTIONS, 12))
-def test_a_source_is_known_under_another_description(tmp_path: Path, description: str) -> None:
-    make(tmp_path / "clinic.duckdb")
-    publish(policy(tmp_path, "one", at(tmp_path), "age"))
-    source = DESCRIPTIONS[description](tmp_path)
+def test_a_source_is_known_under_another_description(with_one: Path, description: str) -> None:
+    source = DESCRIPTIONS[description](with_one)
     with pytest.raises(AuditError, match=r"the source shares about \d+% of its rows with that of this release"):
-        publish(policy(tmp_path, "two", source, "zip"))
-    assert not (tmp_path / "two.duckdb").exists()
+        publish(policy(with_one, "two", source, "zip"))
+    assert not (with_one / "two.duckdb").exists()
 
 
-def test_columns_that_were_renamed_are_known_by_their_values(tmp_path: Path) -> None:
-    make(tmp_path / "clinic.duckdb")
-    publish(policy(tmp_path, "one", at(tmp_path), "age"))
-    source = of(tmp_path, "SELECT age AS years, zip AS postcode, cost AS amount FROM visits")
+def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> None:
+    source = of(with_one, "SELECT age AS years, zip AS postcode, cost AS amount FROM visits")
     names = {"age": "years", "zip": "postcode", "cost": "amount"}
     with sqlanon.connect() as db:
-        result = db.anonymize(policy(tmp_path, "two", source, "zip", names))
+        result = db.anonymize(policy(with_one, "two", source, "zip", names))
         result.publish(force=True)
-    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
+    with duckdb.connect(str(with_one / "catalog.duckdb"), read_only=True) as reader:
         rows = reader.execute("SELECT source, same_source FROM sqlanon.ledger ORDER BY published_at").fetchall()
     assert rows[1][1] == rows[0][0] != rows[1][0]
 
 
 @pytest.mark.parametrize("seed", some([2, 3], 2))
-def test_another_table_of_the_same_kind_is_another_source(tmp_path: Path, seed: int) -> None:
-    make(tmp_path / "clinic.duckdb")
-    make(tmp_path / "other.duckdb", seed)
-    publish(policy(tmp_path, "one", at(tmp_path), "age"))
-    publish(policy(tmp_path, "two", at(tmp_path, name="other.duckdb"), "zip"))
+def test_another_table_of_the_same_kind_is_another_source(with_one: Path, seed: int) -> None:
+    make(with_one / "other.duckdb", seed)
+    publish(policy(with_one, "two", at(with_one, name="other.duckdb"), "zip"))
 
 
 def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
@@ -207,10 +216,8 @@ def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> 
         publish(noisy("two", of(tmp_path, "SELECT * FROM visits")))
 
 
-def test_what_the_ledger_keeps_of_rows_is_hashed(tmp_path: Path) -> None:
-    make(tmp_path / "clinic.duckdb")
-    publish(policy(tmp_path, "one", at(tmp_path), "age"))
-    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
+def test_what_the_ledger_keeps_of_rows_is_hashed(with_one: Path) -> None:
+    with duckdb.connect(str(with_one / "catalog.duckdb"), read_only=True) as reader:
         hashes = reader.execute("SELECT hashes, column_names FROM sqlanon.source_samples").fetchall()
         plain = reader.execute("SELECT md5_number_lower(':f'), md5_number_lower('f')").fetchall()[0]
     assert len(hashes) == ROWS and len(hashes[0][0]) == len(hashes[0][1])
@@ -254,14 +261,12 @@ def test_rows_in_common_are_estimated(seed: int, skew: float, kept: float, added
     assert estimate(one, two, chosen) == pytest.approx(share, abs=0.2)
 
 
-def test_samples_of_an_older_catalog_are_not_compared(tmp_path: Path) -> None:
+def test_samples_of_an_older_catalog_are_not_compared(with_one: Path) -> None:
     """Their hashes are others: a warning counts them, instead of taking the source for another one."""
-    make(tmp_path / "clinic.duckdb")
-    publish(policy(tmp_path, "first", at(tmp_path), "age"))
-    with duckdb.connect(tmp_path / "catalog.duckdb") as catalog:
+    with duckdb.connect(with_one / "catalog.duckdb") as catalog:
         catalog.execute("UPDATE sqlanon.catalog_format SET format = 4")
-    result = publish(policy(tmp_path, "second", of(tmp_path, "SELECT * FROM visits"), "zip"))
+    result = publish(policy(with_one, "second", of(with_one, "SELECT * FROM visits"), "zip"))
     assert [one for one in result.warnings if "there is no sample of its rows" in one]
-    with duckdb.connect(tmp_path / "catalog.duckdb") as catalog:
+    with duckdb.connect(with_one / "catalog.duckdb") as catalog:
         query = "SELECT (SELECT format FROM sqlanon.catalog_format), count(DISTINCT run_id) FROM sqlanon.source_samples"
         assert catalog.execute(query).fetchall() == [(5, 1)]

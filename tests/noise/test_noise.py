@@ -90,9 +90,15 @@ def with_privacy(policy: sqlanon.Policy, **privacy: Any) -> sqlanon.Policy:
 
 
 @pytest.fixture(scope="module")
-def published(source: Path, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
+def usual(source: Path) -> Iterator[sqlanon.Result]:
+    """The result of the usual policy."""
     with sqlanon.connect() as db:
-        return db.anonymize(policy_for(source)).publish(tmp_path_factory.mktemp("r") / "release.duckdb", "patients")
+        yield db.anonymize(policy_for(source))
+
+
+@pytest.fixture(scope="module")
+def published(usual: sqlanon.Result, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
+    return usual.publish(tmp_path_factory.mktemp("r") / "release.duckdb", "patients")
 
 
 @pytest.fixture
@@ -138,20 +144,17 @@ def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
     assert fetch(release.path, "SELECT epsilon, noise, linking_risk, confidence FROM sqlanon.manifest") == [(None,) * 4]
 
 
-def test_the_records_with_noise_are_shown_to_the_holder(source: Path) -> None:
-    with sqlanon.connect() as db:
-        relation = db.anonymize(policy_for(source)).noisy
-        assert relation is not None
-        types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+def test_the_records_with_noise_are_shown_to_the_holder(usual: sqlanon.Result) -> None:
+    relation = usual.noisy
+    assert relation is not None
+    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     assert {"class", "x_0", "y_0", "x_1", "y_1", "x_2", "y_2", "released"} <= set(types)
     assert {types[f"{letter}_{j}"] for letter in "xy" for j in range(3)} == {"DOUBLE"}
     assert types["released"] == "BOOLEAN"
 
 
-def test_what_a_result_says_of_noise(source: Path) -> None:
-    with sqlanon.connect() as db:
-        result = db.anonymize(policy_for(source))
-        records = seen(result, 3).records
+def test_what_a_result_says_of_noise(usual: sqlanon.Result) -> None:
+    result, records = usual, seen(usual, 3).records
     assert result.epsilon == 3.5
     assert result.noise is not None and list(result.noise) == list(NOISY)
     assert result.confidence is None
@@ -180,10 +183,8 @@ def test_a_share_of_the_budget_is_what_a_run_says(source: Path) -> None:
     assert result.epsilon == 3.5
 
 
-def test_a_result_shows_no_value_of_anybody(source: Path) -> None:
-    with sqlanon.connect() as db:
-        result = db.anonymize(policy_for(source))
-        shown = repr(result) + repr(db)
+def test_a_result_shows_no_value_of_anybody(usual: sqlanon.Result) -> None:
+    shown = repr(usual)
     for value in ("150.", "251", "Odd One", "1901", "180.1"):
         assert value not in shown
 
@@ -601,7 +602,9 @@ def test_identifiers_are_removed_and_rows_are_shuffled(published: sqlanon.Releas
     assert set(names) == set(ATTRIBUTES) - {"name"}
 
 
-def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(source: Path, tmp_path: Path) -> None:
+def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(
+    source: Path, published: sqlanon.Release, tmp_path: Path
+) -> None:
     ordered = "SELECT height, weight, born, id FROM patients ORDER BY id"
     with sqlanon.connect() as db:
         result = db.anonymize(policy_for(source))
@@ -612,28 +615,27 @@ def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(source: Path,
         rows.append(sorted(db._space._engine.connection.execute(result.sql()).fetchall(), key=lambda row: row[-1]))
         assert rows[0] == rows[1] == rows[2]
         assert sorted(result.noisy.fetchall()) == before
-        other = db.anonymize(policy_for(source))
-        again = fetch(other.publish(tmp_path / "other.duckdb", "patients").path, ordered)
+        db.anonymize(policy_for(source))
+        again = fetch(published.path, ordered)
         # The first result has its own noise still.
         assert sorted(result.noisy.fetchall()) == before
     assert sum(one[:3] == two[:3] for one, two in zip(rows[0], again, strict=True)) < ROWS / 20
 
 
-def test_noise_is_never_in_a_view(source: Path, published: sqlanon.Release) -> None:
+def test_noise_is_never_in_a_view(usual: sqlanon.Result, published: sqlanon.Release) -> None:
     """Who reads a view with a random function in it often enough averages the noise away."""
     views = fetch(published.path, "SELECT sql FROM duckdb_views() WHERE NOT internal")
     assert not any("random(" in sql.lower() or "ln(" in sql.lower() for (sql,) in views)
     one, other = (fetch(published.path, "FROM patients ORDER BY id") for _ in range(2))
     assert one == other
-    with sqlanon.connect() as db:
-        result = db.anonymize(policy_for(source))
-        connection = db._space._engine.connection
-        views = connection.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
-        assert not any("random(" in sql.lower() or "ln(" in sql.lower() for (sql,) in views)
-        one, other = (sorted(connection.execute(result.sql()).fetchall(), key=str) for _ in range(2))
-        assert one == other  # its random() is of the order
+    connection = usual._run.engine.connection
+    views = connection.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
+    assert not any("random(" in sql.lower() or "ln(" in sql.lower() for (sql,) in views)
+    one, other = (sorted(connection.execute(usual.sql()).fetchall(), key=str) for _ in range(2))
+    assert one == other  # its random() is of the order
 
 
+@pytest.mark.slow
 def test_masked_rows_are_dropped_with_a_warning(source: Path, tmp_path: Path) -> None:
     with sqlanon.connect() as db:
         policy = policy_for(source, release={"suppressed": "mask"})
@@ -665,11 +667,11 @@ def test_persons_are_counted_beside_noise(tmp_path: Path) -> None:
     assert "who" not in str(fetch(release.path, "SELECT columns FROM sqlanon.manifest"))
 
 
-def test_what_the_manifest_says_of_noise(source: Path, tmp_path: Path) -> None:
-    with sqlanon.connect() as db:
-        result = db.anonymize(policy_for(source))
-        release = result.publish(tmp_path / "r.duckdb", "patients")
-        parquet = result.publish(tmp_path / "r.parquet", "patients")
+def test_what_the_manifest_says_of_noise(
+    source: Path, usual: sqlanon.Result, published: sqlanon.Release, tmp_path: Path
+) -> None:
+    result, release = usual, published
+    parquet = result.publish(tmp_path / "r.parquet", "patients")
     query = "SELECT epsilon, noise, linking_risk, confidence FROM sqlanon.manifest"
     epsilon, noise, risk, confidence = fetch(release.path, query)[0]
     assert epsilon == 3.5
@@ -1052,12 +1054,10 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
 # --- risk -------------------------------------------------------------------------------------------
 
 
-def test_risk_says_what_each_epsilon_would_cost(source: Path) -> None:
+def test_risk_says_what_each_epsilon_would_cost(source: Path, usual: sqlanon.Result) -> None:
     with sqlanon.connect() as db:
-        policy = policy_for(source)
-        found = db.risk(policy, epsilons=(0.5, 2, 1)).noise
-        result = db.anonymize(policy)
-        records = seen(result, 3).records
+        found = db.risk(policy_for(source), epsilons=(0.5, 2, 1)).noise
+    records = seen(usual, 3).records
     assert found is not None and list(found) == list(NOISY)
     for j, name in enumerate(NOISY):
         assert [one["epsilon"] for one in found[name]] == [0.5, 2, 1]
@@ -1176,6 +1176,7 @@ def test_an_infeasible_confidence_is_no(folder: Path) -> None:
     assert not (folder / "release.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_risk_prints_the_errors_of_each_epsilon(folder: Path) -> None:
     ended = cli("risk", folder / "policy.toml", "--json", "--epsilon", "0.1,0.5,1")
     assert (ended.status, ended.err) == (0, "")

@@ -370,7 +370,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
 def test_a_signal_interrupts_what_runs_and_not_the_cleaning(name: str) -> None:
     process = subprocess.Popen([sys.executable, "-c", CLEANING], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -450,6 +450,7 @@ def test_an_exception_leaves_nothing_behind(
     assert place.digest() != place.old.manifest.digest
 
 
+@pytest.mark.slow
 def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine has let go of the staged file: the same result publishes the second time."""
 

@@ -391,6 +391,7 @@ def umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize("name", ["r.duckdb", pytest.param("r.parquet", marks=pytest.mark.slow)])
 def test_a_release_with_a_catalog_has_the_mode_of_a_new_file_or_of_the_one_before(folder: Path, name: str) -> None:

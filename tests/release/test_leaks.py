@@ -175,6 +175,7 @@ def test_the_search_finds_every_needle_where_it_is(source: duckdb.DuckDBPyConnec
     assert [what for what, value in needles(source).items() if value not in content] == []
 
 
+@pytest.mark.slow
 def test_the_release_of_the_command_line_holds_no_private_value(
     source: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -191,6 +191,7 @@ def test_large_tables_are_sampled(tmp_path: Path) -> None:
     assert (found.columns, found.quasi, found.smallest_group) == (("district",), "zip", None)
 
 
+@pytest.mark.slow
 def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path) -> None:
     policy = policy_of(hospital)
     with sqlanon.connect() as db:

@@ -252,6 +252,7 @@ def test_what_is_changed_around_a_release_is_reported(empty: Server, what: str) 
     assert not place_of(HERE, f"{SCHEMA}.r").verify().verified
 
 
+@pytest.mark.slow
 def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Server) -> None:
     release = publish()
     empty.run(

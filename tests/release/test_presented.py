@@ -13,7 +13,7 @@ import pytest
 from conftest import compacted, examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import change, failed_alone, fetch
+from support import change, failed_alone, fetch, folder_again, kept
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
@@ -445,12 +445,29 @@ def test_one_version_is_kept_by_default(folder: Path) -> None:
     assert verify_file(path).verified
 
 
-def test_versions_are_kept_and_pruned(folder: Path) -> None:
-    asked = policy(folder, database=str(folder / "two.duckdb"), keep=2)
-    first = publish(asked)
-    rows = fetch(first.path, "FROM patients_v1")
-    publish(asked)
-    assert fetch(first.path, "FROM patients_v1") == rows
+def keeping_two(place: Path) -> sqlanon.Policy:
+    return policy(place, database=str(place / "two.duckdb"), keep=2)
+
+
+@pytest.fixture(scope="module")
+def versions_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    place = tmp_path_factory.mktemp("versions")
+    change(place / "hospital.duckdb", QUERY)
+    path = publish(keeping_two(place)).path
+    rows = fetch(path, "FROM patients_v1")
+    publish(keeping_two(place))
+    assert fetch(path, "FROM patients_v1") == rows
+    return kept(place)
+
+
+@pytest.fixture
+def versions(versions_of_before: tuple[Path, Path]) -> Path:
+    """A folder in which a file has two versions."""
+    return folder_again(*versions_of_before)
+
+
+def test_versions_are_kept_and_pruned(versions: Path) -> None:
+    asked = keeping_two(versions)
     path = publish(asked).path
     tables = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name ^@ 'patients' ORDER BY ALL")
     assert tables == [("patients_v2",), ("patients_v3",)]
@@ -458,7 +475,7 @@ def test_versions_are_kept_and_pruned(folder: Path) -> None:
     assert found.verified
     assert {"version 2", "view"} <= {check.name for check in found.checks}
     assert found.manifest.version == 3
-    with duckdb.connect(folder / "two.private.duckdb", read_only=True) as connection:
+    with duckdb.connect(versions / "two.private.duckdb", read_only=True) as connection:
         standing = connection.execute(
             "SELECT version, replaced_at IS NULL FROM sqlanon.releases WHERE path = ? ORDER BY version", [str(path)]
         ).fetchall()
@@ -471,15 +488,12 @@ def test_versions_are_kept_and_pruned(folder: Path) -> None:
     "statement",
     some(["UPDATE patients_v1 SET illness = 'x' WHERE stay < 5", "DELETE FROM patients_v1 WHERE stay < 5"], 2),
 )
-def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: str, folder: Path) -> None:
-    path = folder / f"{statement.partition(' ')[0]}.duckdb"
-    asked = policy(folder, database=str(path), keep=3)
-    publish(asked)
-    publish(asked)
+def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: str, versions: Path) -> None:
+    path = versions / "two.duckdb"
     change(path, statement)
     assert "version 1" in failed_alone(path)
     with pytest.raises(sqlanon.AuditError, match="version 1"):
-        publish(asked)
+        publish(policy(versions, database=str(path), keep=3))
 
 
 @pytest.mark.slow

@@ -80,6 +80,13 @@ def publish(source: Path, target: Path, table: str = "patients", **changes: Any)
 
 
 @pytest.fixture(scope="module")
+def usual(source: Path) -> Iterator[sqlanon.Result]:
+    """The result of the usual policy: each test publishes it once more."""
+    with sqlanon.connect() as db:
+        yield db.anonymize(policy_for(source))
+
+
+@pytest.fixture(scope="module")
 def published(source: Path, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
     return publish(source, tmp_path_factory.mktemp("published") / "release.duckdb")
 
@@ -606,24 +613,24 @@ NO_RELEASES = (other_database, text_file, empty_file, directory, unfinished)
     ("make", "name"), some([(make, name) for name in ("r.duckdb", "r.parquet") for make in NO_RELEASES], 4)
 )
 def test_what_is_no_release_is_never_replaced(
-    make: Callable[[Path], None], name: str, source: Path, tmp_path: Path
+    make: Callable[[Path], None], name: str, usual: sqlanon.Result, tmp_path: Path
 ) -> None:
     target = tmp_path / name
     make(target)
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     with pytest.raises(ReleaseError, match=name):
-        publish(source, target)
+        usual.publish(target, "patients")
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
-def test_a_release_of_another_table_is_never_replaced(source: Path, copy: Path) -> None:
+def test_a_release_of_another_table_is_never_replaced(usual: sqlanon.Result, copy: Path) -> None:
     before = copy.read_bytes()
     with pytest.raises(ReleaseError, match="'patients', not of 'people'"):
-        publish(source, copy, "people")
+        usual.publish(copy, "people")
     assert copy.read_bytes() == before
 
 
-def test_a_release_that_another_process_writes_to_is_not_said_to_be_none(source: Path, copy: Path) -> None:
+def test_a_release_that_another_process_writes_to_is_not_said_to_be_none(usual: sqlanon.Result, copy: Path) -> None:
     holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", holder, copy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -631,14 +638,14 @@ def test_a_release_that_another_process_writes_to_is_not_said_to_be_none(source:
         assert process.stdout is not None
         assert process.stdout.readline() == "open\n"
         with pytest.raises(ReleaseError) as caught:
-            publish(source, copy)
+            usual.publish(copy, "patients")
         process.communicate("")
     assert "is no release" not in str(caught.value)
 
 
-def test_the_folder_must_be_there(source: Path, tmp_path: Path) -> None:
+def test_the_folder_must_be_there(usual: sqlanon.Result, tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="make it first"):
-        publish(source, tmp_path / "nowhere" / "r.duckdb")
+        usual.publish(tmp_path / "nowhere" / "r.duckdb", "patients")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -694,26 +701,28 @@ def test_the_catalog_is_never_replaced(source: Path, tmp_path: Path) -> None:
     assert private.read_bytes() == before
 
 
-def test_the_source_file_is_unchanged(source: Path, tmp_path: Path) -> None:
+def test_the_source_file_is_unchanged(source: Path, usual: sqlanon.Result, tmp_path: Path) -> None:
     before = source.read_bytes(), source.stat().st_mtime_ns
     publish(source, tmp_path / "r.duckdb", catalog={"database": str(tmp_path / "c.duckdb")})
-    publish(source, tmp_path / "r.parquet")
+    usual.publish(tmp_path / "r.parquet", "patients")
     assert (source.read_bytes(), source.stat().st_mtime_ns) == before
     assert [path.name for path in source.parent.iterdir()] == [source.name]
 
 
-@pytest.mark.parametrize("name", some(["r.duckdb", "r.parquet"], 2))
-def test_a_release_replaces_an_older_one(name: str, source: Path, tmp_path: Path) -> None:
-    first = publish(source, tmp_path / name, search={"suppression_limit": 0})
-    second = publish(source, tmp_path / name)
+@pytest.mark.parametrize("kind", some(["published", "published_parquet"], 2))
+def test_a_release_replaces_an_older_one(
+    kind: str, source: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    first: sqlanon.Release = request.getfixturevalue(kind)
+    path = Path(shutil.copy(first.path, tmp_path))
+    second = publish(source, path, search={"suppression_limit": 0})
     assert first.manifest.digest != second.manifest.digest
-    assert verify_file(tmp_path / name).manifest == second.manifest
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert verify_file(path).manifest == second.manifest
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_readers_of_the_old_release_keep_it(source: Path, tmp_path: Path) -> None:
-    target = tmp_path / "r.duckdb"
-    first = publish(source, target, search={"suppression_limit": 0})
+def test_readers_of_the_old_release_keep_it(published: sqlanon.Release, source: Path, copy: Path) -> None:
+    target, first = copy, published
     reader = (
         "import duckdb, sys\n"
         "with duckdb.connect(sys.argv[1], read_only=True) as c:\n"
@@ -725,19 +734,19 @@ def test_readers_of_the_old_release_keep_it(source: Path, tmp_path: Path) -> Non
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "open\n"
-        second = publish(source, target)
+        second = publish(source, target, search={"suppression_limit": 0})
         out, _ = process.communicate("")
     assert out.strip() == first.manifest.digest
     assert fetch(target, "SELECT digest FROM sqlanon.digest('patients')") == [(second.manifest.digest,)]
 
 
 def test_a_link_stays_a_link_and_the_release_that_it_leads_to_is_replaced(
-    source: Path, copy: Path, tmp_path: Path
+    usual: sqlanon.Result, copy: Path, tmp_path: Path
 ) -> None:
     link = tmp_path / "link.duckdb"
     link.symlink_to(copy)
     before = copy.read_bytes()
-    publish(source, link)
+    usual.publish(link, "patients")
     assert link.is_symlink()
     assert copy.read_bytes() != before
     assert verify_file(copy).verified
@@ -746,9 +755,9 @@ def test_a_link_stays_a_link_and_the_release_that_it_leads_to_is_replaced(
 # The audit
 
 
-def audited(source: Path, target: Path) -> AuditError:
+def audited(usual: sqlanon.Result, target: Path) -> AuditError:
     with pytest.raises(AuditError) as caught:
-        publish(source, target)
+        usual.publish(target, "patients")
     return caught.value
 
 
@@ -768,11 +777,16 @@ def audited(source: Path, target: Path) -> AuditError:
     ],
 )
 def test_the_audit_stops_a_release_that_the_search_got_wrong(
-    statement: str, found: list[str], counted: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    statement: str,
+    found: list[str],
+    counted: str,
+    usual: sqlanon.Result,
+    published: sqlanon.Release,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The audit counts again in the file: a fault anywhere before it does not get out."""
-    target = tmp_path / "r.duckdb"
-    old = publish(source, target)
+    target, old = Path(shutil.copy(published.path, tmp_path / "r.duckdb")), published
     detach, written = publishing.DuckDBEngine.detach, list[str]()
 
     def tampering(engine: Any, alias: str) -> None:
@@ -782,7 +796,7 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
         detach(engine, alias)
 
     monkeypatch.setattr(publishing.DuckDBEngine, "detach", tampering)
-    *failures, classes = audited(source, target).failures
+    *failures, classes = audited(usual, target).failures
     assert failures == found
     searched = "are in the release; the search found 16, the smallest of 30; has the source changed since?"
     assert classes == f"{counted}, {searched}"
@@ -792,7 +806,7 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
 
 
 def test_the_audit_finds_a_column_that_the_policy_does_not_release(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    usual: sqlanon.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = publishing.write_rows
 
@@ -801,7 +815,7 @@ def test_the_audit_finds_a_column_that_the_policy_does_not_release(
         change(staged, f"ALTER TABLE {table_name} ADD COLUMN name VARCHAR")
 
     monkeypatch.setattr(publishing, "write_rows", one_more)
-    assert any("columns" in failure for failure in audited(source, tmp_path / "r.duckdb").failures)
+    assert any("columns" in failure for failure in audited(usual, tmp_path / "r.duckdb").failures)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -819,13 +833,13 @@ MODES = ((0o022, 0o644), (0o077, 0o600), (0o007, 0o660))
 
 
 @pytest.mark.parametrize(
-    ("mask", "expected", "name"), some([(*modes, name) for name in ("r.duckdb", "r.parquet") for modes in MODES], 2)
+    ("mask", "expected", "name"), some([(*modes, name) for name in ("r.duckdb", "r.parquet") for modes in MODES], 4)
 )
 def test_staging_is_private_and_the_release_has_the_mode_of_a_new_file(
     mask: int,
     expected: int,
     name: str,
-    source: Path,
+    usual: sqlanon.Result,
     tmp_path: Path,
     umask: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
@@ -843,7 +857,7 @@ def test_staging_is_private_and_the_release_has_the_mode_of_a_new_file(
 
     monkeypatch.setattr(publishing, "_swap_in", looking)
     umask(mask)
-    publish(source, tmp_path / name)
+    usual.publish(tmp_path / name, "patients")
     assert seen == [0o700, 0o600, 0o600]
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == expected
 
@@ -856,10 +870,9 @@ def positions(path: Path) -> list[int]:
     return [stay for (stay,) in fetch(path, "SELECT stay FROM patients_v1 ORDER BY rowid")]
 
 
-@pytest.mark.parametrize("name", some(["r.duckdb", "r.parquet"], 2))
-def test_the_rows_are_in_random_order(name: str, source: Path, tmp_path: Path) -> None:
-    publish(source, tmp_path / name)
-    order = positions(tmp_path / name)
+@pytest.mark.parametrize("kind", ["published", "published_parquet"])
+def test_the_rows_are_in_random_order(kind: str, request: pytest.FixtureRequest) -> None:
+    order = positions(request.getfixturevalue(kind).path)
     assert sorted(order) == list(range(ROWS))
     # Rows in their old place, and rows that still follow their old neighbour: about one of each by chance.
     # More than 12 of either happens in one of ten billion shuffles.
@@ -871,8 +884,10 @@ def test_the_rows_are_in_random_order(name: str, source: Path, tmp_path: Path) -
     assert abs(correlation) < 7 / ROWS**0.5  # seven standard deviations
 
 
-def test_two_releases_are_in_different_orders(source: Path, tmp_path: Path) -> None:
-    first, second = publish(source, tmp_path / "a.duckdb"), publish(source, tmp_path / "b.duckdb")
+def test_two_releases_are_in_different_orders(
+    published: sqlanon.Release, usual: sqlanon.Result, tmp_path: Path
+) -> None:
+    first, second = published, usual.publish(tmp_path / "b.duckdb", "patients")
     assert first.manifest.digest == second.manifest.digest
     assert positions(first.path) != positions(second.path)
 
