@@ -191,6 +191,7 @@ def test_a_measure(tmp_path: Path) -> None:
 
 
 @with_recipe("descent")
+@pytest.mark.slow
 @pytest.mark.usefixtures("registered")
 def test_a_strategy(tmp_path: Path) -> None:
     policy = policy_of("A strategy", tmp_path)
@@ -202,6 +203,7 @@ def test_a_strategy(tmp_path: Path) -> None:
 
 
 @with_recipe("listing")
+@pytest.mark.slow
 def test_a_source(registered: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A source", tmp_path)
     (tmp_path / "hospital.duckdb").unlink()  # the rows are those of the listing
@@ -211,6 +213,7 @@ def test_a_source(registered: ModuleType, tmp_path: Path) -> None:
 
 
 @with_recipe("vault")
+@pytest.mark.slow
 def test_an_engine(registered: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("An engine", tmp_path)
     (tmp_path / "hospital.duckdb").unlink()

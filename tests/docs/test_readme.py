@@ -243,8 +243,7 @@ def test_the_python_of_the_pages(
 
 
 @pytest.mark.parametrize(
-    "number",
-    [pytest.param(n, marks=[pytest.mark.slow] if n > 0 else []) for n in range(len(blocks("toml", STRATEGIES)))],
+    "number", [pytest.param(n, marks=pytest.mark.slow) for n in range(len(blocks("toml", STRATEGIES)))]
 )
 def test_the_policies_of_the_strategies(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, STRATEGIES, hospital, tmp_path)
@@ -292,6 +291,7 @@ def test_every_measure_is_there_as_it_is_registered() -> None:
 # --- docs/noise.md
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", some(range(len(blocks("toml", NOISE))), 3))
 def test_the_policies_of_noise(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, NOISE, hospital, tmp_path)

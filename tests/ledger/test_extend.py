@@ -234,6 +234,7 @@ def test_there_must_be_a_release_of_this_policy(hospital: Path, tmp_path: Path) 
         db.extend(policy(hospital, release={"database": tmp_path / "none.duckdb"}))
 
 
+@pytest.mark.slow
 def test_the_command_line(hospital: Path) -> None:
     file = hospital / "policy.toml"
     file.write_text(

@@ -502,6 +502,7 @@ def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Pat
         assert len(told) == (name == "two")
 
 
+@pytest.mark.slow
 def test_what_is_no_catalog_is_passed_over(hospital: Path) -> None:
     """Views of that name, broken files, pipes, links that lead nowhere: nothing is told, and nothing is waited for."""
     with duckdb.connect(hospital / "strange.catalog.duckdb") as connection:

@@ -261,6 +261,7 @@ def test_rows_in_common_are_estimated(seed: int, skew: float, kept: float, added
     assert estimate(one, two, chosen) == pytest.approx(share, abs=0.2)
 
 
+@pytest.mark.slow
 def test_samples_of_an_older_catalog_are_not_compared(with_one: Path) -> None:
     """Their hashes are others: a warning counts them, instead of taking the source for another one."""
     with duckdb.connect(with_one / "catalog.duckdb") as catalog:

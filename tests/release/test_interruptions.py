@@ -286,6 +286,7 @@ ENDING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("signal_", "module", "name", "moment"), some(ENDING, 20, 2))
 def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
     signal_: str, module: str, name: str, moment: str, place: Place

@@ -397,6 +397,7 @@ def test_two_attributes_do_not_tell_what_one_may_not(tmp_path: Path) -> None:
     assert set(found) == {("state", "MA", 20, 300), ("state", "NY", 23, 300)}
 
 
+@pytest.mark.slow
 def test_labels_that_are_not_told_may_have_none(tmp_path: Path) -> None:
     """Of one label 6 are missing, of 18 in all: 12 are left to three labels that have 4 at most."""
     rows = [f"('{q}', 'z', 60)" for q in "abcd"]
@@ -546,6 +547,7 @@ def test_keep_needs_a_file_that_can_have_versions_and_a_ledger(tmp_path: Path) -
 # Hostile names
 
 
+@pytest.mark.slow
 def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
     names = ['my "zip', "class_size", "rows", "value", "select", "ÄÖ ü"]
     with duckdb.connect() as connection:

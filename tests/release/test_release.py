@@ -473,6 +473,7 @@ def test_verify_with_another_policy_fails(source: Path, copy: Path) -> None:
     assert fails_against_source(copy, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", some(["Asia/Tokyo", "America/New_York", "UTC"], 3))
 def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> None:
     """A timestamp with a time zone is a moment: how a session writes it is no part of the content."""
@@ -721,6 +722,7 @@ def test_a_release_replaces_an_older_one(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_readers_of_the_old_release_keep_it(published: sqlanon.Release, source: Path, copy: Path) -> None:
     target, first = copy, published
     reader = (

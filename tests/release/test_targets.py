@@ -192,6 +192,7 @@ def recorded(policy: sqlanon.Policy) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
+@pytest.mark.slow
 def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy, tmp_path: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
