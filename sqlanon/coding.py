@@ -66,7 +66,6 @@ def code_name(attribute: int, level: int) -> str:
 
 
 def below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
-    """Attribute and level where a generalization leaves more than one value."""
     return [(i, level) for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if level < height]
 
 

@@ -183,7 +183,6 @@ def _plain_bound(value: Decimal | date) -> int | float | str:
 
 
 def _folder(info: Info) -> Path | None:
-    """Return the folder of the policy file, which ``Policy.load`` hands down."""
     context = info.context
     return context.get("folder") if isinstance(context, dict) else None
 

@@ -54,7 +54,6 @@ def encode_safely() -> None:
 
 
 def is_unicode() -> bool:
-    """Whether stdout can show all characters."""
     return "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
 
 
@@ -92,7 +91,6 @@ def show_bars(headers: tuple[str, str], bars: Mapping[str, int]) -> None:
 
 
 def _aligned(headers: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
-    """The lines of a table: cells two blanks apart, nothing cut, no blanks at their ends."""
     widths = [max(map(_width, column)) for column in zip(headers, *rows, strict=True)]
 
     def line(cells: list[str]) -> str:

@@ -81,7 +81,6 @@ SPILL_PREFIX = "sqlanon-spill-"
 
 
 def spill_directory() -> AbstractContextManager[Path]:
-    """A private directory for an engine to spill to."""
     return private_directory(Path(tempfile.gettempdir()), SPILL_PREFIX)
 
 
@@ -220,7 +219,6 @@ def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int | None]:
 
 
 def remove_dead(parent: Path, prefix: str) -> None:
-    """Remove the directories that killed runs of ours left behind."""
     for directory in parent.glob(glob.escape(prefix) + "*"):
         with suppress(OSError):
             if directory.is_symlink() or not directory.is_dir() or not _is_ours(directory):

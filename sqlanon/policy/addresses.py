@@ -92,7 +92,6 @@ def is_postgres(place: str) -> bool:
 
 
 def address_of(place: str) -> str:
-    """The address itself: of ``env:NAME``, what the environment says."""
     return address_in(place, lambda address: address.startswith(_SCHEMES), "that begins with postgresql://")
 
 
@@ -210,7 +209,6 @@ def is_session(source: Any) -> bool:
 
 
 def spark_address_of(place: str) -> str:
-    """The address itself: of ``env:NAME``, what the environment says."""
     return address_in(place, is_spark, "of Spark, such as sc://host:port or local[2]")
 
 
@@ -253,7 +251,6 @@ SparkAddress: TypeAlias = Annotated[
 
 
 def names_spark(place: str) -> bool:
-    """Whether a text is the address of Spark, or names an environment variable that holds one."""
     return is_spark(value_of(place))
 
 

@@ -63,7 +63,6 @@ def _sensitive_attributes(privacy: _Keys, attributes: Mapping[str, Attribute], n
 
 
 def _kinds_with(field: str) -> list[tuple[str, Kind]]:
-    """The requirements that name a sensitive attribute, or quasi-identifiers."""
     return [(key, kind) for key, kind in kinds_by_key().items() if field in getattr(kind, "model_fields", ())]
 
 
@@ -75,7 +74,6 @@ def _keys(part: object) -> _Keys:
 
 
 def _each(privacy: _Keys, kind: str) -> Iterator[tuple[str, _Keys]]:
-    """The requirements of a kind with their places: a list of them, or one without its brackets."""
     given, place = privacy.get(kind), join("privacy", kind)
     if not isinstance(given, list | tuple):
         yield place, _keys(given)
@@ -129,7 +127,6 @@ def _shield(place: str, keys: _Keys, attributes: Mapping[str, Attribute], names:
 
 
 def _unknown(name: str, role: Role, attributes: Mapping[str, Attribute], names: list[str]) -> str:
-    """Say that no attribute has a name, and which one of a role was probably meant; names are matched exactly."""
     known = {other.lower(): other for other in names if other not in attributes or attributes[other].role == role}
     guess = nearest(name, known)
     if guess is not None:
@@ -200,7 +197,6 @@ def _budget(noisy: Mapping[str, Noise], privacy: PrivacySection) -> Iterator[Pro
 
 
 def _names_of_releases(asked: Asked) -> Iterator[Problem]:
-    """What a key and the released table may not be called."""
     for name in asked.attributes:
         if name.lower() == EARLIER:
             yield Problem(join("attributes", name), "is a name that sqlanon uses: rename it, with query under [source]")
@@ -350,7 +346,6 @@ def same_file(one: Path, other: Path) -> bool:
 
 
 def _matches(path: Path, pattern: str) -> bool:
-    """Tell whether a file falls under a pattern, now or as soon as it exists."""
     if "://" in pattern:
         return False
     return _segments_match(path.absolute().parts, Path(pattern).absolute().parts) or _segments_match(

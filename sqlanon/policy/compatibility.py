@@ -128,7 +128,6 @@ def _of_whole_source() -> list[str]:
 
 
 def _covering() -> list[str]:
-    """The keys of those that each class of a population has to meet."""
     return [key for key in _scoped("population") if key in _of_whole_source()]
 
 

@@ -31,7 +31,6 @@ from sqlanon.requirements.registry import on_change
 
 
 def _without_folders(tree: Any, key: str = "") -> Any:
-    """The same tree with files by their names alone."""
     if isinstance(tree, dict):
         return {name: _without_folders(part, name) for name, part in tree.items()}
     if isinstance(tree, list):

@@ -69,7 +69,6 @@ def _problems(error: ValidationError, model: type[BaseModel], value: object, pla
 
 
 def _messages(model: type[BaseModel], item: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-    """Say what one of pydantic's errors means; several flaws of one part stay several."""
     kind, context = item["type"], item.get("ctx", {})
     if isinstance(context.get("error"), Flaws):
         yield from context["error"].flaws
@@ -104,7 +103,6 @@ def _be(what: str) -> _Say:
 
 
 def _bounds(context: Mapping[str, Any]) -> dict[str, Any]:
-    """The bounds that pydantic tells of, whole ones as such: 1, not 1.0."""
     return {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
 
 

@@ -84,7 +84,6 @@ def _read_attributes(value: object, context: Mapping[str, Any]) -> tuple[dict[st
 
 
 def _with_release_table(parts: dict[str, Any]) -> dict[str, Any]:
-    """Name the release after the source, where the policy does not name it."""
     source, release = parts.get("source"), parts.get("release")
     if not source or not source.table or not release or "table" in release.model_fields_set:
         return parts

@@ -111,7 +111,6 @@ def _is_rule(shown: Mapping[str, Any]) -> bool:
 
 
 def _with_dates(shown: Any) -> Any:
-    """The same with dates where a manifest has their text."""
     if isinstance(shown, dict):
         return {name: _with_dates(value) if name in _OF_DATES else value for name, value in shown.items()}
     if isinstance(shown, list):

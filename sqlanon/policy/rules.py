@@ -130,7 +130,6 @@ def category_flaws(categories: Mapping[str, Any]) -> Iterator[Flaw]:
 
 
 def _leaf_problem(leaf: Any, home: str, homes: dict[tuple[bool, Leaf], str]) -> str | None:
-    """Say what is wrong with a ground value; note its category in ``homes``."""
     if isinstance(leaf, datetime) or not isinstance(leaf, get_args(Leaf)):
         return f"a ground value is a text, a number, a boolean or a date, not {shown(leaf)}"
     key = (isinstance(leaf, bool), leaf)  # True == 1 in Python; in a column they are two values
@@ -344,7 +343,6 @@ def _rule_class(value: object) -> str | None:
 
 
 def _recognised(value: object) -> object:
-    """Say what a rule is, where this is none."""
     if _rule_class(value) is not None:
         return value
     kinds = [key for key in _BY_KEY if key != "widths"]

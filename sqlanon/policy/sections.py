@@ -92,7 +92,6 @@ class Attribute(SparseSection):
                 yield (name,), f"is for quasi attributes, and this one is {self.role}: leave it out"
 
     def _beside_noise(self) -> Iterator[Flaw]:
-        """What generalizes has no meaning where values are not generalized."""
         if self.hierarchy is not None:
             yield ("noise",), "stands beside a hierarchy: an attribute is generalized or made noisy; leave one out"
             return

@@ -27,7 +27,6 @@ def sha256_of(path: Path) -> str:
 
 
 def file_check(path: Path, expected: str) -> Check:
-    """Whether a file has the SHA-256 that a reader was given."""
     expected = expected.strip().lower()
     if not re.fullmatch("[0-9a-f]{64}", expected):
         raise ReleaseError("sha256 must be 64 hexadecimal digits, as `anonymize` prints them")

@@ -124,7 +124,6 @@ class ClassSizes:
         return found
 
     def rows_where(self, holds: Callable[[int], bool]) -> int:
-        """The rows in classes whose size meets a condition."""
         return sum(of for size, _, of in self.by_size if holds(size))
 
     def mean(self, risk: Callable[[int], float]) -> float:

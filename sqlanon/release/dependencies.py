@@ -403,7 +403,6 @@ def _measured(
     labels: Sequence[str],
     sampled: bool,
 ) -> list[tuple[tuple[int, ...], int, Mapping[str, Any], int | None]]:
-    """What narrows, with figures, and the rows of the smallest group; None of a sample."""
     found = []
     for some, j, figures in _found(candidates, _answers(ask, _queries(relation, candidates))):
         keys = [col(name) for name in (*labels, *(f"r{one}" for one in some))]
@@ -439,7 +438,6 @@ def narrowing_columns_of_source(
 
 
 def _candidates(others: Sequence[int], quasi: Sequence[tuple[int, str, str]]) -> list[_Candidate]:
-    """What may narrow each quasi-identifier: column by column, and then two at a time."""
     sets: list[tuple[int, ...]] = [(one,) for one in others]
     sets += combinations(others, 2) if len(others) <= PAIRS else []
     return [_Candidate(some, *one) for one in quasi for some in sets]
@@ -482,7 +480,6 @@ def _found(
 
 
 def _is_sure(figures: Mapping[str, Any]) -> bool:
-    """Whether more pairs of rows share a value than chance would have it, by far."""
     pairs = figures["rows"] / 2
     if not pairs or not figures["alike_before"]:
         return False

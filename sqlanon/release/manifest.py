@@ -25,7 +25,6 @@ _COUNTS = ("rows", "released_rows", "suppressed_rows", "classes", "smallest_clas
 
 
 def utc_now() -> datetime:
-    """The time, in UTC, as a TIMESTAMP without a zone."""
     return datetime.now(timezone.utc).replace(tzinfo=None, microsecond=0)
 
 

@@ -144,13 +144,11 @@ Suppressed: TypeAlias = Sequence[tuple[str, str | None, int, int]]
 
 
 def labelled(manifest: Manifest) -> list[str]:
-    """The columns that have a table of labels: those that are generalized."""
     levels = {name.lower(): level for name, level in manifest.generalization.items()}
     return [name for name in manifest.quasi if levels.get(name.lower(), 0) != 0]
 
 
 def objects(manifests: Sequence[Manifest]) -> set[str]:
-    """The tables and views in the main schema."""
     newest = manifests[0]
     if newest.version is None:
         return {f"table main.{newest.table_name}"}
@@ -160,7 +158,6 @@ def objects(manifests: Sequence[Manifest]) -> set[str]:
 
 
 def refuse_name(manifest: Manifest) -> None:
-    """Refuse a table that has the name of something else in a release file."""
     taken = {name.lower() for name in (*METADATA_VIEWS, *map(labels_table, labelled(manifest)))}
     if manifest.table_name.lower() in taken:
         raise ReleaseError(f"a release has a {manifest.table_name!r} of its own: give its table another name")
@@ -196,7 +193,6 @@ def present(
 
 
 def overview(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | None, str]]:
-    """The rows of ``sqlanon.attributes``: of all attributes of the policy, released or not."""
     levels = {name.lower(): level for name, level in manifest.generalization.items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
     return [
@@ -281,7 +277,6 @@ def comments_on(kind: str, relation: exp.Table, manifest: Manifest) -> Iterator[
 
 
 def comments(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
-    """The comments of a release file by table or view, and column; the column of the whole is empty."""
     found = {}
     if manifests[0].version is None:
         return {}

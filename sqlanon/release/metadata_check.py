@@ -137,7 +137,6 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
 
 
 def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed, least: int) -> Iterator[str]:
-    """What a release may tell of suppressed rows: nothing of fewer than k."""
     names = {name for name, *_ in suppressed}
     if not names:
         return

@@ -190,7 +190,6 @@ class NoiseCheck:
         return found
 
     def _late(self, late: int) -> Check:
-        """What is claimed to have been suppressed for confidence."""
         claimed = (self.manifest.confidence or {}).get("suppressed_rows", late)  # older releases say how many
         message = f"{late} rows were suppressed after noise was drawn"
         return source_check(

@@ -192,7 +192,6 @@ def parquet_check(engine: DuckDBEngine, path: Path) -> Check:
 
 
 def _beyond_the_rows(engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk]) -> Iterator[str]:
-    """Dictionaries, statistics and Bloom filters that are of more than the values of their rows."""
     types = engine.types(read_parquet([str(path)]))
     leaves = leaves_of(types)
     claimed = _statistics(engine, path)
@@ -281,7 +280,6 @@ def _statistics(engine: DuckDBEngine, path: Path) -> dict[tuple[int, int], tuple
 
 
 def chunks_of(path: Path) -> tuple[list[Chunk], str]:
-    """The columns of the row groups of a file; and what is in it that should not be, else nothing."""
     try:
         with path.open("rb") as file:
             return _Layout(file, path.stat().st_size).chunks(), ""
@@ -396,7 +394,6 @@ class _Layout:
 
 
 def _leaves(schema: Sequence[Fields]) -> list[tuple[bytes, ...]]:
-    """The paths of the columns that have values."""
     if schema[0][4] != _ROOT:
         raise _Strange("its schema has another name than those of releases")
 

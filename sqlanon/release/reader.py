@@ -170,7 +170,6 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
 
 
 def load_older(engine: DuckDBEngine, manifest: Manifest) -> None:
-    """Load the macros that a release of an older version is checked by, if it is one."""
     if manifest.digest_algorithm != DIGEST:
         engine.script(sql_text("macros_older.sql"))
 
@@ -195,7 +194,6 @@ def _rows_of(manifest: Manifest) -> exp.Table:
 
 
 def read_manifests(engine: DuckDBEngine) -> list[Manifest]:
-    """The manifests of a release file that is attached: of all versions that are kept, the newest first."""
     manifest = table("manifest", "sqlanon", ATTACHED)
     names = list(engine.types(manifest))
     rows = engine.rows(select([col(name) for name in names], manifest.copy()))

@@ -161,7 +161,6 @@ class SourceAudit:
         return union_all(at(recoding.levels), at(heights))
 
     def _same_rows(self, relation: str, audited: exp.Table) -> Check:
-        """Whether the rows with persons are those of the release."""
         shown = table(f"{audited.name}_shown", "main", "temp")
         columns: list[exp.Expr] = [col(column.name) for column in self.recoding.columns]
         self.engine.execute(create_temporary_view(shown, select(columns, audited.copy())))

@@ -229,12 +229,10 @@ def unregister(kind: TargetKind) -> None:
 
 
 def kind_taking(place: Any, policy: Policy) -> TargetKind:
-    """The kind of place that a release goes to: of what `publish` was given, else of what the policy says."""
     return next(kind for kind in reversed(KINDS.values()) if kind.takes(place, policy))
 
 
 def target_for(draft: Draft, place: Any, table_name: str | None) -> ReleaseTarget[Any, Any]:
-    """The target of a release: what `publish` was given, else the place in the policy."""
     kind = kind_taking(place, draft.prepared.policy)
     target: ReleaseTarget[Any, Any] = import_module(kind.module).target_for(draft, place, table_name)
     return target
@@ -252,7 +250,6 @@ def place_of(release: Any, table_name: str | None) -> ReleasePlace:
 
 
 def kind_at(path: Path) -> TargetKind:
-    """The kind of the place that the ledger has at a path."""
     return next(kind for kind in reversed(KINDS.values()) if kind.recorded(path))
 
 

@@ -91,7 +91,6 @@ class Leaf:
 
 
 def leaves_of(types: Mapping[str, DuckDBPyType]) -> list[Leaf]:
-    """All there are in columns of these types, in the order of Parquet's columns."""
     return [leaf for name, type_ in types.items() for leaf in _leaves(name, type_)]
 
 

@@ -134,7 +134,6 @@ def verify_file(
 
 
 def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verification:
-    """`verify_file`, of a release that is open."""
     macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
     digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
     return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh)
@@ -185,7 +184,6 @@ def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh
 
 
 def _fields(manifest: Manifest) -> Check:
-    """Whether the manifest has nothing that sqlanon does not write."""
     strange = [*strange_fields(manifest), *(f"policy.{place}" for place in strange_parts(manifest.policy))]
     wrong = [f"no release of sqlanon has what it has in {', '.join(strange)}"] if strange else []
     return check_of("manifest fields", wrong, "as sqlanon writes them")
@@ -231,7 +229,6 @@ def _decoys(release: OpenRelease) -> list[Check]:
 
 
 def audited_of(engine: Queries, manifest: Manifest, relation: str) -> Audited:
-    """What a release shows by itself."""
     sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
     persons = bool(manifest.policy.get("persons"))
     listed = combinations_of(manifest.policy)
@@ -280,7 +277,6 @@ def _consistent(manifest: Manifest) -> Check:
 
 
 def _claims_its_noise(manifest: Manifest) -> bool:
-    """Whether what is claimed of noise follows from the policy that is shown."""
     try:
         epsilon, noise = claims_of(manifest.policy)
     except (KeyError, TypeError, ValueError):
@@ -323,7 +319,6 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
 
 
 def _no_more_bytes(release: OpenRelease) -> Check:
-    """Whether the file has its blocks, all in use, and nothing beside them."""
     strange = [] if release.file is None else list(strange_blocks(release.file))
     if free := free_blocks(release.engine):
         strange.append(f"{free} of its blocks are not in use: they may have rows that were deleted")
@@ -331,7 +326,6 @@ def _no_more_bytes(release: OpenRelease) -> Check:
 
 
 def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
-    """Whether an earlier version that is kept has the rows that it claims."""
     name, rows = f"version {manifest.version}", f"version_{manifest.version}"
     relation = table(manifest.rows_table, "main", ATTACHED)
     columns = _columns(manifest.columns, list(engine.columns(relation).items()))

@@ -62,7 +62,6 @@ def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int |
 
 
 def _by_rule(rule: Mapping[str, Any] | None, own: int) -> str:
-    """What a level of a rule means."""
     if rule is None:
         return "generalized"
     kind = str(rule["rule"])

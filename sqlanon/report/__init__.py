@@ -28,7 +28,6 @@ MARK = "<!-- a report of sqlanon -->"
 
 
 def refuse_without_charts(page: bool = True) -> None:
-    """Say at once that a library is missing."""
     for name, library in {"altair": "altair", **({"vl_convert": "vl-convert-python"} if page else {})}.items():
         try:
             import_module(name)
@@ -69,7 +68,6 @@ def report_of_release(
     with_source: Verification | None = None,
     limits: Limits = NO_LIMITS,
 ) -> bool:
-    """Write the page of a release: what everybody sees who has it."""
     target = target_of(path)
     refuse_without_charts()
     from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
@@ -85,7 +83,6 @@ def report_of_unpublished(
     private: bool = False,
     compared: Sequence[Mapping[str, Any]] = (),
 ) -> bool:
-    """Write the page of what was found, before it is published."""
     target = target_of(path)
     refuse_without_charts()
     from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time

@@ -55,7 +55,6 @@ def styled(chart: Chart) -> Chart:
 
 
 def _harmless(part: Any) -> Any:
-    """A part of a chart, changed where it stands, and all that is in it."""
     if isinstance(part, str):
         return harmless(part)
     if isinstance(part, Mapping):
@@ -77,7 +76,6 @@ def powers(largest: float) -> list[int]:
 
 
 def status_colour(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
-    """The colour of the status that generalizations have."""
     there = {row["status"] for row in rows}
     found = {word: colour for word, colour in STATUSES.values() if word in there}
     return alt.Color("status:N", title=None, scale=alt.Scale(domain=list(found), range=list(found.values())))
@@ -106,7 +104,6 @@ def risk(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart
 def _by_range(
     after: ClassSizes, before: ClassSizes | None, few: int, figure: Any, of_risk: bool = False
 ) -> list[dict[str, Any]]:
-    """One record a range of sizes: its label, its place, which table, a figure."""
     apart = before is not None
     bins = {AFTER_WORD: after.bins(few, apart)}
     if before is not None:

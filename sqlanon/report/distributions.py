@@ -78,7 +78,6 @@ class Distribution:
 
 
 def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, few: int) -> Distribution:
-    """Count the values of a column."""
     counts = subquery(_LABEL_COUNTS(column=col(column), relation=relation), "labels")
     values, rows, rare, _ = engine.rows(_LABEL_FIGURES(counts=counts, few=few))[0]
     kind = bounds_kind(type_)

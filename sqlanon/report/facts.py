@@ -249,12 +249,10 @@ class Unpublished:
 
     @property
     def chosen(self) -> tuple[int, ...]:
-        """The chosen levels; none where there are several for an attribute."""
         levels = tuple(self.generalization.values())
         return tuple(level for level in levels if level is not None) if None not in levels else ()
 
     def counted(self) -> tuple[GeneralizationFigures, ...]:
-        """The generalizations that were counted; of many a sample."""
         maximised = measure_of(self.draft.prepared).shown(1.0) < 0
         return tuple(self._figures(counted_generalizations(self.lattice, self.chosen, SAMPLE, maximised)))
 

@@ -91,5 +91,4 @@ def _part(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """A script or a style as a security policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -97,7 +97,6 @@ def _paragraphs(texts: Sequence[str]) -> str:
 
 
 def _figure(charts: dict[str, Any], name: str, chart: Any, caption: str, table: str) -> str:
-    """A chart with a caption, and its figures as a table for those who do not see it."""
     spec = chart.to_dict()
     spec.pop("$schema", None)  # an address; the page says itself what it is
     charts[name] = spec

@@ -144,7 +144,6 @@ def figures_of(
 
 
 def _into(steps: StatementRunner, target: exp.Table, query: exp.Select, table: exp.Table | None) -> exp.Table:
-    """Make a table of a query, or add its rows to it."""
     if table is None:
         return steps.make(target, query)
     steps.add(table, query)

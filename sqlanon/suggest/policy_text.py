@@ -106,7 +106,6 @@ def _figures(distinction: float | None, separation: float | None) -> str:
 def _what_tells_apart(
     proposals: Sequence[Proposal], apart: Mapping[frozenset[str], tuple[float | None, float | None]]
 ) -> list[str]:
-    """The sets of several quasi-identifiers that tell most rows apart."""
     several = [(names, found) for names, found in apart.items() if len(names) > 1 and found[0] is not None]
     if not several:
         return []
@@ -123,7 +122,6 @@ def _what_tells_apart(
 
 
 def _what_narrows(dependencies: Sequence[Narrowing]) -> list[str]:
-    """The columns that give quasi-identifiers away, though they are generalized."""
     if not dependencies:
         return []
     lines = [
@@ -136,7 +134,6 @@ def _what_narrows(dependencies: Sequence[Narrowing]) -> list[str]:
 
 
 def _about_sensitive(proposals: Sequence[Proposal]) -> list[str]:
-    """A requirement to think of, where there is a sensitive attribute."""
     sensitive = [one.column.name for one in proposals if one.role == "sensitive"]
     if not sensitive:
         return []

@@ -52,7 +52,6 @@ class Profile:
 
     @property
     def kind(self) -> ColumnKind:
-        """What hierarchies see in its type."""
         return column_kind(self.type)
 
     @property
@@ -61,7 +60,6 @@ class Profile:
 
     @property
     def nearly_unique(self) -> bool:
-        """Whether nearly every value is another."""
         return self.values >= _SOME and self.distinct >= NEARLY * self.values
 
     @property

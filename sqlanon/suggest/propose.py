@@ -86,7 +86,6 @@ def _role_of(column: Profile) -> Proposal:
 
 
 def _unseen(column: Profile) -> Proposal | None:
-    """A column whose values are not looked into."""
     if column.nested:
         reason = "nested: left out; give its parts as columns of their own, with a query under [source]"
         return Proposal(column, "identifying", reason)
@@ -115,7 +114,6 @@ def _can_number(column: Profile) -> bool:
 
 
 def _too_little_or_too_much(column: Profile) -> Proposal | None:
-    """What says nothing of anybody, and what says too much."""
     if column.constant:
         return Proposal(column, "insensitive", "the same in all rows")
     if column.mean_length >= _LONG:
@@ -124,7 +122,6 @@ def _too_little_or_too_much(column: Profile) -> Proposal | None:
 
 
 def _known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float] | None) -> Proposal | None:
-    """A sensitive attribute or a quasi-identifier, by its name, its content, or its type."""
     if by_name is not None and by_name.role == "sensitive":
         if column.kind is ColumnKind.TEXT and column.nearly_unique:
             return Proposal(column, "identifying", f"by its name: {by_name.name}; but its texts tell rows apart")
@@ -164,7 +161,6 @@ def _by_content(column: Profile, by_name: Kind | None) -> tuple[Kind, float] | N
 
 
 def hierarchy_for(column: Profile, kind: Kind | None) -> Rule:
-    """A hierarchy that fits a column's type."""
     what = kind.name if kind is not None else None
     if column.kind in (ColumnKind.DATE, ColumnKind.ZONED):
         return {"dates": ["month", "year", "decade"] if what == BIRTH else ["month", "quarter", "year"]}

@@ -58,7 +58,6 @@ def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | 
 def _apart(
     run: Run, table_profile: TableProfile, proposals: Sequence[Proposal]
 ) -> Mapping[frozenset[str], tuple[float | None, float | None]]:
-    """Distinction and separation of the sets of quasi-identifiers."""
     names = [one.column.name for one in proposals if one.role == "quasi"]
     if not names:
         return {}

@@ -41,7 +41,6 @@ _NEEDED = re.compile(r"value|known|(code|label)_\d+")
 
 
 def export(made: ReleaseDraft, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
-    """Write what a warehouse needs to make a release."""
     dialect, target = dialect_of(dialect), Path(os.path.realpath(folder))
     recoding = made.recoding
     assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
@@ -135,8 +134,6 @@ def _audit(
 
 
 def _file(dialect: str, lines: list[str], statements: list[tuple[list[str], str]]) -> str:
-    """Lines of comment, and statements with theirs."""
-
     def commented(comment: list[str]) -> str:
         return "".join(f"{_LINES}{comment_without_variables(line, dialect)}\n" for line in comment)
 

@@ -227,7 +227,6 @@ class Target:
 
     @classmethod
     def of_draft(cls, draft: ReleaseDraft) -> Target:
-        """By the policy, and by the types of the columns that the frequency set has."""
         columns = draft.prepared.source.columns
         floats = {name: type_ for name, type_ in columns.items() if type_ in FLOATING}
         return replace(cls.of(draft.prepared.policy), floats=floats)
@@ -251,7 +250,6 @@ class Target:
         return cls(source, table(*reversed(release)), looked_at, count, section.query)
 
     def frequency_set(self, names: Mapping[str, str]) -> exp.Select:
-        """The query of the frequency set; names of columns by attribute."""
         columns = [names[one] for one in self.looked_at]
         return _FREQUENCY_SET(
             named=[named(col(name), name) for name in columns],
@@ -264,13 +262,11 @@ class Target:
         return self._text(translated(query, dialect), dialect)
 
     def release_statement(self, recoding: FullDomainRecoding, dialect: str) -> str:
-        """The statement that makes the release, of how it would be made here."""
         rows = translated(over_there(recoding, self.source).select(shuffled=False), dialect)
         assert isinstance(rows, exp.Select)
         return self._text(create_release(self.release.copy(), rows), dialect)
 
     def other_rows(self, recoding: FullDomainRecoding) -> exp.Select:
-        """The query of the rows in which the release and the statement that makes it differ."""
         return other_rows(over_there(recoding, self.source).select(shuffled=False), self.release)
 
     def _text(self, statement: exp.Expr, dialect: str) -> str:
@@ -293,7 +289,6 @@ def value_tables(columns: Sequence[str]) -> list[str]:
 
 
 def over_there(recoding: FullDomainRecoding, source: exp.Table) -> FullDomainRecoding:
-    """A recoding, over the table in the warehouse and the uploaded ones."""
     names = value_tables([attribute.column for attribute in recoding.attributes])
     return replace(
         recoding,
@@ -307,12 +302,10 @@ def over_there(recoding: FullDomainRecoding, source: exp.Table) -> FullDomainRec
 
 
 def settings(dialect: str) -> tuple[str, ...]:
-    """What has to be run before any of the statements."""
     return _SETTINGS.get(dialect, ())
 
 
 def before(dialect: str) -> tuple[str, ...]:
-    """What has to be run before the release is made."""
     return (*settings(dialect), *_BEFORE.get(dialect, ()))
 
 

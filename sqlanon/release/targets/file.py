@@ -97,7 +97,6 @@ def _comes_back(engine: DuckDBEngine, type_: str, path: Path | None) -> bool:
 
 
 def _scalars(type_: DuckDBPyType) -> Iterator[str]:
-    """The names of the types in a nested one; of another its own."""
     inner = [] if type_.id not in _NESTED else [one for _, one in type_.children if isinstance(one, DuckDBPyType)]
     if not inner:
         yield str(type_)
@@ -130,7 +129,6 @@ def _is_held(engine: DuckDBEngine, target: exp.Table, type_: str) -> bool:
 
 
 def to_parquet(engine: DuckDBEngine, manifest: Manifest, target: Path) -> Path:
-    """Write the rows of the file that is in use as Parquet, with the manifest in the file's metadata."""
     rows = table(manifest.rows_table, "main", ATTACHED)
     metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))])
     engine.execute(
@@ -221,8 +219,6 @@ def recorded_place(path: Path, table_name: str, reach: Reach) -> FilePlace:
 
 @dataclass(frozen=True)
 class FilePlace:
-    """A release in a file, for those who read it."""
-
     path: Path
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
@@ -384,7 +380,6 @@ def refuse_types_of(policy: Policy, source: Source) -> None:
 
 
 def released_name(policy: Policy) -> str:
-    """The released table: the policy's, else the source's name."""
     if (section := policy.release) is not None:
         return section.name
     name = policy.source.table or "release"
