@@ -90,13 +90,8 @@ def shared_out(asked: Mapping[str, float | None], record: float | None) -> dict[
 
 
 def claims_of(policy: Mapping[str, Any]) -> tuple[float | None, dict[str, dict[str, Any]] | None]:
-    """What a release claims of noise: the ε of a record, and by attribute its ε, bounds and granularity; None without.
-
-    Parameters
-    ----------
-    policy:
-        As a tree; a redacted one will do.
-    """
+    """What a release claims of noise, by its policy as a tree, redacted or not: the ε of a record, and by attribute its
+    ε, bounds and granularity; None without."""
     asked = {name: spec["noise"] for name, spec in policy["attributes"].items() if spec.get("noise") is not None}
     if not asked:
         return None, None

@@ -45,12 +45,7 @@ def by_doubling(classes: Mapping[int, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ClassSizes:
-    """How many classes there are of each size.
-
-    Attributes
-    ----------
-    by_size:
-        Size, classes, and their rows; ascending. A size is a number of rows; of persons where these are counted.
+    """How many classes there are of each size, a number of rows or persons: size, classes, and their rows; ascending.
 
     >>> sizes = ClassSizes.of({1: 3, 2: 1, 7: 2})
     >>> sizes.classes, sizes.count, sizes.uniques, sizes.pairs

@@ -118,13 +118,8 @@ class Manifest:
         return self.table_name if self.version is None else versioned(self.table_name, self.version)
 
     def levels(self, heights: Mapping[str, int]) -> dict[str, int | None]:
-        """Its levels in hierarchies of these heights: what is at the top is at their top.
-
-        Parameters
-        ----------
-        heights:
-            By attribute. An attribute without one keeps its level.
-        """
+        """Its levels in hierarchies of these heights: what is at the top is at their top; without a height a level
+        stays."""
         own, tops = ({name.lower(): n for name, n in by.items()} for by in (self.heights or {}, heights))
         return {
             name: tops.get(name.lower(), level) if level is not None and level == own.get(name.lower()) else level

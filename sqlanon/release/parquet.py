@@ -157,19 +157,9 @@ _WIDTHS = {1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 
 @dataclass(frozen=True)
 class Chunk:
-    """A column of a row group, as the file has it.
-
-    Attributes
-    ----------
-    group, rows, place:
-        Which row group, the rows of it, and which of the leaves of the schema.
-    width:
-        The bytes of a value, where all have as many.
-    entries, dictionary_bytes:
-        Of its dictionary; None where it has none.
-    bits:
-        That are set in its Bloom filter; None where it has none.
-    """
+    """A column of a row group: which group, its rows, and which leaf of the schema; the bytes of a value, where all
+    have the same; the entries and bytes of its dictionary, and the bits that are set in its Bloom filter, where it has
+    one."""
 
     group: int
     rows: int

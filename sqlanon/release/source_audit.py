@@ -42,17 +42,8 @@ from sqlanon.sources.bound import Population
 
 @dataclass(frozen=True)
 class SourceAudit:
-    """What the audit with the source needs.
-
-    Attributes
-    ----------
-    engine, work, macros:
-        Where, how tables are named, and the database that has the macro library.
-    prepared, recoding, plain:
-        The source, how the release is made of it, and how it was before noise: a population gets none.
-    population:
-        The population table, where the policy has one.
-    """
+    """The audit of the requirements: the engine, the names of its tables and the database with the macros; the source,
+    its recoding for the release, and that before noise (a population gets none); the population, if there is one."""
 
     engine: Queries
     work: Namer

@@ -108,24 +108,8 @@ class Verification:
 def verify_file(
     path: Path, fresh: bool = False, limits: Limits = NO_LIMITS, version: int | None = None
 ) -> Verification:
-    """Verify a release by itself: columns, counts, requirements, content digest.
-
-    Parameters
-    ----------
-    path:
-        Its file.
-    fresh:
-        Whether it was written just now, by ourselves: its macros are ours then.
-    limits:
-        What the engine may take.
-    version:
-        Of those that are kept; by default the newest, and with it that the others are as they were.
-
-    Raises
-    ------
-    ReleaseError
-        It is not there, or not a release.
-    """
+    """Verify a release file by itself; ``fresh``: it was written just now, by ourselves, and its macros are ours.
+    Without a ``version`` it is the newest, and the others that are kept are checked with it."""
     with open_release(path, limits, version) as release:
         try:
             return verify_release(path, release, fresh)

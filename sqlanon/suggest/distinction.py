@@ -11,7 +11,7 @@ figures: ``subset``, ``distinct`` (combinations), ``together`` (ordered pairs of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -19,7 +19,7 @@ from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import Namer, named, template, values_query
-from sqlanon.frequency.packing import Packing, group_rows, pack, refuse_too_many, subset_groups, subsets_of_size
+from sqlanon.frequency.packing import group_rows, pack, refuse_too_many, subset_groups, subsets_of_size
 from sqlanon.policy import Policy
 from sqlanon.risk.suda import uniques_and_pairs
 from sqlanon.sources.columns import match_columns
@@ -47,32 +47,7 @@ _DISTINCTION = template("""
 """)
 
 
-def listed_sets(names: Sequence[str], subsets: Mapping[int, Sequence[int]]) -> exp.Select:
-    """The sets by their names."""
-    rows = [(number, [names[i] for i in one], len(one)) for number, one in subsets.items()]
-    return values_query({"subset": "BIGINT", "attributes": "VARCHAR[]", "size": "INTEGER"}, rows)
-
-
-def set_figures(keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]]) -> exp.Select:
-    """The figures of some sets."""
-    return _SET_FIGURES(groups=subset_groups(keys, packing, subsets, [named(group_rows(), "n")]))
-
-
-def key_figures(subsets: Iterable[int], rows: int) -> exp.Select:
-    """The figures of sets that are known to tell all rows apart."""
-    return _KEY_FIGURES(rows=rows, sets=values_query({"subset": "BIGINT"}, [(one,) for one in subsets]))
-
-
-def keys_among(figures: exp.Table, rows: int) -> exp.Select:
-    """The sets that tell all rows apart."""
-    return _KEYS_AMONG(figures=figures, rows=rows)
-
-
-def distinction(sets: exp.Table, figures: exp.Table, rows: int) -> exp.Select:
-    """Each set with its distinction and separation, the smaller sets first."""
-    return _DISTINCTION(rows=rows, pairs=rows * (rows - 1), sets=sets, figures=figures)
-
-
+_SET_COLUMNS = {"subset": "BIGINT", "attributes": "VARCHAR[]", "size": "INTEGER"}
 _LISTED = 1000
 """The most sets in one statement."""
 
@@ -128,19 +103,25 @@ def figures_of(
         known = {i for i, one in numbered.items() if any(set(key) <= set(one) for key in keys)}
         listed = list(numbered)
         for i in range(0, len(listed), _LISTED):
-            query = listed_sets(names, {number: numbered[number] for number in listed[i : i + _LISTED]})
+            rows_of_sets = [(n, [names[j] for j in numbered[n]], level) for n in listed[i : i + _LISTED]]
+            query = values_query(_SET_COLUMNS, rows_of_sets)
             sets = _into(steps, work("distinction_sets"), query, sets)
         for batch in packed.batches([one for i, one in numbered.items() if i not in known]):
-            query = set_figures(packed.keys, packed.packing, {by_subset[one]: one for one in batch})
+            subsets = {by_subset[one]: one for one in batch}
+            groups = subset_groups(packed.keys, packed.packing, subsets, [named(group_rows(), "n")])
+            query = _SET_FIGURES(groups=groups)
             figures = _into(steps, work("distinction_figures"), query, figures)
         some = sorted(known)
         for i in range(0, len(some), _LISTED):
-            figures = _into(steps, work("distinction_figures"), key_figures(some[i : i + _LISTED], rows), figures)
+            sets_of_keys = values_query({"subset": "BIGINT"}, [(one,) for one in some[i : i + _LISTED]])
+            figures = _into(steps, work("distinction_figures"), _KEY_FIGURES(rows=rows, sets=sets_of_keys), figures)
         if level < size and figures is not None and rows:
-            keys = {numbered[one] for (one,) in steps.ask(keys_among(figures, rows), []) if one in numbered}
+            keys = {
+                numbered[one] for (one,) in steps.ask(_KEYS_AMONG(figures=figures, rows=rows), []) if one in numbered
+            }
     assert sets is not None
     assert figures is not None
-    return distinction(sets, figures, rows)
+    return _DISTINCTION(rows=rows, pairs=rows * (rows - 1), sets=sets, figures=figures)
 
 
 def _into(steps: StatementRunner, target: exp.Table, query: exp.Select, table: exp.Table | None) -> exp.Table:
