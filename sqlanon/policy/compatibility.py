@@ -136,14 +136,6 @@ def _named(words: str, names: Iterable[str]) -> str:
     return f"{words} ({', '.join(f'`{name}`' for name in names)})"
 
 
-def _measures(words: str, trait: str, has: bool = True) -> str:
-    return _named(words, [name for name, one in MEASURES.items() if getattr(one, trait) is has])
-
-
-def _able(words: str, trait: str) -> str:
-    return _named(words, [name for name, one in STRATEGIES.items() if getattr(one.traits, trait)])
-
-
 def _setting(*paths: str) -> Feature:
     """Keys of which one is set, to something else than nothing."""
     return Feature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path)])
@@ -188,8 +180,34 @@ def _of_search(
     return Feature(words, uses)
 
 
-def _strategies(trait: str, between: str) -> str:
-    return between.join(name for name, one in STRATEGIES.items() if getattr(one.traits, trait))
+def _strategy(
+    words: str, trait: str, has: bool = True, between: str = " and ", **more: Callable[[SearchSection], str]
+) -> Feature:
+    """A strategy that has a trait, or has it not; ``able`` in messages are those that have it."""
+
+    def able() -> list[str]:
+        return [name for name, one in STRATEGIES.items() if getattr(one.traits, trait)]
+
+    return _of_search(
+        _named(words, able()),
+        "search.strategy",
+        lambda search: bool(getattr(search.traits, trait)) is has,
+        **{"able": lambda search: between.join(able()), **more},
+    )
+
+
+def _measure(words: str, trait: str, has: bool = True) -> Feature:
+    """The same of a measure."""
+
+    def those(has: bool) -> list[str]:
+        return [name for name, one in MEASURES.items() if getattr(one, trait) is has]
+
+    return _of_search(
+        _named(words, those(has)),
+        "search.measure",
+        lambda search: search.measure in those(has),
+        able=lambda search: " or ".join(those(True)),
+    )
 
 
 def _requirements(words: str, names: Callable[[Asked], Iterable[str]]) -> Feature:
@@ -218,62 +236,30 @@ def _local_uses(asked: Asked) -> Iterator[Use]:
 
 
 LOCAL = Feature('a strategy below the full domain, or `search.suppression = "cells"`', _local_uses)
-LOCAL_STRATEGY = _of_search(
-    _able("a strategy below the full domain", "local"), "search.strategy", lambda search: search.traits.local
+LOCAL_STRATEGY = _strategy("a strategy below the full domain", "local")
+NO_SUMMARY = _strategy("another strategy than those that summarise", "summarises", has=False)
+NO_CUTS = _strategy("another strategy than those that cut", "cuts", has=False)
+OF_COMBINATIONS = _strategy("a strategy that guarantees combinations", "of_combinations")
+NO_COMBINATIONS = _strategy("another strategy than those of combinations", "of_combinations", has=False, between=" or ")
+KNOWS_SOME = _strategy(
+    "a strategy that knows some requirements only",
+    "knows",
+    local=_local,
+    known=lambda one: " and ".join(sorted(one.traits.knows or ())),
 )
 CELLS = _of_search('`search.suppression = "cells"`', "search.suppression", lambda one: one.suppression == "cells")
-ONE_LEVEL = _of_search(
-    _measures("a measure of one level for all rows", "needs_levels"),
-    "search.measure",
-    lambda one: MEASURES[one.measure].needs_levels,
-)
 AGGREGATE = _of_search("`search.aggregate`", "search.aggregate", lambda one: "aggregate" in one.model_fields_set)
 SUMMARY = _of_search("`search.summary`", "search.summary", lambda one: "summary" in one.model_fields_set)
 CUTS = _of_search("`search.cuts`", "search.cuts", lambda one: "cuts" in one.model_fields_set)
-NO_SUMMARY = _of_search(
-    _able("another strategy than those that summarise", "summarises"),
-    "search.strategy",
-    lambda one: not one.traits.summarises,
-    able=lambda one: _strategies("summarises", " and "),
-)
-NO_CUTS = _of_search(
-    _able("another strategy than those that cut", "cuts"),
-    "search.strategy",
-    lambda one: not one.traits.cuts,
-    able=lambda one: _strategies("cuts", " and "),
-)
-NO_FIGURES = _of_search(
-    _measures("a measure without a figure for each attribute", "aggregates", has=False),
-    "search.measure",
-    lambda one: not MEASURES[one.measure].aggregates,
-    able=lambda one: " or ".join(name for name, its in MEASURES.items() if its.aggregates),
-)
+ONE_LEVEL = _measure("a measure of one level for all rows", "needs_levels")
+NO_FIGURES = _measure("a measure without a figure for each attribute", "aggregates", has=False)
+OF_CLASSES = _measure("a measure of classes", "counts_classes")
+OF_ONE_SOURCE = _measure("a measure of one source", "of_one_source")
 NO_SUM = _of_search(
     "an aggregate other than mean and sum",
     "search.aggregate",
     lambda one: MEASURES[one.measure].aggregates and one.aggregate not in ("mean", "sum"),
     able=lambda one: " or ".join(name for name, its in MEASURES.items() if its.aggregates),
-)
-OF_CLASSES = _of_search(
-    _measures("a measure of classes", "counts_classes"),
-    "search.measure",
-    lambda one: MEASURES[one.measure].counts_classes,
-)
-OF_ONE_SOURCE = _of_search(
-    _measures("a measure of one source", "of_one_source"),
-    "search.measure",
-    lambda one: MEASURES[one.measure].of_one_source,
-)
-OF_COMBINATIONS = _of_search(
-    _able("a strategy that guarantees combinations", "of_combinations"),
-    "search.strategy",
-    lambda one: one.traits.of_combinations,
-)
-NO_COMBINATIONS = _of_search(
-    _able("another strategy than those of combinations", "of_combinations"),
-    "search.strategy",
-    lambda one: not one.traits.of_combinations,
-    able=lambda one: _strategies("of_combinations", " or "),
 )
 
 WEIGHT = _of_attributes("weight", lambda one: one.weight != 1)
@@ -294,13 +280,6 @@ UNKNOWN_REQUIREMENT = _requirements("a requirement that the strategy does not kn
 MORE_THAN_K = _requirements("a requirement beside `k`", lambda asked: sorted(asked.requirements - {"k"}))
 ESTIMATE = _requirements(
     "an estimate of the population", lambda asked: () if asked.privacy is None else estimated(asked.privacy)
-)
-KNOWS_SOME = _of_search(
-    _able("a strategy that knows some requirements only", "knows"),
-    "search.strategy",
-    lambda one: one.traits.knows is not None,
-    local=_local,
-    known=lambda one: " and ".join(sorted(one.traits.knows or ())),
 )
 SMALL_K = Feature(
     "no `privacy.k`, or `k = 1`",
