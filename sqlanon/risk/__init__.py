@@ -3,12 +3,11 @@
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.risk.assessment import assess, risk_statements
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
-from sqlanon.risk.figures import Risk
+from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk, row_risks
 from sqlanon.risk.leakage import Leakage
 from sqlanon.risk.matrix import UniquesMatrix, uniques_matrix
 from sqlanon.risk.noise import assess_noise, refuse_epsilons
-from sqlanon.risk.requirements import RequirementRisk
 
 __all__ = [
     "ClassSizes",

@@ -1,11 +1,17 @@
 """The assessment of a source: each requirement of the policy on its classes as they are, nothing generalized.
 
+Each distinct combination of quasi-identifiers is a class: the figures and conditions are the search's own, on the
+frequency set of that one generalization, without hierarchies: values stand for codes. Where requirements need sensitive
+values, classes are joined to them; there each combination gets a number, which then is the only quasi-identifier:
+numbers have no NULLs. No person is in two rows of such a frequency set that end in one class: persons add up.
+
 Its statements are the same whether they are run or only shown. What a statement needs of the answers before it is
 shown with an example.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -16,20 +22,25 @@ from sqlglot import exp
 from sqlanon.coding import ROWS, coded_values
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem
-from sqlanon.expressions import star, subquery
+from sqlanon.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
 from sqlanon.frequency.distribution import domain, nodes, sensitive_values, value_pairs
 from sqlanon.frequency.population import population_size, sampling_fraction
 from sqlanon.frequency.scan import domain_of, refuse_lost_values
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, raw_frequency
+from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, quasi_columns, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
-from sqlanon.requirements.base import Distribution
-from sqlanon.risk import class_figures
+from sqlanon.requirements.base import (
+    ClassCondition,
+    Distribution,
+    EstimateCondition,
+    SubsetCondition,
+    TableCondition,
+)
 from sqlanon.risk.attackers import (
     JournalistRisk,
     MarketerRisk,
@@ -41,13 +52,67 @@ from sqlanon.risk.attackers import (
     population_risk,
     prosecutor_risk,
 )
-from sqlanon.risk.figures import Risk
+from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.noise import show_noise
-from sqlanon.risk.requirements import RequirementRisk, of_a_class, of_a_shield, of_the_population, of_the_table
+from sqlanon.search.classes import classes
 from sqlanon.sources.columns import Columns, match_columns, population_columns
 from sqlanon.sources.run import Run
+
+_EVERY_ROW = template("SELECT :quasi, 1 AS n FROM :source")
+# Each person has one row for each of its combinations.
+_POPULATION_PERSONS = template("SELECT :quasi, 1 AS population FROM :raw")
+_POPULATION_ROWS = template("SELECT :quasi, n AS population FROM :raw")
+
+_COMBINATIONS = template("SELECT DISTINCT :quasi FROM :raw")
+_COMBINATIONS_OF_BOTH = fragment("""
+    SELECT DISTINCT :quasi FROM :raw
+    UNION
+    SELECT :quasi FROM :population
+""")
+_NUMBERED = template("SELECT :quasi, row_number() OVER () AS number FROM :combinations AS d")
+_WITH_NUMBERS = template("""
+    SELECT c.number AS q0, :columns
+    FROM :rows AS r
+    JOIN :numbers AS c ON :same
+""")
+
+# A class without rows is the population's alone.
+_FIGURES = template("""
+    SELECT
+        coalesce(sum(classes * class_size)::BIGINT, 0) AS rows,
+        coalesce(sum(classes) FILTER (WHERE class_size > 0)::BIGINT, 0) AS classes,
+        coalesce(min(class_size) FILTER (WHERE class_size > 0), 0) AS smallest_class,
+        coalesce(sum(classes) FILTER (WHERE class_size = 1)::BIGINT, 0) AS uniques,
+        coalesce(sum(classes * class_count)::BIGINT, 0) AS count,
+        coalesce(min(class_count) FILTER (WHERE class_size > 0), 0) AS smallest_count,
+        coalesce(sum(classes) FILTER (WHERE class_size > 0 AND class_count = 1)::BIGINT, 0) AS singles,
+        :broken
+    FROM (SELECT *, :breaks FROM :classes AS c) AS j
+""")
+_EACH_CLASS = template("SELECT *, 1 AS classes FROM :classes AS c")
+_CLASSES_BY_SIZE = template("""
+    SELECT n::BIGINT AS class_size, n::BIGINT AS class_count, classes::BIGINT AS classes
+    FROM :sizes
+""")
+_BREAKS = fragment("class_size > 0 AND NOT coalesce((:condition), FALSE)")
+_BROKEN_CLASSES = fragment("coalesce(sum(classes) FILTER (WHERE :breaks)::BIGINT, 0)")
+_BROKEN_ROWS = fragment("coalesce(sum(classes * class_size) FILTER (WHERE :breaks)::BIGINT, 0)")
+_ABSENT = fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")
+
+_SIZES = template("""
+    SELECT class_count, count(*), sum(class_size)::BIGINT
+    FROM :classes AS c
+    WHERE class_size > 0
+    GROUP BY class_count
+""")
+_POPULATION_SIZES = template("""
+    SELECT class_population, count(*), sum(class_count)::BIGINT, sum(class_size)::BIGINT
+    FROM :classes AS c
+    WHERE class_size > 0
+    GROUP BY class_population
+""")
 
 
 def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
@@ -81,12 +146,8 @@ class _Assessment:
         space = self._space()
         # As it stands, what is to get noise makes classes, too; requirements are on those that are generalized.
         alone = not (self.columns.noisy or self.persons or space.population or space.sensitive)
-        query = (
-            class_figures.figures_by_size(self.sets.sizes, space.requirements.classes)
-            if alone
-            else class_figures.figures(space)
-        )
-        found = self.steps.figures(query)
+        sizes_of_classes = _CLASSES_BY_SIZE(sizes=self.sets.sizes) if alone else None
+        found = self.steps.figures(_figures(space, sizes_of_classes))
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
         persons = self.steps.figures(person_count(self.rows))[PERSONS] if self.persons else None
@@ -107,9 +168,9 @@ class _Assessment:
             persons=persons,
             smallest_class_persons=as_it_stands["smallest_count"] if self.persons else None,
             requirements=(
-                *(of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
+                *(_of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
                 *self._of_shields(requirements),
-                *(of_the_table(one, found) for one in requirements.table),
+                *(_of_the_table(one, found) for one in requirements.table),
                 *self._estimated(space, counted),
             ),
             counts="persons" if self.persons else "rows",
@@ -152,7 +213,7 @@ class _Assessment:
         if self.persons:
             quasi = range(len(self.names))
             return ClassSizes.from_rows(
-                self.steps.ask(class_figures.sizes(self._plain(self.rows, quasi, None, Requirements())), [])
+                self.steps.ask(_SIZES(classes=_classes(self._plain(self.rows, quasi, None, Requirements()))), [])
             )
         return ClassSizes.of(dict(self.steps.ask(star(self.sets.sizes.copy()), [])))
 
@@ -164,7 +225,7 @@ class _Assessment:
         if self.population is None:
             return journalist_by_estimate(sizes, share, thresholds), marketer_by_estimate(sizes, share)
         bare = replace(space, requirements=Requirements(), sensitive={})
-        matched = PopulationSizes.from_rows(self.steps.ask(class_figures.population_sizes(bare), []))
+        matched = PopulationSizes.from_rows(self.steps.ask(_POPULATION_SIZES(classes=_classes(bare)), []))
         return journalist_by_table(matched, thresholds), marketer_by_table(matched)
 
     @cached_property
@@ -179,7 +240,9 @@ class _Assessment:
         raw = self.steps.make(self.work("population_raw"), query, population.engine)
         reader = self.steps.on(population.engine)
         refuse_lost_values(reader, raw, names, population.source.columns, types)
-        return subquery(class_figures.population_counts(raw, types, person is not None), "population")
+        keys = [named(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(types)]
+        counts = _POPULATION_ROWS if person is None else _POPULATION_PERSONS
+        return subquery(counts(quasi=keys, raw=raw), "population")
 
     @cached_property
     def rows(self) -> exp.Table | exp.Subquery:
@@ -189,7 +252,8 @@ class _Assessment:
         several = columns.sensitive or self.persons or asked.shields or asked.estimates
         quasi = (*columns.generalized, *columns.noisy)
         if not several and not columns.noisy:
-            return subquery(class_figures.every_row(source, quasi), "rows")
+            row_by_row = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
+            return subquery(_EVERY_ROW(quasi=row_by_row, source=source), "rows")
         query = raw_frequency(source, quasi, columns.sensitive, columns.person)
         return self.steps.make(self.work("raw"), query)
 
@@ -203,7 +267,7 @@ class _Assessment:
     def _as_it_stands(self) -> Mapping[str, Any]:
         """The figures of the classes that all quasi-identifiers make."""
         quasi = range(len(self.columns.generalized) + len(self.columns.noisy))
-        return self.steps.figures(class_figures.figures(self._plain(self.rows, quasi, None, Requirements())))
+        return self.steps.figures(_figures(self._plain(self.rows, quasi, None, Requirements())))
 
     def _plain(
         self, rows: exp.Expr, quasi: Sequence[int], population: exp.Expr | None, requirements: Requirements
@@ -219,11 +283,16 @@ class _Assessment:
     def _numbered(self, raw: exp.Table) -> ClassSpace:
         """Classes by number, with the counts of sensitive values beside them."""
         steps, work, quasi, population = self.steps, self.work, len(self.columns.generalized), self.population
-        numbers = steps.make(work("class_numbers"), class_figures.class_numbers(raw, quasi, population))
+        columns = quasi_columns(quasi)
+        if population is None:
+            combinations: exp.Expr = _COMBINATIONS(quasi=columns, raw=raw)
+        else:
+            combinations = _COMBINATIONS_OF_BOTH(quasi=columns, raw=raw, population=population)
+        numbers = steps.make(work("class_numbers"), _NUMBERED(quasi=columns, combinations=combinations))
         kept = [f"s{s}" for s in range(len(self.columns.sensitive))] + [PERSON] * self.persons + [ROWS]
-        rows = steps.make(work("numbered"), class_figures.with_numbers(raw, numbers, quasi, kept))
+        rows = steps.make(work("numbered"), _with_numbers(raw, numbers, quasi, kept))
         if population is not None:
-            theirs = class_figures.with_numbers(population, numbers, quasi, [POPULATION])
+            theirs = _with_numbers(population, numbers, quasi, [POPULATION])
             population = subquery(theirs, "population")
         values, domains = self._values(raw)
         heights, nodes = self._nodes(values)
@@ -297,13 +366,72 @@ class _Assessment:
         risks = []
         for shield in requirements.shields:
             own = Requirements((KAnonymity(shield.k),))
-            found = self.steps.figures(class_figures.figures(self._plain(self.rows, shield.attributes, None, own)))
-            risks.append(of_a_shield(shield, found))
+            found = self.steps.figures(_figures(self._plain(self.rows, shield.attributes, None, own)))
+            risks.append(_of_a_shield(shield, found))
         return risks
 
     def _estimated(self, space: ClassSpace, counted: int) -> list[RequirementRisk]:
         if not space.requirements.estimates:
             return []
-        query = class_figures.sizes(replace(space, requirements=Requirements()))
+        query = _SIZES(classes=_classes(replace(space, requirements=Requirements())))
         sizes = ClassSizes.from_rows(self.steps.ask(query, []))
-        return [of_the_population(one, sizes.sizes, counted) for one in space.requirements.estimates]
+        return [_of_the_population(one, sizes.sizes, counted) for one in space.requirements.estimates]
+
+
+def _with_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequence[str]) -> exp.Select:
+    """Rows with the number of their combination as their one quasi-identifier ``q0``, and some of their columns."""
+    on = all_of(same(col(f"q{i}", "r"), col(f"q{i}", "c")) for i in range(quasi))
+    return _WITH_NUMBERS(columns=[col(name, "r") for name in columns], rows=rows, numbers=numbers, same=on)
+
+
+def _classes(space: ClassSpace) -> exp.Select:
+    return classes(space, (0,) * len(space.heights))
+
+
+def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select:
+    """One row: what the classes are, and for each requirement on a class the classes that break it; from their sizes
+    where requirements need nothing else.
+
+    Columns: ``rows``, ``classes``, ``smallest_class``, ``uniques``; ``count``, ``smallest_count`` and ``singles``, the
+    same in rows or persons (all of them, the fewest in a class, the classes of one); ``classes_i`` and ``rows_i`` for
+    requirement i; and with a population ``absent``: its classes that have no row in the source.
+    """
+    requirements = space.requirements.classes
+    broken: list[exp.Expr] = []
+    for i in range(len(requirements)):
+        flag = col(f"breaks_{i}")
+        broken += [named(_BROKEN_CLASSES(breaks=flag), f"classes_{i}"), named(_BROKEN_ROWS(breaks=flag), f"rows_{i}")]
+    if space.population:
+        broken.append(named(_ABSENT(), "absent"))
+    breaks = [named(_BREAKS(condition=one.condition()), f"breaks_{i}") for i, one in enumerate(requirements)]
+    each = _EACH_CLASS(classes=_classes(space)) if by_size is None else by_size
+    return _FIGURES(broken=broken, breaks=breaks, classes=each)
+
+
+def _of_a_class(one: ClassCondition, number: int, figures: Mapping[str, int]) -> RequirementRisk:
+    """A requirement on each class, from the row of `_figures` in which it has this number."""
+    classes, rows = figures[f"classes_{number}"], figures[f"rows_{number}"]
+    # A class of the population without a row has the share 0.
+    absent = figures["absent"] if one.too_few() is not None else None
+    return RequirementRisk(one.name, not classes and not absent, classes, rows, population_classes=absent)
+
+
+def _of_a_shield(one: SubsetCondition, figures: Mapping[str, int]) -> RequirementRisk:
+    """A shield, from the row of `_figures` on its own classes."""
+    classes, rows = figures["classes_0"], figures["rows_0"]
+    return RequirementRisk(one.name, not classes, classes, rows)
+
+
+def _of_the_table(one: TableCondition, figures: Mapping[str, int]) -> RequirementRisk:
+    """A requirement on all classes together, from the row of `_figures`."""
+    found = figures["classes"], figures["count"], figures["singles"]
+    figure = one.figure(*found) if figures["count"] else 0.0
+    return RequirementRisk(one.name, one.holds(*found), figure=figure, limit=one.limit)
+
+
+def _of_the_population(one: EstimateCondition, sizes: Mapping[int, int], counted: int) -> RequirementRisk:
+    """A limit on an estimate, from the numbers of classes by size, and the rows or persons of the source."""
+    one.refuse(counted)
+    estimate = one.estimate(sizes, counted)
+    known = None if math.isnan(estimate) else estimate
+    return RequirementRisk(one.name, one.holds(sizes, counted), figure=known, limit=one.limit)

@@ -58,13 +58,22 @@ class ProsecutorRisk:
     share_above: Mapping[str, float]
 
 
-def shares(rows_above: Mapping[str, int], rows: int) -> dict[str, float]:
-    """The shares that numbers of rows are of all rows; 0 of none.
-
-    >>> shares({"0.2": 3}, 12)
-    {'0.2': 0.25}
-    """
-    return {threshold: n / rows if rows else 0.0 for threshold, n in rows_above.items()}
+def _of_rows(
+    risks: Iterable[tuple[float, int]], rows: int, average: float, thresholds: Sequence[float]
+) -> Mapping[str, Any]:
+    """What `ProsecutorRisk` says of risks, each of some rows, in a table of so many."""
+    risks = list(risks)
+    highest = max((risk for risk, _ in risks), default=0.0)
+    at_highest = sum(n for risk, n in risks if risk == highest)
+    above = {threshold_text(t): sum(n for risk, n in risks if risk > t) for t in thresholds}
+    return {
+        "highest": highest,
+        "average": average,
+        "rows_at_highest": at_highest,
+        "share_at_highest": at_highest / rows if rows else 0.0,
+        "rows_above": above,
+        "share_above": {threshold: n / rows if rows else 0.0 for threshold, n in above.items()},
+    }
 
 
 def prosecutor_risk(sizes: ClassSizes, thresholds: Sequence[float]) -> ProsecutorRisk:
@@ -76,39 +85,23 @@ def prosecutor_risk(sizes: ClassSizes, thresholds: Sequence[float]) -> Prosecuto
     >>> found.rows_above, found.share_above
     ({'0.2': 10, '0.25': 2}, {'0.2': 1.0, '0.25': 0.2})
     """
-    least = sizes.smallest
-    at_highest = sizes.rows_where(lambda size: size == least)
-    above = {threshold_text(t): sizes.rows_where(lambda size, t=t: 1 / size > t) for t in thresholds}  # type: ignore[misc]  # mypy infers no lambda with a default
-    return ProsecutorRisk(
-        highest=1 / least if least else 0.0,
-        average=sizes.classes / sizes.count if sizes.count else 0.0,
-        rows_at_highest=at_highest,
-        share_at_highest=at_highest / sizes.rows if sizes.rows else 0.0,
-        rows_above=above,
-        share_above=shares(above, sizes.rows),
-    )
+    risks = [(1 / size, rows) for size, _, rows in sizes.by_size]
+    average = sizes.classes / sizes.count if sizes.count else 0.0
+    return ProsecutorRisk(**_of_rows(risks, sizes.rows, average, thresholds))
 
 
 @dataclass(frozen=True)
-class JournalistRisk:
-    """The risk of rows, 0 to 1.
+class JournalistRisk(ProsecutorRisk):
+    """The risk of rows, 0 to 1, by the population's classes.
 
     Attributes
     ----------
-    highest, average, rows_at_highest, share_at_highest, rows_above, share_above:
-        As of `ProsecutorRisk`, by the population's classes.
     population:
         ``table``: counted in one; ``estimate``: estimated from its size; None: the prosecutor's risk stands in.
     classes_of_nobody, rows_of_nobody:
         With a table: what matches nobody there; else None.
     """
 
-    highest: float
-    average: float
-    rows_at_highest: int
-    share_at_highest: float
-    rows_above: Mapping[str, int]
-    share_above: Mapping[str, float]
     population: Literal["table", "estimate"] | None
     classes_of_nobody: int | None = None
     rows_of_nobody: int | None = None
@@ -167,18 +160,11 @@ def journalist_by_table(sizes: PopulationSizes, thresholds: Sequence[float]) -> 
     (0.25, 0.1909, {'0.2': 8}, 2)
     """
     found = sizes.found
-    least = found[0][0] if found else 0
-    at_highest = found[0][3] if found else 0
     from_population = sum(n for _, n, _, _ in found) / sum(size * n for size, n, _, _ in found) if found else 0.0
-    above = {threshold_text(t): sum(rows for size, _, _, rows in found if 1 / size > t) for t in thresholds}
+    average = max(from_population, sizes.expected / sizes.count) if sizes.count else 0.0
     nobody = [one for one in sizes.by_population if one[0] == 0]
     return JournalistRisk(
-        highest=1 / least if least else 0.0,
-        average=max(from_population, sizes.expected / sizes.count) if sizes.count else 0.0,
-        rows_at_highest=at_highest,
-        share_at_highest=at_highest / sizes.rows if sizes.rows else 0.0,
-        rows_above=above,
-        share_above=shares(above, sizes.rows),
+        **_of_rows([(1 / size, rows) for size, *_, rows in found], sizes.rows, average, thresholds),
         population="table",
         classes_of_nobody=sum(n for _, n, _, _ in nobody),
         rows_of_nobody=sum(rows for *_, rows in nobody),
@@ -195,18 +181,9 @@ def journalist_by_estimate(sizes: ClassSizes, share: float | None, thresholds: S
         bound = prosecutor_risk(sizes, thresholds)
         return JournalistRisk(**vars(bound), population=None)
     risks = {size: individual_risk(size, share) for size, _, _ in sizes.by_size}
-    highest = max(risks.values(), default=0.0)
-    at_highest = sizes.rows_where(lambda size: risks[size] == highest)
-    above = {threshold_text(t): sizes.rows_where(lambda size, t=t: risks[size] > t) for t in thresholds}  # type: ignore[misc]  # mypy infers no lambda with a default
-    return JournalistRisk(
-        highest=highest,
-        average=sizes.mean(risks.__getitem__),
-        rows_at_highest=at_highest,
-        share_at_highest=at_highest / sizes.rows if sizes.rows else 0.0,
-        rows_above=above,
-        share_above=shares(above, sizes.rows),
-        population="estimate",
-    )
+    by_rows = [(risks[size], rows) for size, _, rows in sizes.by_size]
+    average = sizes.mean(risks.__getitem__)
+    return JournalistRisk(**_of_rows(by_rows, sizes.rows, average, thresholds), population="estimate")
 
 
 @dataclass(frozen=True)

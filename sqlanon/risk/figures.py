@@ -11,11 +11,52 @@ from sqlanon.release.dependencies import Narrowing
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.leakage import Leakage
-from sqlanon.risk.requirements import RequirementRisk
 
 Columns = Mapping[str, str]
 Table = tuple[Columns, Sequence[Sequence[Any]]]
 """The columns of a table of figures by name, with their types, and its rows."""
+
+
+@dataclass(frozen=True)
+class RequirementRisk:
+    """What a requirement of the policy says of the source as it stands.
+
+    Attributes
+    ----------
+    requirement:
+        Its name.
+    holds:
+        Whether nothing breaks it.
+    classes, rows:
+        The classes that break it, and the rows in them; of a shield, classes over its own quasi-identifiers. None
+        where it is about the table as a whole.
+    figure, limit:
+        Of a requirement on the whole table: what was found (0 in an empty table; None where there is no estimate),
+        and the most that it may be.
+    population_classes:
+        Where each class of the population has to be kept: those of the population that have no row in the source.
+    """
+
+    requirement: str
+    holds: bool
+    classes: int | None = None
+    rows: int | None = None
+    figure: float | None = None
+    limit: float | None = None
+    population_classes: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON: ``classes`` and ``rows`` always, the rest where it means something.
+
+        >>> RequirementRisk("5-anonymity", holds=False, classes=2, rows=7).to_dict()
+        {'requirement': '5-anonymity', 'holds': False, 'classes': 2, 'rows': 7}
+        """
+        found = asdict(self)
+        if self.limit is None:
+            del found["figure"], found["limit"]
+        if self.population_classes is None:
+            del found["population_classes"]
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,23 +108,13 @@ _NEXT_DIGIT = fragment("(:key * :values) + :code")
 _ALL_ROWS = template("SELECT sum(n)::BIGINT FROM :rows")
 
 
+def _codes(attributes: Sequence[int]) -> list[exp.Expr]:
+    return [col(code_name(i)) for i in attributes]
+
+
 def code_name(i: int) -> str:
     """The column of an attribute's codes."""
     return f"c{i}"
-
-
-def dictionary(rows: exp.Expr, attribute: int, counted: bool) -> exp.Select:
-    """The dictionary of an attribute: ``value``, ``n``, ``code`` from 0."""
-    return _DICTIONARY(key=col(f"q{attribute}"), count=_ROWS[counted](), rows=rows)
-
-
-def dictionary_sizes(dictionaries: Sequence[exp.Table]) -> exp.Select:
-    """One row: the number of values of each attribute, and whether NULL is one of them: ``values_0``, ``nulls_0``."""
-    output: list[exp.Expr] = []
-    for i, values in enumerate(dictionaries):
-        output.append(named(_VALUES(dictionary=values), f"values_{i}"))
-        output.append(named(_NULLS(dictionary=values), f"nulls_{i}"))
-    return exp.Select(expressions=output)
 
 
 def coded(
@@ -143,59 +133,12 @@ def coded(
 def combinations(rows: exp.Expr, attributes: Sequence[int], counted: bool, shared: bool = False) -> exp.Select:
     """The distinct combinations of some attributes, with ``n``; only those that rows share."""
     count = _ROWS[counted]()
-    query = _COMBINATIONS(keys=[col(code_name(i)) for i in attributes], count=count, rows=rows)
+    query = _COMBINATIONS(keys=_codes(attributes), count=count, rows=rows)
     return query.having(count > 1, copy=False) if shared else query
 
 
-def rows_of(rows: exp.Expr, shared: exp.Table, attributes: Sequence[int]) -> exp.Select:
-    """The coded rows whose combination of some attributes is among those."""
-    on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in attributes)
-    return _ROWS_OF(rows=rows, shared=shared, same=on)
-
-
-def about_combinations(rows: exp.Expr, attributes: Sequence[int]) -> exp.Select:
-    """One number: about how many combinations there are. It decides how to count, and never a figure."""
-    return _ABOUT(hash=anonymous("hash", *(col(code_name(i)) for i in attributes)), rows=rows)
-
-
-def sizes_of(rows: exp.Expr, attributes: Sequence[int], values: Sequence[int], counted: bool) -> exp.Select:
-    """How many classes there are of each size: ``n``, ``classes``."""
-    return _SIZES(count=_ROWS[counted](), rows=rows, keys=_keys(attributes, values))
-
-
-def with_singles(sizes: exp.Query, classes: int) -> exp.Query:
-    """Sizes with more classes of one row."""
-    return _WITH_SINGLES(sizes=sizes, classes=classes) if classes else sizes
-
-
-def by_size(groups: exp.Expr) -> exp.Select:
-    """How many groups there are of each ``n``."""
-    return _BY_SIZE(groups=groups)
-
-
-def labelled_sizes(
-    rows: exp.Expr, attributes: Sequence[int], values: Sequence[int], counted: bool, label: int
-) -> exp.Select:
-    """The rows of each class over some attributes, ``n``, with a ``label``. Parameters as of `sizes_of`."""
-    return _LABELLED_SIZES(label=label, count=_ROWS[counted](), rows=rows, keys=_keys(attributes, values))
-
-
-def labelled(groups: exp.Expr, label: int) -> exp.Select:
-    """Groups that have ``n`` already, with a ``label``."""
-    return _LABELLED(label=label, groups=groups)
-
-
-def summaries(labelled_groups: Sequence[exp.Select]) -> exp.Select:
-    """One row a label: ``label``, ``rows``, ``classes``, ``uniques``, ``bits`` = Σ n log2 n over classes."""
-    return _summary(_LABELLED_BY_SIZE(groups=union_all(*labelled_groups)))
-
-
-def summary(sizes: exp.Query) -> exp.Select:
-    """`summaries` of one set, with the label 0, from the sizes of its classes."""
-    return _summary(_ONE_LABEL(sizes=sizes))
-
-
 def _summary(sizes: exp.Select) -> exp.Select:
+    """One row a label: ``label``, ``rows``, ``classes``, ``uniques``, ``bits`` = Σ n log2 n over classes."""
     return _SUMMARY(sizes=sizes, log2=anonymous("log2", cast(col("n"), "DOUBLE")))
 
 
@@ -203,7 +146,7 @@ def _keys(attributes: Sequence[int], values: Sequence[int]) -> list[exp.Expr]:
     """What tells the classes of some attributes apart: one number where it is small enough."""
     largest = prod(values[i] for i in attributes)
     if largest > LARGEST_KEY or len(attributes) == 1:
-        return [col(code_name(i)) for i in attributes]
+        return _codes(attributes)
     first, *others = attributes
     key: exp.Expr = cast(col(code_name(first)), "UINTEGER" if largest < 2**32 else "UBIGINT")
     for i in others:
@@ -268,8 +211,15 @@ class AttributeSets:
 
     def __init__(self, steps: StatementRunner, work: Namer, rows: exp.Expr, quasi: int, counted: bool) -> None:
         self.steps, self.work, self._all = steps, work, tuple(range(quasi))
-        self._dictionaries = [steps.make(work(f"dictionary_{i}"), dictionary(rows, i, counted)) for i in self._all]
-        found = steps.figures(dictionary_sizes(self._dictionaries))
+        count = _ROWS[counted]()
+        self._dictionaries = [
+            steps.make(work(f"dictionary_{i}"), _DICTIONARY(key=col(f"q{i}"), count=count, rows=rows))
+            for i in self._all
+        ]
+        output: list[exp.Expr] = []
+        for i, one in enumerate(self._dictionaries):
+            output += [named(_VALUES(dictionary=one), f"values_{i}"), named(_NULLS(dictionary=one), f"nulls_{i}")]
+        found = steps.figures(exp.Select(expressions=output))
         self._values = [int(found[f"values_{i}"]) for i in self._all]
         nullable = [bool(found[f"nulls_{i}"]) for i in self._all]
         if steps.shown is not None:  # what holds for all tables
@@ -283,7 +233,9 @@ class AttributeSets:
         """Let the distinct combinations take the rows' place where they are probably fewer."""
         base = self._tables[0]
         if base.rows > SMALL:
-            ((about,),) = self.steps.ask(about_combinations(base.table, self._all), [(0,)])
+            # It decides how to count, and never a figure.
+            query: exp.Query = _ABOUT(hash=anonymous("hash", *_codes(self._all)), rows=base.table)
+            ((about,),) = self.steps.ask(query, [(0,)])
             if about > base.rows // 2:
                 return
         query = combinations(base.table, self._all, base.counted)
@@ -296,10 +248,12 @@ class AttributeSets:
         self._find_nearly_unique(self._all)
         source = self._smallest(self._all)
         if source.counted and not source.within:  # they are grouped already
-            query: exp.Query = by_size(source.table)
+            sizes = _BY_SIZE(groups=source.table)
         else:
-            query = sizes_of(source.table, self._all, self._values, source.counted)
-        return self.steps.make(self.work("sizes"), with_singles(query, source.singles))
+            sizes = self._sizes_of(self._all, source)
+        if source.singles:
+            sizes = _WITH_SINGLES(sizes=sizes, classes=source.singles)
+        return self.steps.make(self.work("sizes"), sizes)
 
     def figures(self, most: int) -> list[SetFigures]:
         """Of all sets of up to so many attributes, by the number of attributes and their order."""
@@ -315,8 +269,8 @@ class AttributeSets:
         return [self._known[one] for one in wanted]
 
     def _count_one_by_one(self) -> None:
-        sets = [labelled(table, i) for i, table in enumerate(self._dictionaries)]
-        self._learn([(i,) for i in self._all], summaries(sets), [0] * len(sets))
+        sets = [_LABELLED(label=i, groups=table) for i, table in enumerate(self._dictionaries)]
+        self._learn([(i,) for i in self._all], _LABELLED_BY_SIZE(groups=union_all(*sets)), [0] * len(sets))
 
     def _find_nearly_unique(self, among: Sequence[int], most: int = 3) -> None:
         """Count the pairs that may be nearly unique, and keep the rows that share their combination there."""
@@ -333,12 +287,14 @@ class AttributeSets:
             name = "_".join(map(str, pair))
             query = combinations(source.table, pair, source.counted, shared=True)
             shared = self.steps.make(self.work(f"shared_{name}"), query)
-            answer = self.steps.ask(summary(by_size(shared)), [])
+            answer = self.steps.ask(_summary(_ONE_LABEL(sizes=_BY_SIZE(groups=shared))), [])
             _, rows, classes, _, bits = answer[0] if answer else (0, 0, 0, 0, 0.0)
             singles = self._rows_of(base) - rows
             self._known[pair] = SetFigures(pair, classes + singles, singles, bits)
             if 2 * rows <= self._rows_of(base):
-                few = self.steps.make(self.work(f"sharing_{name}"), rows_of(source.table, shared, pair))
+                on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in pair)
+                query = _ROWS_OF(rows=source.table, shared=shared, same=on)
+                few = self.steps.make(self.work(f"sharing_{name}"), query)
                 size = self.steps.count(few)
                 self._tables.append(_Counted(base.attributes, few, size, source.counted, frozenset(pair), singles))
 
@@ -373,8 +329,7 @@ class AttributeSets:
                 if self._serves_pairs(one, source):
                     self._combine(one, source)
                 source = self._smallest(one)
-                sizes = sizes_of(source.table, one, self._values, source.counted)
-                self._learn([one], summary(sizes), [source.singles])
+                self._learn([one], _ONE_LABEL(sizes=self._sizes_of(one, source)), [source.singles])
             else:
                 by_table.setdefault(source.table, []).append(one)
         for sets in by_table.values():
@@ -389,13 +344,19 @@ class AttributeSets:
 
     def _count(self, sets: Sequence[Attributes]) -> None:
         sources = [self._smallest(one) for one in sets]
-        queries = []
-        for i, (one, source) in enumerate(zip(sets, sources, strict=True)):
-            queries.append(labelled_sizes(source.table, one, self._values, source.counted, i))
-        self._learn(sets, summaries(queries), [source.singles for source in sources])
+        queries = [
+            _LABELLED_SIZES(label=i, count=_ROWS[source.counted](), rows=source.table, keys=_keys(one, self._values))
+            for i, (one, source) in enumerate(zip(sets, sources, strict=True))
+        ]
+        sizes = _LABELLED_BY_SIZE(groups=union_all(*queries))
+        self._learn(sets, sizes, [source.singles for source in sources])
 
-    def _learn(self, sets: Sequence[Attributes], query: exp.Select, singles: Sequence[int]) -> None:
-        answers = {i: figures for i, _, *figures in self.steps.ask(query, [])}
+    def _sizes_of(self, one: Attributes, source: _Counted) -> exp.Select:
+        """How many classes there are of each size: ``n``, ``classes``."""
+        return _SIZES(count=_ROWS[source.counted](), rows=source.table, keys=_keys(one, self._values))
+
+    def _learn(self, sets: Sequence[Attributes], sizes: exp.Select, singles: Sequence[int]) -> None:
+        answers = {i: figures for i, _, *figures in self.steps.ask(_summary(sizes), [])}
         for i, one in enumerate(sets):
             classes, uniques, bits = answers.get(i, (0, 0, 0.0))  # of no rows there is nothing
             self._known[one] = SetFigures(one, classes + singles[i], uniques + singles[i], bits)

@@ -6,14 +6,9 @@ Sources: M. J. Elliot, A. M. Manning, K. Mayes, J. Gurd, M. Bane, "SUDA: A progr
 of ``suda2`` in sdcMicro, but for two things: NULL is a value, and all uniques count in DIS (sdcMicro misses those whose
 hash meets another's).
 
-Minimal sample uniques, level by level, and their scores.
-
 A set of attributes is a *minimal sample unique* (MSU) of a row if the row is alone with its values of them, and is not
 with those of any part of the set. In a set that has an MSU of the row as its part, the row is alone too: so a row that
 is found alone at some size has a new MSU, if none of its smaller ones is part of the set.
-
-Sources: A. M. Manning, D. J. Haglin, J. A. Keane, "A recursive search algorithm for statistical disclosure assessment"
-(2008); M. J. Elliot et al., "SUDA: A program for detecting special uniques" (2005).
 
 Names of columns as in `frequency.packing`. In the MSUs: ``id``, ``subset``, ``size``. In the scores: ``id``, ``msus``,
 ``smallest``, ``score``, ``ihsn_score``.
@@ -62,13 +57,14 @@ _LARGER_UNIQUES = template("""
     FROM :groups AS u
     WHERE NOT EXISTS(SELECT 1 FROM :msus AS m WHERE m.id = u.id AND (m.subset & u.subset) = m.subset)
 """)
-_UNIQUES_AND_PAIRS = template("""
+uniques_and_pairs = template("""
     SELECT
         coalesce(sum(n)::BIGINT, 0) AS rows,
         coalesce(sum(n) FILTER (WHERE n = 1)::BIGINT, 0) AS uniques,
         coalesce(sum(n) FILTER (WHERE n = 2)::BIGINT, 0) AS in_pairs
     FROM :combinations
 """)
+"""One row: ``rows``, ``uniques`` (rows that are alone), ``in_pairs`` (rows that are two and two)."""
 _ROW_SCORES = template("""
     SELECT
         id,
@@ -81,6 +77,7 @@ _ROW_SCORES = template("""
 """)
 _BY_SIZE = template("SELECT size, count(*), count(DISTINCT id) FROM :msus GROUP BY size")
 _BY_SMALLEST = template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")
+# By convention, 0 or 1.
 _SCORE_FIGURES = template("""
     SELECT
         count(*) AS rows,
@@ -155,28 +152,11 @@ def ihsn_weights(attributes: int, size: int) -> list[float]:
     return [(2.0 ** (attributes - k) - 1) / math.comb(attributes, k) for k in range(1, size + 1)]
 
 
-def single_values(combinations: exp.Table, numbers: Sequence[exp.Table]) -> exp.Query:
-    """The MSUs of one attribute: the rows with a value that no other row has."""
-    return union_all(
-        *(
-            _SINGLE_VALUES(
-                subset=1 << i, combinations=combinations, numbers=one, same=same(col(f"q{i}", "r"), col("value", "v"))
-            )
-            for i, one in enumerate(numbers)
-        )
-    )
-
-
-def larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequence[int]], msus: exp.Table) -> exp.Select:
+def _larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequence[int]], msus: exp.Table) -> exp.Select:
     """The MSUs among some sets of attributes of one size, given all smaller MSUs."""
     listed = {subset_number(one): one for one in subsets}
     groups = subset_groups(keys, packing, listed, [named(fragment("min(k.id)")(), "id")])
     return _LARGER_UNIQUES(size=len(subsets[0]), groups=groups.having(group_rows().eq(1), copy=False), msus=msus)
-
-
-def uniques_and_pairs(combinations: exp.Table) -> exp.Select:
-    """One row: ``rows``, ``uniques`` (rows that are alone), ``in_pairs`` (rows that are two and two)."""
-    return _UNIQUES_AND_PAIRS(combinations=combinations)
 
 
 def _weight(weights: Sequence[float]) -> exp.Expr:
@@ -191,84 +171,10 @@ def _exact(value: float) -> exp.Expr:
     return cast(text(repr(value)), "DOUBLE")
 
 
-def row_scores(msus: exp.Table, weights: Sequence[Sequence[float]]) -> exp.Select:
-    """The scores of the rows that have MSUs."""
-    own, ihsn = weights
-    return _ROW_SCORES(weight=_weight(own), ihsn_weight=_weight(ihsn), msus=msus)
-
-
-def scores_by_size(msus: exp.Table) -> exp.Select:
-    """How many MSUs there are of each size, and how many rows have such."""
-    return _BY_SIZE(msus=msus)
-
-
-def scores_by_smallest(scored: exp.Table) -> exp.Select:
-    """How many rows there are by the size of their smallest MSU."""
-    return _BY_SMALLEST(scored=scored)
-
-
-def score_figures(scored: exp.Table, exponent: float) -> exp.Select:
-    """One row: ``rows``, and by convention ``highest_i``, ``total_i``, and ``adjustment_i``: Σ score^−exponent."""
-    return _SCORE_FIGURES(exponent=repr(-exponent), scored=scored)
-
-
-def attribute_totals(msus: exp.Table, attributes: int, weights: Sequence[Sequence[float]]) -> exp.Select:
-    """One row: for each convention i and attribute j ``c_i_j``, the weights of the MSUs that have it."""
-    totals = [
-        named(_TOTAL(weight=_weight(one), bit=1 << j), f"c_{i}_{j}")
-        for i, one in enumerate(weights)
-        for j in range(attributes)
-    ]
-    return _ATTRIBUTE_TOTALS(totals=totals, msus=msus)
-
-
-def a_class(names: Sequence[str], table: str) -> exp.Expr:
+def _class(names: Sequence[str]) -> exp.Expr:
     """A row's quasi-identifiers as a STRUCT, so that their names meet none of ours."""
-    fields = [exp.PropertyEQ(this=col(name).this, expression=col(f"q{i}", table)) for i, name in enumerate(names)]
+    fields = [exp.PropertyEQ(this=col(name).this, expression=col(f"q{i}", "r")) for i, name in enumerate(names)]
     return named(exp.Struct(expressions=fields), "class")
-
-
-def records(
-    combinations: exp.Table, scored: exp.Table, names: Sequence[str], exponent: float, spread: Sequence[float]
-) -> exp.Select:
-    """The rows that have MSUs, with their scores and DIS-SUDA scores."""
-    own, ihsn = map(repr, spread)
-    return _RECORDS(
-        class_=a_class(names, "r"),
-        spread=own,
-        ihsn_spread=ihsn,
-        exponent=repr(exponent),
-        scored=scored,
-        combinations=combinations,
-    )
-
-
-def minimal_uniques(combinations: exp.Table, msus: exp.Table, names: Sequence[str]) -> exp.Select:
-    """Each MSU: its row's quasi-identifiers, the names of its attributes, and how many they are."""
-    attributes = reduce(
-        lambda listed, one: anonymous("LIST_CONCAT", listed, one),
-        (_NAME_IF_IN(bit=1 << i, name=name) for i, name in enumerate(names)),
-    )
-    return _MINIMAL_UNIQUES(class_=a_class(names, "r"), attributes=attributes, msus=msus, combinations=combinations)
-
-
-def value_contributions(
-    combinations: exp.Table, msus: exp.Table, names: Sequence[str], weights: Sequence[float]
-) -> exp.Query:
-    """What each value contributes to the scores of its attribute's MSUs, in percent: 100 by attribute."""
-    return union_all(
-        *(
-            _VALUE_CONTRIBUTIONS(
-                attribute=name,
-                value=col(f"q{i}", "r"),
-                weight=_weight(weights),
-                msus=msus,
-                combinations=combinations,
-                bit=1 << i,
-            )
-            for i, name in enumerate(names)
-        )
-    )
 
 
 FRACTION = 0.01
@@ -388,15 +294,41 @@ class _Relations:
     weights: tuple[tuple[float, ...], ...]
 
     def records(self) -> duckdb.DuckDBPyRelation:
-        query = records(self.packed.combinations, self.scored, self.names, self.exponent, self.spread)
-        return self.run.engine.relation(query)
+        spread, ihsn_spread = map(repr, self.spread)
+        return self.run.engine.relation(
+            _RECORDS(
+                class_=_class(self.names),
+                spread=spread,
+                ihsn_spread=ihsn_spread,
+                exponent=repr(self.exponent),
+                scored=self.scored,
+                combinations=self.packed.combinations,
+            )
+        )
 
     def minimal_uniques(self) -> duckdb.DuckDBPyRelation:
-        return self.run.engine.relation(minimal_uniques(self.packed.combinations, self.msus, self.names))
+        attributes = reduce(
+            lambda listed, one: anonymous("LIST_CONCAT", listed, one),
+            (_NAME_IF_IN(bit=1 << i, name=name) for i, name in enumerate(self.names)),
+        )
+        combinations, class_ = self.packed.combinations, _class(self.names)
+        query = _MINIMAL_UNIQUES(class_=class_, attributes=attributes, msus=self.msus, combinations=combinations)
+        return self.run.engine.relation(query)
 
     def value_contributions(self) -> duckdb.DuckDBPyRelation:
-        query = value_contributions(self.packed.combinations, self.msus, self.names, self.weights[0])
-        return self.run.engine.relation(query)
+        weight, combinations = _weight(self.weights[0]), self.packed.combinations
+        each = (
+            _VALUE_CONTRIBUTIONS(
+                attribute=name,
+                value=col(f"q{i}", "r"),
+                weight=weight,
+                msus=self.msus,
+                combinations=combinations,
+                bit=1 << i,
+            )
+            for i, name in enumerate(self.names)
+        )
+        return self.run.engine.relation(union_all(*each))
 
 
 def refuse_settings(policy: Policy, size: int | None, fraction: float | None) -> None:
@@ -447,12 +379,19 @@ class _Search:
         """All figures."""
         packed = pack(self.steps, self.run.work, self.run.source.relation, self.columns, singles_apart=True)
         msus = self._msus(packed)
-        scored = self.steps.make(self.run.work("suda_scores"), row_scores(msus, self.weights))
-        table = self.steps.figures(uniques_and_pairs(packed.combinations))
-        found = self.steps.figures(score_figures(scored, self.exponent))
-        totals = self.steps.figures(attribute_totals(msus, len(self.names), self.weights))
-        by_size = {size: n for size, n, _ in sorted(self.steps.ask(scores_by_size(msus), []))}
-        by_smallest = dict(sorted(self.steps.ask(scores_by_smallest(scored), [])))
+        weight, ihsn_weight = map(_weight, self.weights)
+        query = _ROW_SCORES(weight=weight, ihsn_weight=ihsn_weight, msus=msus)
+        scored = self.steps.make(self.run.work("suda_scores"), query)
+        table = self.steps.figures(uniques_and_pairs(combinations=packed.combinations))
+        found = self.steps.figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))
+        each = [
+            named(_TOTAL(weight=one, bit=1 << j), f"c_{i}_{j}")
+            for i, one in enumerate((weight, ihsn_weight))
+            for j in range(len(self.names))
+        ]
+        totals = self.steps.figures(_ATTRIBUTE_TOTALS(totals=each, msus=msus))
+        by_size = {size: n for size, n, _ in sorted(self.steps.ask(_BY_SIZE(msus=msus), []))}
+        by_smallest = dict(sorted(self.steps.ask(_BY_SMALLEST(scored=scored), [])))
         uniques, rows = table["uniques"], table["rows"]
         fraction, fraction_by = self._fraction(rows)
         dis = dis_of(uniques, table["in_pairs"], fraction)
@@ -503,10 +442,19 @@ class _Search:
 
     def _msus(self, packed: Packed) -> exp.Table:
         """The MSUs, the smallest first."""
-        msus = self.steps.make(self.run.work("suda_msus"), single_values(packed.combinations, packed.numbers))
+        singles = (
+            _SINGLE_VALUES(
+                subset=1 << i,
+                combinations=packed.combinations,
+                numbers=one,
+                same=same(col(f"q{i}", "r"), col("value", "v")),
+            )
+            for i, one in enumerate(packed.numbers)
+        )
+        msus = self.steps.make(self.run.work("suda_msus"), union_all(*singles))
         for size in range(2, self.size + 1):
             for subsets in packed.batches(subsets_of_size(len(self.names), size)):
-                query = larger_uniques(packed.keys, packed.packing, subsets, msus)
+                query = _larger_uniques(packed.keys, packed.packing, subsets, msus)
                 self.steps.add(msus, query)
         return msus
 

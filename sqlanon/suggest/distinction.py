@@ -92,7 +92,7 @@ def figures_of(
     """
     refuse_too_many(len(columns), size, "size")
     packed = pack(steps, work, relation, columns, singles_apart=False)
-    rows = steps.figures(uniques_and_pairs(packed.combinations))["rows"]
+    rows = steps.figures(uniques_and_pairs(combinations=packed.combinations))["rows"]
     sets = figures = None
     keys: set[tuple[int, ...]] = set()
     first = 0
