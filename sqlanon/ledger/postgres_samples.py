@@ -1,4 +1,5 @@
-"""The statements of `source_samples` for PostgreSQL: values leave it as hashes only, and few of them.
+"""`source_samples` for PostgreSQL: rows are hashed there, and what comes here are few hashes, and counts. Of earlier
+samples hashes of whole combinations go there, none of a single value.
 
 The text form of a value, and its hash, are those of `source_samples`. The key of the hashes is the first parameter of
 each statement.
@@ -6,14 +7,30 @@ each statement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.coding import ROWS
 from sqlanon.engines.dialects.postgres import bytewise, in_catalog
-from sqlanon.expressions import cast, col, named, number, select, subquery, template, text
-from sqlanon.ledger.source_samples import HEX_FROM
+from sqlanon.expressions import (
+    anonymous,
+    cast,
+    col,
+    drop_table,
+    fragment,
+    named,
+    number,
+    select,
+    subquery,
+    template,
+    text,
+)
+from sqlanon.ledger.source_samples import HASHES, HEX_FROM, Counts, SampledRows, hash_at, known_values
+from sqlanon.sources import readable
+
+_ROW_COUNT = template("SELECT pg_catalog.count(*) FROM :relation", "postgres")
 
 _KEY = 1
 
@@ -82,6 +99,18 @@ _FOUND = template(
     "postgres",
 )
 
+# What has come here.
+
+_OF_DIGITS = fragment("('0x' || :digits)::UBIGINT")
+_ARRIVED_VALUES = template("SELECT ('0x' || h)::UBIGINT AS h, d FROM :arrow")
+_ALL_VALUES = template("SELECT max(d) FROM :values")
+_NO_GREATER = fragment("s.h <= (SELECT max(h) FROM :values)")
+_SAMPLED_COMBINATIONS = template("SELECT string_agg(substr(md5(:message), :hex_from), ',') FROM :sampled")
+
+LEAST_HASHES = 10_000
+"""The most hashes of a column's values that come from PostgreSQL: the least. Of a million values they are one in a
+hundred, and so of 2,000 sampled ones twenty."""
+
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
@@ -112,7 +141,7 @@ def _digits(message: exp.Expr) -> exp.Expr:
     return bytewise(in_catalog("substr", whole, number(HEX_FROM)))
 
 
-def sample(relation: exp.Expr, types: Sequence[tuple[str, str]], rows: int) -> exp.Select:
+def _sample(relation: exp.Expr, types: Sequence[tuple[str, str]], rows: int) -> exp.Select:
     """Rows taken at random, each value as the digits of its hash: ``h0`` .."""
     names = [name for name, _ in types]
     taken = select(list(map(col, names)), relation.copy())
@@ -130,12 +159,7 @@ def values_of(relation: exp.Expr, column: str, type_: str, most: int) -> exp.Sel
     return _DISTINCT(hash=_hash(col("v")), value=_text_of(col(column), type_), relation=relation, most=number(most))
 
 
-def row_count(relation: exp.Expr) -> exp.Select:
-    """One row: how many rows there are."""
-    return select([in_catalog("count", exp.Star())], relation.copy())
-
-
-def found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
+def _found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
     """One row: the rows of a source, its combinations of one row, and of two; the rows of a sample, and those whose
     combination exactly one row of the source has; of the sample's combinations those that no row has, one, and two.
     """
@@ -147,3 +171,58 @@ def found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
     for one in hashes[1:]:
         message = exp.DPipe(this=message, expression=one)
     return _FOUND(counted=subquery(counted), combination=_digits(message))
+
+
+@dataclass
+class RowsInPostgres(SampledRows):
+    """The rows of a source in PostgreSQL."""
+
+    _all_rows: int | None = None
+
+    def sample(self, rows: int) -> exp.Query:
+        """Brought here now."""
+        target = self.run.work("source_sample_there")
+        self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
+        hashes = exp.array(*(_OF_DIGITS(digits=col(f"h{i}")) for i in range(len(self.columns))))
+        query = _sample(self.sampled.relation, self._types(self.columns), rows)
+        self._bring(target, query, lambda arrow: select([named(hashes, HASHES)], arrow))
+        return select([col(HASHES)], target.copy())
+
+    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
+        values, there = self.values_of(column)
+        query = known_values(value=hash_at(place), sampled=sampled, values=values)
+        if there > LEAST_HASHES:  # only the least hashes are here: of the sampled ones those that are no greater count
+            query = query.where(_NO_GREATER(values=values), copy=False)
+        hashes, known = self.run.engine.rows(query)[0]
+        return (known / hashes if hashes else 0.0), there
+
+    def rows(self, columns: Sequence[str]) -> int:
+        if self._all_rows is None:
+            with self.sampled.engine.reading():
+                self._all_rows = int(self.sampled.engine.rows(_ROW_COUNT(relation=self.sampled.relation))[0][0])
+        return self._all_rows
+
+    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
+        # Hashes of several values at a time, as digits with commas: nobody can guess one of them alone by these.
+        digits = [anonymous("format", text("{:016x}"), hash_at(place)) for place in pairs]
+        message = anonymous("concat", text(self.key), *digits)
+        query = _SAMPLED_COMBINATIONS(message=message, hex_from=HEX_FROM, sampled=sampled)
+        looked_up = self.run.engine.rows(query)[0][0]
+        query = _found(self.sampled.relation, self._types([*pairs.values()]))
+        with self.sampled.engine.reading():
+            rows, once, twice, taken, alone, *by_rows = self.sampled.engine.rows(query, [self.key, looked_up])[0]
+        none, one, two = by_rows
+        return rows or 0, once, twice, taken or 0, alone, none, one, two
+
+    def hash_values(self, target: exp.Table, column: str) -> int:
+        query = values_of(self.sampled.relation, *self._types([column])[0], LEAST_HASHES)
+        self._bring(target, query, lambda arrow: _ARRIVED_VALUES(arrow=arrow))
+        return self.run.engine.rows(_ALL_VALUES(values=target))[0][0] or 0
+
+    def _types(self, columns: Sequence[str]) -> list[tuple[str, str]]:
+        return [(name, self.run.source.columns[name]) for name in columns]
+
+    def _bring(self, target: exp.Table, query: exp.Select, arrive: Callable[[exp.Expr], exp.Select]) -> None:
+        server = self.sampled.engine
+        with readable(), server.reading(), server.stream(query, [self.key]) as reader:
+            self.run.engine.copy_arrow(target, reader, arrive)

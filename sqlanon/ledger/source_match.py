@@ -17,33 +17,20 @@ two: by the inequality of Cauchy and Schwarz f1² is at most 2 f0 f2. Rows in co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, create_table, drop_table, row_count, select, template, text
-from sqlanon.ledger import catalog, postgres_samples
+from sqlanon.expressions import create_table, drop_table, template, text
+from sqlanon.ledger import catalog
+from sqlanon.ledger.postgres_samples import RowsInPostgres
 from sqlanon.ledger.recording import secret_of
-from sqlanon.ledger.source_samples import (
-    HASHES,
-    arrived_sample,
-    arrived_values,
-    combinations,
-    found,
-    frequencies,
-    known_values,
-    least_known,
-    sample,
-    sampled_combinations,
-    values_of,
-)
+from sqlanon.ledger.source_samples import Counts, RowsHere, SampledRows
 from sqlanon.policy import Policy
-from sqlanon.sources import Sampled, readable
 from sqlanon.sources.run import Run
 
 SAMPLED = 2000
@@ -65,10 +52,6 @@ KNOWN = 0.5
 """A column is another's if it has so many of its sampled values: the rest may have changed, or be gone."""
 
 
-LEAST_HASHES = 10_000
-"""The most hashes of a column's values that come from PostgreSQL: the least. Of a million values they are one in a
-hundred, and so of 2,000 sampled ones twenty."""
-
 _SAMPLE = template("""
     SELECT :run_id AS run_id, :rows AS source_rows, :names AS column_names, hashes
     FROM :sampled
@@ -79,7 +62,6 @@ _KEPT = template("""
     WHERE run_id = :run_id
 """)
 _ITS_SOURCE = template("SELECT source_rows, column_names FROM :sampled LIMIT 1")
-_ALL_VALUES = template("SELECT max(d) FROM :values")
 
 
 def sample_of(run: Run, policy: Policy, path: Path, run_id: str, rows: int) -> exp.Query | None:
@@ -95,150 +77,16 @@ def sample_of(run: Run, policy: Policy, path: Path, run_id: str, rows: int) -> e
     return _SAMPLE(run_id=run_id, rows=rows, names=names, sampled=sampled)
 
 
-def _rows_of(run: Run, policy: Policy, path: Path) -> _Here | _InPostgres | None:
+def _rows_of(run: Run, policy: Policy, path: Path) -> SampledRows | None:
     """The rows of a source, wherever values can be hashed."""
     sampled = run.source.sampled(run.engine)
-    if sampled is None or sampled.engine.dialect not in _SAMPLERS:
+    if sampled is None or sampled.engine.dialect not in ("duckdb", "postgres"):
         return None
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
     columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
     # Statements in a server's log show what its values are hashed with: that is not the secret.
     key = sha256(f"{secret_of(run.engine, path)}:source samples".encode()).hexdigest()
-    return _SAMPLERS[sampled.engine.dialect](run, columns, key, sampled)
-
-
-Counts: TypeAlias = "tuple[int, int, int, int, int, int, int, int]"
-"""The rows of a source, its combinations of one row, and of two; the rows of a sample, and those whose combination one
-row of the source has; of the sample's combinations those that no row has, one, and two."""
-
-
-@dataclass
-class _Here:
-    """The rows of a source that DuckDB reads."""
-
-    run: Run
-    columns: Sequence[str]
-    key: str
-    sampled: Sampled
-    _values: dict[str, tuple[exp.Table, int]] = field(default_factory=dict)
-    _counts: dict[tuple[str, ...], tuple[exp.Table, tuple[int, int, int]]] = field(default_factory=dict)
-
-    def sample(self, rows: int) -> exp.Query:
-        """Rows, each value as a hash."""
-        return sample(self.run.source.relation, self.columns, self.key, rows)
-
-    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
-        """The share of the sampled values of a column that another has, and how many that has."""
-        values, there = self._values_of(column)
-        hashes, known = self.run.engine.rows(known_values(sampled, place, values))[0]
-        return (known / hashes if hashes else 0.0), there
-
-    def rows(self, columns: Sequence[str]) -> int:
-        """How many rows there are, to be counted by some columns."""
-        return self._combined(columns)[1][0]
-
-    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
-        """What a sample has of these rows, by the places of its columns."""
-        combined, frequencies_ = self._combined([*pairs.values()])
-        values = [self._values_of(column)[0] for column in pairs.values()]
-        taken, alone, *by_rows = self.run.engine.rows(found(sampled, [*pairs], values, combined))[0]
-        none, one, two = by_rows
-        return *frequencies_, taken or 0, alone, none, one, two
-
-    def drop(self) -> None:
-        """Drop what was made."""
-        for target, _ in (*self._values.values(), *self._counts.values()):
-            self.run.engine.execute(drop_table(target))
-
-    def _values_of(self, column: str) -> tuple[exp.Table, int]:
-        if column not in self._values:
-            engine, target = self.run.engine, self.run.work(f"source_values_{len(self._values)}")
-            engine.execute(create_table(target.copy(), values_of(self.run.source.relation, column, self.key)))
-            self._values[column] = target, engine.rows(row_count(rows=target))[0][0]
-        target, there = self._values[column]
-        return target.copy(), there
-
-    def _combined(self, columns: Sequence[str]) -> tuple[exp.Table, tuple[int, int, int]]:
-        key = tuple(columns)
-        if key not in self._counts:
-            target = self.run.work(f"source_combinations_{len(self._counts)}")
-            self.run.engine.execute(create_table(target.copy(), combinations(self.run.source.relation, columns)))
-            rows, once, twice = self.run.engine.rows(frequencies(target))[0]
-            self._counts[key] = target, (rows or 0, once, twice)
-        return self._counts[key]
-
-
-@dataclass
-class _InPostgres:
-    """The rows of a source in PostgreSQL: they are hashed there. What comes here are few hashes, and counts.
-
-    Of earlier samples hashes of whole combinations go there, none of a single value.
-    """
-
-    run: Run
-    columns: Sequence[str]
-    key: str
-    sampled: Sampled
-    _values: dict[str, tuple[exp.Table, int]] = field(default_factory=dict)
-    _all_rows: int | None = None
-
-    def sample(self, rows: int) -> exp.Query:
-        """Rows, each value as a hash: brought here now."""
-        target = self.run.work("source_sample_there")
-        self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
-        query = postgres_samples.sample(self.sampled.relation, self._types(self.columns), rows)
-        self._bring(target, query, lambda arrow: arrived_sample(arrow, len(self.columns)))
-        return select([col(HASHES)], target.copy())
-
-    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
-        """The share of the sampled values of a column that another has, and how many that has."""
-        values, there = self._values_of(column)
-        query = least_known(sampled, place, values, is_whole=there <= LEAST_HASHES)
-        hashes, known = self.run.engine.rows(query)[0]
-        return (known / hashes if hashes else 0.0), there
-
-    def rows(self, columns: Sequence[str]) -> int:
-        """How many rows there are, whatever they are counted by."""
-        if self._all_rows is None:
-            with self.sampled.engine.reading():
-                self._all_rows = int(self.sampled.engine.rows(postgres_samples.row_count(self.sampled.relation))[0][0])
-        return self._all_rows
-
-    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
-        """What a sample has of these rows, by the places of its columns."""
-        looked_up = self.run.engine.rows(sampled_combinations(sampled, [*pairs], self.key))[0][0]
-        query = postgres_samples.found(self.sampled.relation, self._types([*pairs.values()]))
-        with self.sampled.engine.reading():
-            rows, once, twice, taken, alone, *by_rows = self.sampled.engine.rows(query, [self.key, looked_up])[0]
-        none, one, two = by_rows
-        return rows or 0, once, twice, taken or 0, alone, none, one, two
-
-    def drop(self) -> None:
-        """Drop what was made."""
-        for target, _ in self._values.values():
-            self.run.engine.execute(drop_table(target))
-
-    def _types(self, columns: Sequence[str]) -> list[tuple[str, str]]:
-        return [(name, self.run.source.columns[name]) for name in columns]
-
-    def _values_of(self, column: str) -> tuple[exp.Table, int]:
-        if column not in self._values:
-            target = self.run.work(f"source_values_{len(self._values)}")
-            query = postgres_samples.values_of(self.sampled.relation, *self._types([column])[0], LEAST_HASHES)
-            self._bring(target, query, arrived_values)
-            rows = self.run.engine.rows(_ALL_VALUES(values=target))
-            self._values[column] = target, rows[0][0] or 0
-        target, there = self._values[column]
-        return target.copy(), there
-
-    def _bring(self, target: exp.Table, query: exp.Select, arrive: Callable[[exp.Expr], exp.Select]) -> None:
-        server = self.sampled.engine
-        with readable(), server.reading(), server.stream(query, [self.key]) as reader:
-            self.run.engine.copy_arrow(target, reader, arrive)
-
-
-_SAMPLERS: Mapping[str, type[_Here] | type[_InPostgres]] = {"duckdb": _Here, "postgres": _InPostgres}
-"""By the dialect in which rows are hashed."""
+    return (RowsHere if sampled.engine.dialect == "duckdb" else RowsInPostgres)(run, columns, key, sampled)
 
 
 @dataclass
@@ -288,7 +136,7 @@ class SameRows:
             f"{'it is' if few else 'they are'} this one under another name is not known: {why}"
         ]
 
-    def _share(self, rows: _Here | _InPostgres, run_id: str) -> float:
+    def _share(self, rows: SampledRows, run_id: str) -> float:
         engine, sampled = self.run.engine, self.run.work("source_sample")
         with catalog.open_catalog(engine, self.path):
             engine.execute(create_table(sampled.copy(), _KEPT(run_id=run_id)))
@@ -304,7 +152,7 @@ class SameRows:
             engine.execute(drop_table(sampled))
 
 
-def _paired(rows: _Here | _InPostgres, sampled: exp.Table, names: Sequence[str]) -> Iterable[Mapping[int, str]]:
+def _paired(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -> Iterable[Mapping[int, str]]:
     """By the place of a sampled column, the column that it is here: all that can be paired; and these without keys,
     which a copy may have given anew."""
     own = {name.lower(): name for name in rows.columns}

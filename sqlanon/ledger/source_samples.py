@@ -1,4 +1,4 @@
-"""Whether two sources have rows in common, by a sample of the rows of the one: each value as a hash with a secret.
+"""A sample of the rows of a source: each value as a hash with a secret; and what another source has of it.
 
 Values decide, in their text form, not names or types: columns are paired by name, or where that fails by the values of
 the sample that they have.
@@ -6,8 +6,11 @@ the sample that they have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -17,15 +20,19 @@ from sqlanon.expressions import (
     anonymous,
     cast,
     col,
+    create_table,
+    drop_table,
     fragment,
     is_there,
     named,
     number,
+    row_count,
     same,
     select,
     template,
-    text,
 )
+from sqlanon.sources import Sampled
+from sqlanon.sources.run import Run
 
 HASHES = "hashes"
 
@@ -43,19 +50,18 @@ _TEXT = fragment("""
 """)
 # NULL is a value.
 _HASH = fragment("('0x' || substr(md5(:secret || coalesce(':' || :value, 'NULL')), :hex_from))::UBIGINT")
-_OF_DIGITS = fragment("('0x' || :digits)::UBIGINT")
 
 _SAMPLE = template("SELECT :hashes AS hashes FROM :taken AS s")
 _VALUES = template("""
     SELECT v, :hash AS h
     FROM (SELECT DISTINCT :value AS v FROM :relation) AS d
 """)
-_KNOWN_VALUES = template("""
+known_values = template("""
     SELECT count(s.h), count(o.h)
     FROM (SELECT DISTINCT :value AS h FROM :sampled) AS s
     LEFT JOIN :values AS o ON s.h = o.h
 """)
-_NO_GREATER = fragment("s.h <= (SELECT max(h) FROM :values)")
+"""One row: the hashes of a column of a sample, and how many of them a column has."""
 _COMBINATIONS = template("""
     SELECT :columns, count(*) AS n
     FROM (SELECT :texts FROM :relation) AS t
@@ -74,16 +80,105 @@ _FOUND = template("""
         count(*) FILTER (WHERE x.n = 2)
     FROM (SELECT :hashes, count(*) AS m FROM :sampled GROUP BY :by) AS s
 """)
-_SAMPLED_COMBINATIONS = template("SELECT string_agg(substr(md5(:message), :hex_from), ',') FROM :sampled")
-_ARRIVED_VALUES = template("SELECT ('0x' || h)::UBIGINT AS h, d FROM :arrow")
 
 
-def sample(relation: exp.Expr, columns: Sequence[str], secret: str, rows: int) -> exp.Select:
-    """Rows taken at random, as `HASHES`: one a column."""
-    texts = [named(_text_of(name), f"c{i}") for i, name in enumerate(columns)]
-    taken = select([*texts], relation.copy())
-    taken.set("sample", exp.TableSample(method=exp.Var(this="RESERVOIR"), size=number(rows)))
-    return _SAMPLE(hashes=exp.array(*(_hash(col(f"c{i}"), secret) for i in range(len(columns)))), taken=taken)
+Counts: TypeAlias = "tuple[int, int, int, int, int, int, int, int]"
+"""The rows of a source, its combinations of one row, and of two; the rows of a sample, and those whose combination one
+row of the source has; of the sample's combinations those that no row has, one, and two."""
+
+
+@dataclass
+class SampledRows(ABC):
+    """The rows of a source, wherever values are hashed."""
+
+    run: Run
+    columns: Sequence[str]
+    key: str
+    sampled: Sampled
+    _values: dict[str, tuple[exp.Table, int]] = field(default_factory=dict)
+
+    @abstractmethod
+    def sample(self, rows: int) -> exp.Query:
+        """Rows taken at random, as `HASHES`: one a column."""
+
+    @abstractmethod
+    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
+        """The share of the sampled values of a column that another has, and how many that has."""
+
+    @abstractmethod
+    def rows(self, columns: Sequence[str]) -> int:
+        """How many rows there are, to be counted by some columns."""
+
+    @abstractmethod
+    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
+        """What a sample has of these rows, by the places of its columns."""
+
+    @abstractmethod
+    def hash_values(self, target: exp.Table, column: str) -> int:
+        """Make a table of the hashes, ``h``, of the values of a column, or of few of them; how many values it has."""
+
+    def values_of(self, column: str) -> tuple[exp.Table, int]:
+        if column not in self._values:
+            target = self.run.work(f"source_values_{len(self._values)}")
+            self._values[column] = target, self.hash_values(target.copy(), column)
+        target, there = self._values[column]
+        return target.copy(), there
+
+    def drop(self) -> None:
+        for target, _ in self._values.values():
+            self.run.engine.execute(drop_table(target))
+
+
+@dataclass
+class RowsHere(SampledRows):
+    """The rows of a source that DuckDB reads."""
+
+    _counts: dict[tuple[str, ...], tuple[exp.Table, tuple[int, int, int]]] = field(default_factory=dict)
+
+    def sample(self, rows: int) -> exp.Query:
+        texts = [named(_text_of(name), f"c{i}") for i, name in enumerate(self.columns)]
+        taken = select([*texts], self.run.source.relation.copy())
+        taken.set("sample", exp.TableSample(method=exp.Var(this="RESERVOIR"), size=number(rows)))
+        hashes = exp.array(*(_hash(col(f"c{i}"), self.key) for i in range(len(self.columns))))
+        return _SAMPLE(hashes=hashes, taken=taken)
+
+    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
+        values, there = self.values_of(column)
+        hashes, known = self.run.engine.rows(known_values(value=hash_at(place), sampled=sampled, values=values))[0]
+        return (known / hashes if hashes else 0.0), there
+
+    def rows(self, columns: Sequence[str]) -> int:
+        return self._combined(columns)[1][0]
+
+    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
+        combined, frequencies = self._combined([*pairs.values()])
+        values = [self.values_of(column)[0] for column in pairs.values()]
+        taken, alone, none, one, two = self.run.engine.rows(_found(sampled, [*pairs], values, combined))[0]
+        return *frequencies, taken or 0, alone, none, one, two
+
+    def hash_values(self, target: exp.Table, column: str) -> int:
+        self.run.engine.execute(create_table(target, values_of(self.run.source.relation, column, self.key)))
+        return int(self.run.engine.rows(row_count(rows=target))[0][0])
+
+    def drop(self) -> None:
+        super().drop()
+        for target, _ in self._counts.values():
+            self.run.engine.execute(drop_table(target))
+
+    def _combined(self, columns: Sequence[str]) -> tuple[exp.Table, tuple[int, int, int]]:
+        """What rows have in some columns, in text form, ``c0`` .., and in how many rows; and `Counts` of these."""
+        key = tuple(columns)
+        if key not in self._counts:
+            engine, target = self.run.engine, self.run.work(f"source_combinations_{len(self._counts)}")
+            query = _COMBINATIONS(
+                columns=[col(f"c{i}") for i in range(len(columns))],
+                texts=[named(_text_of(name), f"c{i}") for i, name in enumerate(columns)],
+                relation=self.run.source.relation,
+            )
+            engine.execute(create_table(target.copy(), query))
+            rows, once, twice = engine.rows(_FREQUENCIES(combined=target))[0]
+            self._counts[key] = target, (rows or 0, once, twice)
+        return self._counts[key]
 
 
 def _text_of(column: str) -> exp.Expr:
@@ -102,34 +197,16 @@ def values_of(relation: exp.Expr, column: str, secret: str) -> exp.Select:
     return _VALUES(hash=_hash(col("v"), secret), value=_text_of(column), relation=relation)
 
 
-def known_values(sampled: exp.Expr, place: int, values: exp.Expr) -> exp.Select:
-    """One row: the hashes of a column of a sample, and how many of them a column has."""
-    return _KNOWN_VALUES(value=_at(place), sampled=sampled, values=values)
-
-
-def _at(place: int) -> exp.Expr:
+def hash_at(place: int) -> exp.Expr:
+    """A hash of a sampled row."""
     return exp.Bracket(this=col(HASHES), expressions=[number(place)], offset=0)
 
 
-def combinations(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """What rows have in some columns, in text form, ``c0`` .., and in how many rows."""
-    return _COMBINATIONS(
-        columns=[col(f"c{i}") for i in range(len(columns))],
-        texts=[named(_text_of(name), f"c{i}") for i, name in enumerate(columns)],
-        relation=relation,
-    )
-
-
-def frequencies(combined: exp.Expr) -> exp.Select:
-    """One row: all rows, the combinations of one row, and those of two."""
-    return _FREQUENCIES(combined=combined)
-
-
-def found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], combined: exp.Expr) -> exp.Select:
+def _found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], combined: exp.Expr) -> exp.Select:
     """One row: the rows of a sample, and those whose combination exactly one row has; of the sample's combinations
     those that no row has, one, and two.
     """
-    hashes = [_at(place) for place in places]
+    hashes = [hash_at(place) for place in places]
     query = _FOUND(hashes=[named(one, f"h{i}") for i, one in enumerate(hashes)], sampled=sampled, by=hashes)
     for i, own in enumerate(values):
         on = col(f"h{i}", "s").eq(col("h", f"v{i}"))
@@ -138,30 +215,3 @@ def found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], 
     # What has no value here would read as NULL.
     known = [is_there(col("h", f"v{i}")) for i in range(len(places))]
     return query.join(aliased(combined, "x"), on=all_of([*paired, *known]), join_type="left", copy=False)
-
-
-def sampled_combinations(sampled: exp.Expr, places: Sequence[int], secret: str) -> exp.Select:
-    """One row: the hashes of what the rows of a sample have in some columns, as digits with commas.
-
-    Of several values at a time: nobody can guess one of them alone by these.
-    """
-    digits = [anonymous("format", text("{:016x}"), _at(place)) for place in places]
-    message = anonymous("concat", text(secret), *digits)
-    return _SAMPLED_COMBINATIONS(message=message, hex_from=HEX_FROM, sampled=sampled)
-
-
-def least_known(sampled: exp.Expr, place: int, values: exp.Expr, is_whole: bool) -> exp.Select:
-    """`known_values`, of a column of which there are only the least hashes: of the sampled ones that are no greater."""
-    query = known_values(sampled, place, values)
-    return query if is_whole else query.where(_NO_GREATER(values=values), copy=False)
-
-
-def arrived_sample(arrow: exp.Expr, columns: int) -> exp.Select:
-    """`HASHES` of digits that have come as ``h0`` .."""
-    hashes = exp.array(*(_OF_DIGITS(digits=col(f"h{i}")) for i in range(columns)))
-    return select([named(hashes, HASHES)], arrow)
-
-
-def arrived_values(arrow: exp.Expr) -> exp.Select:
-    """Hashes, ``h``, of digits that have come, and the number of all values, ``d``."""
-    return _ARRIVED_VALUES(arrow=arrow)
