@@ -18,7 +18,7 @@ quasi-identifiers as ``q0, q1, ...``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import all_of, col, fragment, named, same, template
+from sqlanon.expressions import all_of, col, fragment, named, same, subquery, template
 from sqlanon.frequency.population import people, sampling_fraction
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.sources.columns import Columns, match_columns
@@ -121,119 +121,66 @@ _HOUSEHOLD_FIGURES = template("""
 """)
 
 _ROW_RISKS = template("""
-    SELECT r.*, c.class_size, 1::DOUBLE / c.class_count AS prosecutor, :individual
+    SELECT r.*, c.class_size, 1::DOUBLE / c.class_count AS prosecutor, :more
     FROM :source AS r
     JOIN :classes AS c ON :same
 """)
-# NULL is nobody's household.
-_ROW_RISKS_WITH_HOUSEHOLDS = template("""
-    SELECT
-        r.*,
-        c.class_size,
-        1::DOUBLE / c.class_count AS prosecutor,
-        :individual,
-        coalesce(h.risk, c.risk) AS household_risk
-    FROM :source AS r
-    JOIN :classes AS c ON :same
-    LEFT JOIN (
-        SELECT household, 1.0 - product((1.0 - risk)) AS risk
-        FROM :members AS m
-        GROUP BY household
-    ) AS h ON :household = h.household
+_HOUSEHOLD_RISKS = template("""
+    SELECT household, 1.0 - product((1.0 - risk)) AS risk
+    FROM :members AS m
+    GROUP BY household
 """)
+_HOUSEHOLD_RISK = fragment("coalesce(h.risk, c.risk)")
 
 
-def weight_of(column: str, table: str | None = None) -> exp.Expr:
+def _weight_of(column: str) -> exp.Expr:
     """A weight as a number; NULL where it is none."""
-    return exp.TryCast(this=col(column, table), to=exp.DataType.build("DOUBLE"))
+    return exp.TryCast(this=col(column), to=exp.DataType.build("DOUBLE"))
 
 
-def bad_weights(source: exp.Table, column: str) -> exp.Select:
-    """One number: the rows without a weight that is a finite number above 0."""
-    return _BAD_WEIGHTS(weight=weight_of(column), source=source)
+def _quasi(columns: Columns) -> list[str]:
+    return [*columns.generalized, *columns.noisy]
 
 
-def weighed_classes(
-    source: exp.Table, quasi: Sequence[str], weights: str | None, person: str | None, share: float | None = None
-) -> exp.Select:
-    """The classes with their weights; of a person, the greatest weight in a class counts."""
-    keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
-    columns = [col(name) for name in quasi]
+def _classes(source: exp.Table, columns: Columns, share: float | None) -> exp.Select:
+    """The classes with their weights, and the ``risk`` of each of their rows; of a person, the greatest weight in a
+    class counts."""
+    weights, quasi = columns.weights, _quasi(columns)
+    grouping = {
+        "keys": [named(col(name), f"q{i}") for i, name in enumerate(quasi)],
+        "columns": [col(name) for name in quasi],
+        "source": source,
+    }
     expected = _EXPECTED(share=1.0 if share is None else share)
-    if person is None:
-        weight = expected if weights is None else _TOTAL(weight=weight_of(weights))
-        return _WEIGHED_CLASSES(keys=keys, weight=weight, source=source, columns=columns)
-    return _WEIGHED_CLASSES_OF_PERSONS(
-        labels=[col(f"q{i}") for i in range(len(quasi))],
-        total=expected if weights is None else _TOTAL(weight=col("weight")),
-        keys=keys,
-        weight=fragment("1::DOUBLE")() if weights is None else weight_of(weights),
-        source=source,
-        columns=columns,
-        person=col(person),
-    )
-
-
-def with_risk(classes: exp.Query) -> exp.Select:
-    """Classes with the ``risk`` of each of their rows."""
+    if columns.person is None:
+        weight = expected if weights is None else _TOTAL(weight=_weight_of(weights))
+        classes = _WEIGHED_CLASSES(**grouping, weight=weight)
+    else:
+        classes = _WEIGHED_CLASSES_OF_PERSONS(
+            **grouping,
+            labels=[col(f"q{i}") for i in range(len(quasi))],
+            total=expected if weights is None else _TOTAL(weight=col("weight")),
+            weight=fragment("1::DOUBLE")() if weights is None else _weight_of(weights),
+            person=col(columns.person),
+        )
     parts = {name: fragment(f"{1 / part!r}::DOUBLE")() for name, part in _PARTS.items()}
     return _WITH_RISK(classes=classes, near=NEAR, **parts)
 
 
-def individual_figures(classes: exp.Expr, thresholds: Sequence[float]) -> exp.Select:
-    """One row: ``highest``, ``expected``, ``count``, ``population``, and ``above_i``, the rows above threshold i."""
-    above = [named(_ABOVE(threshold=threshold), f"above_{i}") for i, threshold in enumerate(thresholds)]
-    return _INDIVIDUAL_FIGURES(above=above, classes=classes)
-
-
-def members(
-    source: exp.Table, classes: exp.Expr, quasi: Sequence[str], household: str, person: str | None
-) -> exp.Select:
+def _members(source: exp.Table, columns: Columns, classes: exp.Expr) -> exp.Select:
     """Who is in which household, at what ``risk``: each row, or each person in each household (at the greatest)."""
     query = _MEMBERS(
-        household=col(household, "r"),
-        person=[] if person is None else [named(col(person, "r"), "person")],
+        household=col(columns.household or "", "r"),
+        person=[] if columns.person is None else [named(col(columns.person, "r"), "person")],
         source=source,
         classes=classes,
-        same=_same_class(quasi),
+        same=_same_class(columns),
     )
-    return query if person is None else _MEMBERS_OF_PERSONS(members=query)
+    return query if columns.person is None else _MEMBERS_OF_PERSONS(members=query)
 
 
-def household_figures(people: exp.Query) -> exp.Select:
-    """One row: ``households``, ``highest``, ``expected``, ``count``: by the risks of whole households."""
-    return _HOUSEHOLD_FIGURES(people=people)
-
-
-def risks_by_row(
-    source: exp.Table,
-    quasi: Sequence[str],
-    weights: str | None,
-    household: str | None,
-    person: str | None,
-    share: float | None,
-) -> exp.Select:
-    """The rows of the source with ``class_size`` (rows), ``prosecutor``, and where there are weights or a sampling
-    fraction ``individual``; with households ``household_risk``. Parameters as of `weighed_classes`.
-    """
-    classes = with_risk(weighed_classes(source, quasi, weights, person, share))
-    has_risk = weights is not None or share is not None
-    individual = [named(col("risk", "c"), "individual")] if has_risk else []
-    same_class = _same_class(quasi)
-    if household is None:
-        return _ROW_RISKS(individual=individual, source=source, classes=classes, same=same_class)
-    return _ROW_RISKS_WITH_HOUSEHOLDS(
-        individual=individual,
-        source=source,
-        classes=classes,
-        same=same_class,
-        members=members(source, classes, quasi, household, person),
-        household=col(household, "r"),
-    )
-
-
-def _same_class(quasi: Sequence[str]) -> exp.Expr:
-    return all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(quasi))
+def _same_class(columns: Columns) -> exp.Expr:
+    return all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(_quasi(columns)))
 
 
 @dataclass(frozen=True)
@@ -312,44 +259,48 @@ def threshold_text(threshold: float) -> str:
 
 
 def row_risks(run: Run, policy: Policy) -> exp.Select:
-    """The rows of the source with their risks; none is read here. (But they are counted, where the policy tells the
-    size of the population, and the share of it is what counts.)
+    """The rows of the source with ``class_size`` (rows), ``prosecutor``, and where there are weights or a sampling
+    fraction ``individual``; with households ``household_risk``. None is read here. (But they are counted, where the
+    policy tells the size of the population, and the share of it is what counts.)
     """
     columns, source = match_columns(policy, run.source), run.source.relation
     share = None
     if columns.weights is None:
         share = sampling_fraction(policy, lambda: people(StatementRunner(run.engine), source, columns.person))
-    return risks_by_row(
-        source,
-        (*columns.generalized, *columns.noisy),
-        columns.weights,
-        columns.household,
-        columns.person,
-        share,
-    )
+    classes = _classes(source, columns, share)
+    more: list[exp.Expr] = []
+    if columns.weights is not None or share is not None:
+        more.append(named(col("risk", "c"), "individual"))
+    if columns.household is not None:
+        more.append(named(_HOUSEHOLD_RISK(), "household_risk"))
+    query = _ROW_RISKS(more=more, source=source, classes=classes, same=_same_class(columns))
+    if columns.household is None:
+        return query
+    households = subquery(_HOUSEHOLD_RISKS(members=_members(source, columns, classes)), "h")
+    on = col(columns.household, "r").eq(col("household", "h"))  # NULL is nobody's household
+    return query.join(households, on=on, join_type="left", copy=False)
 
 
 def risk_of_rows(
     run: Run, steps: StatementRunner, columns: Columns, section: RiskSection, share: float | None
 ) -> Mapping[str, Any]:
-    """The figures of `found.Risk` that follow from the policy's columns of weights and households, by name."""
-    source, weights, home = run.source.relation, columns.weights, columns.household
+    """The figures of `Risk` that follow from the policy's columns of weights and households, by name."""
+    source, weights = run.source.relation, columns.weights
     if weights is not None:
-        ((bad,),) = steps.ask(bad_weights(source, weights), [(0,)])
+        ((bad,),) = steps.ask(_BAD_WEIGHTS(weight=_weight_of(weights), source=source), [(0,)])
         if bad:
             raise SourceError(
                 f"risk.weights: {bad} rows have no weight above 0 in {weights!r}: say for how many of the population "
                 "each row stands"
             )
-    elif home is None:
+    elif columns.household is None:
         return {}
-    quasi = (*columns.generalized, *columns.noisy)
-    query = with_risk(weighed_classes(source, quasi, weights, columns.person, share))
-    if home is None:
+    query = _classes(source, columns, share)
+    if columns.household is None:
         return _individual(steps, query, section)
     classes = steps.make(run.work("weighed_classes"), query)
     found = _individual(steps, classes, section) if weights is not None else {}
-    figures = steps.figures(household_figures(members(source, classes, quasi, home, columns.person)))
+    figures = steps.figures(_HOUSEHOLD_FIGURES(people=_members(source, columns, classes)))
     household = HouseholdRisk(
         households=figures["households"],
         highest=figures["highest"],
@@ -360,7 +311,8 @@ def risk_of_rows(
 
 
 def _individual(steps: StatementRunner, classes: exp.Expr, section: RiskSection) -> Mapping[str, Any]:
-    figures = steps.figures(individual_figures(classes, section.threshold))
+    above = [named(_ABOVE(threshold=threshold), f"above_{i}") for i, threshold in enumerate(section.threshold)]
+    figures = steps.figures(_INDIVIDUAL_FIGURES(above=above, classes=classes))
     individual = IndividualRisk(
         highest=figures["highest"],
         average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
