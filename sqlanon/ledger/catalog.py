@@ -152,7 +152,6 @@ def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
 
 
 def replace_table(engine: DuckDBEngine, target: exp.Table, query: exp.Query) -> None:
-    """Make a table, in the place of one that may be there."""
     statement = create_table(target, query)
     statement.set("replace", True)
     engine.execute(statement)

@@ -79,7 +79,6 @@ def opened(engine: DuckDBEngine, publication: Publication, reach: Reach, verifie
 
 
 def _refuse_others(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
-    """Refuse what is not the release that was published."""
     place = shown_place(publication.path)
     if publication.manifest_hash not in (None, manifest.fingerprint()):
         raise ReleaseError(f"{place} is not the release that the ledger has of it: its manifest was changed")

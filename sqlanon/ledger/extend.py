@@ -78,12 +78,10 @@ _CLASS_FIGURES = template("""
 
 
 def rows_in_release(marked: exp.Table) -> exp.Select:
-    """The marked rows that the release has."""
     return _RELEASED(rows=marked, mark=col(EARLIER))
 
 
 def _extended(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Select:
-    """The rows of a release and those that are added."""
     return _EXTENDED(columns=[col(one.name) for one in manifest.columns], released=released, added=added)
 
 
@@ -333,7 +331,6 @@ class Extension:
         ]
 
     def _to_catalog(self) -> dict[str, Any]:
-        """The run, as a row of the catalog."""
         policy = self._prepared.policy
         return {
             "run_id": self._run_id,
@@ -374,21 +371,17 @@ class ExtensionDraft:
 
     @property
     def expected(self) -> Expected:
-        """What must come out."""
         return Expected(self.extension.released_rows, self.extension.classes, self.extension.smallest_class)
 
     @property
     def quasi(self) -> Sequence[str]:
-        """The columns that make the classes."""
         return self.release.manifest.quasi
 
     @property
     def ranges(self) -> dict[str, Kind]:
-        """By column, in lower case, what its labels are ranges of."""
         return ranges_of(self.prepared)
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
-        """Its columns, in order: those of the release."""
         return self.release.manifest.columns
 
     def repeating(self) -> Sequence[str]:
@@ -396,7 +389,6 @@ class ExtensionDraft:
         return ()
 
     def rows(self) -> AbstractContextManager[exp.Select]:
-        """The rows of the release, and those that are added."""
         query = _extended(self.release.relation, self.run.work("added"), self.release.manifest)
         return nullcontext(query.order_by(*at_random(), copy=False))
 
@@ -405,7 +397,6 @@ class ExtensionDraft:
         raise NotImplementedError
 
     def checks(self, released: exp.Table) -> list[Check]:
-        """What a release alone does not show of its requirements, checked with the source."""
         run, recoding = self.run, self.recoding
         audit = SourceAudit(run.engine, run.work, run.install_macros(), self.prepared, recoding, recoding, None)
         return audit.checks(released.sql(run.engine.dialect))
@@ -415,7 +406,6 @@ class ExtensionDraft:
         return ()
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        """What it claims, once its rows are counted."""
         before = self.release.manifest
         claims = replace(
             before,

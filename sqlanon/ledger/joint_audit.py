@@ -223,7 +223,6 @@ class JointAudit:
 
     @property
     def earlier(self) -> Sequence[Publication]:
-        """The releases that the new one is compared with."""
         return self.history.earlier
 
     def checks(self, new: Manifest, staged: exp.Table) -> list[Check]:

@@ -125,7 +125,6 @@ class LedgerEntry:
         return () if self.joint_audit is None else self.joint_audit.notes(digest)
 
     def _key_hashes(self, path: Path) -> exp.Query | None:
-        """The hashes of the keys of the released rows."""
         if self.keyed is None:
             return None
         hashed = named(key_hash(self.prepared.columns.key, secret_of(self.run.engine, path)), KEY_HASH)

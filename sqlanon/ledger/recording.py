@@ -88,7 +88,6 @@ class Intent:
 
     @property
     def claim(self) -> tuple[str, int | None]:
-        """What its place has, if it is out."""
         return self.manifest_hash, self.version
 
 
@@ -103,7 +102,6 @@ def alone_with(path: Path) -> Iterator[None]:
 
 
 def intents(engine: DuckDBEngine) -> list[Intent]:
-    """The intents in the open catalog."""
     return [Intent(run_id, Path(place), *more) for run_id, place, *more in engine.rows(_INTENTS())]
 
 

@@ -96,8 +96,6 @@ class Spent:
 
 @dataclass(frozen=True)
 class Export:
-    """One row of the table ``exports``."""
-
     run_id: str
     exported_at: datetime
     path: str

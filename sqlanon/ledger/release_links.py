@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import cast, col, named, select, subquery
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink, known_labels, labels_of, strange_labels
+from sqlanon.expressions import cast, col, fragment, named, select, subquery, table, template, union_all
+from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink, nodes_in_order, ranges
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest
@@ -28,6 +28,26 @@ MOST_RANGES = 4000
 _TOP = -1
 """Stands for the top of a hierarchy that is not known."""
 
+_LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
+_LABEL_COUNT = fragment("count(DISTINCT :label)")
+_LABELS = template("SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r")
+_STRANGE_LABELS = template("""
+    WITH "sqlanon nodes 0" AS (:nodes)
+    SELECT
+        count(*) FILTER (WHERE NOT r.label IS NULL) AS ranges,
+        count(*) FILTER (WHERE r.label IS NULL) AS others
+    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
+    ANTI JOIN "sqlanon nodes 0" AS n ON l.label = n.label
+    LEFT JOIN :ranges AS r ON l.label = r.label
+    WHERE NOT l.label IS NULL
+""")
+_KNOWN_LABELS = template("""
+    SELECT count(l.label), count(n.node)
+    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
+    LEFT JOIN (SELECT DISTINCT node FROM :nodes AS e) AS n ON l.label = n.node
+""")
+_NODE = template("SELECT :label::VARCHAR AS node FROM :hierarchy")
+
 
 @dataclass(frozen=True)
 class ComparedRelease:
@@ -39,7 +59,6 @@ class ComparedRelease:
 
     @property
     def sensitive(self) -> list[str]:
-        """Its sensitive columns."""
         return [column.name for column in self.manifest.columns if column.role == "sensitive"]
 
     @property
@@ -68,7 +87,6 @@ class ComparedRelease:
         return next(one.name for one in self.manifest.columns if one.name.lower() == name)
 
     def is_quasi(self, name: str) -> bool:
-        """Whether a column is generalized."""
         return name in {one.lower() for one in self.manifest.quasi}
 
     def level(self, name: str, height: int) -> int | None:
@@ -186,13 +204,33 @@ def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int]) -> Rele
         return linked
     attributes = list(linked.attributes)
     columns = [[attributes[i].first or "" for i in several], [attributes[i].second or "" for i in several]]
-    counts = [
-        engine.rows(labels_of(release, names))[0]
-        for release, names in zip((linked.first, linked.second), columns, strict=True)
-    ]
+    counts = []
+    for release, names in zip((linked.first, linked.second), columns, strict=True):
+        of_columns = [_LABEL_COUNT(label=col(name, "r")) for name in names]
+        counts.append(engine.rows(_LABEL_COUNTS(counts=of_columns, release=release))[0])
     for i, first, second in zip(several, *counts, strict=True):
         attributes[i] = replace(attributes[i], pairs=first * second, ranges=i in ranges)
     return replace(linked, attributes=tuple(attributes))
+
+
+def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
+    """One row: of the labels of a column, but NULL, the ``ranges``; and the ``others`` that are no nodes of its
+    hierarchy: sets, and values that the hierarchy does not have.
+    """
+    label = col(column, "r")
+    labels = _LABELS(label=label, release=release)
+    return _STRANGE_LABELS(
+        nodes=nodes_in_order(hierarchy, range(height + 1)),
+        label=label,
+        release=release,
+        ranges=ranges(labels, table("sqlanon nodes 0")),
+    )
+
+
+def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Sequence[int]) -> exp.Select:
+    """One row: the labels of a column, but NULL, and how many of them the hierarchy has at some levels."""
+    nodes = union_all(*(_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
+    return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
 
 
 def strange_columns(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> list[str]:
@@ -211,14 +249,14 @@ def strange_or_ranges(
             continue
         if len(one.first_levels) == 1:
             level = one.first_levels[0]
-            query = known_labels(subject.relation, one.first, one.hierarchy, [level])
+            query = _known_labels(subject.relation, one.first, one.hierarchy, [level])
             labels, known = engine.rows(query)[0]
             # Values may have gone that it still shows; but if it shows no other, the labels are made in another way.
             is_strange = 0 < level < one.height and labels > 0 and not known
         else:
             is_strange = subject.shows_medians
             labels, known = engine.rows(
-                known_labels(subject.relation, one.first, one.hierarchy, range(one.height + 1))
+                _known_labels(subject.relation, one.first, one.hierarchy, range(one.height + 1))
             )[0]
             if labels > known:
                 query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)

@@ -30,7 +30,6 @@ from typing import Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.expressions import (
-    aliased,
     all_of,
     col,
     fragment,
@@ -179,27 +178,6 @@ _PLACED_WITH_NUMBERS = template("""
 """)
 _DISTINCT_LABELS = template("SELECT DISTINCT :label AS label FROM :groups")
 
-# --- Labels that cannot be compared
-
-_LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
-_LABEL_COUNT = fragment("count(DISTINCT :label)")
-_STRANGE_LABELS = template("""
-    WITH "sqlanon nodes 0" AS (:nodes)
-    SELECT
-        count(*) FILTER (WHERE NOT r.label IS NULL) AS ranges,
-        count(*) FILTER (WHERE r.label IS NULL) AS others
-    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
-    ANTI JOIN "sqlanon nodes 0" AS n ON l.label = n.label
-    LEFT JOIN :ranges AS r ON l.label = r.label
-    WHERE NOT l.label IS NULL
-""")
-_KNOWN_LABELS = template("""
-    SELECT count(l.label), count(n.node)
-    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
-    LEFT JOIN (SELECT DISTINCT node FROM :nodes AS e) AS n ON l.label = n.node
-""")
-_NODE = template("SELECT :label::VARCHAR AS node FROM :hierarchy")
-
 # --- Groups that meet
 
 _MEETING_KEYS = template("""
@@ -243,7 +221,6 @@ class LinkedAttribute:
 
     @property
     def is_shared(self) -> bool:
-        """Whether both releases have it."""
         return self.first is not None and self.second is not None
 
     @property
@@ -469,31 +446,6 @@ def overlapping(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
     return query
 
 
-def labels_of(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """One row: how many labels each column has."""
-    return _LABEL_COUNTS(counts=[_LABEL_COUNT(label=col(name, "r")) for name in columns], release=release)
-
-
-def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
-    """One row: of the labels of a column, but NULL, the ``ranges``; and the ``others`` that are no nodes of its
-    hierarchy: sets, and values that the hierarchy does not have.
-    """
-    label = col(column, "r")
-    labels = _DISTINCT_LABELS(label=_TEXT(label=label), groups=aliased(release, "r"))
-    return _STRANGE_LABELS(
-        nodes=nodes_in_order(hierarchy, range(height + 1)),
-        label=label,
-        release=release,
-        ranges=ranges(labels, table(_nodes_name(0))),
-    )
-
-
-def known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Sequence[int]) -> exp.Select:
-    """One row: the labels of a column, but NULL, and how many of them the hierarchy has at some levels."""
-    nodes = union_all(*(_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
-    return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
-
-
 def meeting(linked: ReleaseLink) -> exp.Expr:
     """When groups of the two releases, ``a`` and ``b``, can be the same rows, by values and known levels."""
     return all_of(same(col(name, "a"), col(name, "b")) for name in linked.key)
@@ -577,7 +529,6 @@ def met_name(compared: int) -> str:
 
 
 def is_met(name: str) -> bool:
-    """Whether a table within a statement is of prefixes that meet."""
     return name.startswith(_MET)
 
 

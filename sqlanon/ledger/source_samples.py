@@ -198,7 +198,6 @@ def values_of(relation: exp.Expr, column: str, secret: str) -> exp.Select:
 
 
 def hash_at(place: int) -> exp.Expr:
-    """A hash of a sampled row."""
     return exp.Bracket(this=col(HASHES), expressions=[number(place)], offset=0)
 
 

@@ -27,7 +27,8 @@ from sqlanon.attacks.matching import (
 )
 from sqlanon.expressions import column_definitions, table
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, temporal
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink, strange_labels
+from sqlanon.ledger.release_links import strange_labels
+from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""
