@@ -1,27 +1,18 @@
-"""The verbs: published attacks on releases, which are opened beside what a policy gives."""
+"""The verbs: published attacks on releases."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TypeAlias
-
-from sqlglot import exp
 
 from sqlanon.attacks import disclosure, matching, refinement
-from sqlanon.attacks.attacker import Attacker, Found, ScriptWriter, read_private_side
+from sqlanon.attacks.attacker import Attacker, Found, Releases, opened_attacker
 from sqlanon.attacks.findings import Attack, Attacks
 from sqlanon.engines.limits import Limits
-from sqlanon.errors import PolicyError, Problem, ReleaseError
-from sqlanon.expressions import anonymous, ident, table, text
-from sqlanon.ledger.release_links import ComparedRelease
-from sqlanon.policy import Policy, is_server
-from sqlanon.release.reader import attach_release, detach_release, read_claims, shut
+from sqlanon.errors import PolicyError, Problem
+from sqlanon.policy import Policy
 from sqlanon.sources import readable
-from sqlanon.sources.workspace import Workspace
 
 _ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
     "homogeneity": disclosure.find_homogeneity,
@@ -40,8 +31,6 @@ _ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
 
 NAMES = tuple(_ATTACKS)
 """The names of the attacks."""
-
-Releases: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 
 def attack(
@@ -107,7 +96,7 @@ def attack(
     'needs two releases of one table'
     """
     names = _names(only, known)
-    with _attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, readable():
+    with opened_attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, readable():
         return Attacks(tuple(_run(name, attacker) for name in names), attacker.decoys)
 
 
@@ -123,7 +112,7 @@ def attack_sql(
     Parameters and errors are those of `attack`. Hierarchies are built, if there is a policy.
     """
     names = _names(only, known)
-    with _attacker(releases, policy, outside, known, Limits(None, None), counts=False) as attacker, readable():
+    with opened_attacker(releases, policy, outside, known, Limits(None, None), counts=False) as attacker, readable():
         attacks = [_run(name, attacker) for name in names]
     return "\n\n".join(
         "\n".join(
@@ -152,54 +141,3 @@ def _names(only: Sequence[str] | None, known: int) -> list[str]:
     if problems:
         raise PolicyError(problems)
     return [name for name in NAMES if name in names]
-
-
-@contextmanager
-def _attacker(
-    releases: Releases,
-    policy: Policy | None,
-    outside: str | os.PathLike[str] | None,
-    known: int,
-    limits: Limits,
-    counts: bool = True,
-) -> Iterator[Attacker]:
-    """Open the releases beside each other, and what the policy gives."""
-    given = [releases] if isinstance(releases, (str, os.PathLike)) else list(releases)
-    if any(is_server(os.fspath(one)) for one in given):
-        raise ReleaseError("attacks are made on files: publish the release to one, too")
-    paths = list(dict.fromkeys(Path(one).absolute() for one in given))
-    if not paths:
-        raise PolicyError([Problem("releases", "give at least one")])
-    if outside is not None and policy is None:
-        raise PolicyError([Problem("--outside", "needs a policy, which has the hierarchies: --policy POLICY.toml")])
-    claims = [read_claims(path, limits) for path in paths]
-    writer = ScriptWriter()
-    with ExitStack() as stack:
-        space = Workspace(None, limits)
-        stack.callback(space.close)
-        run = None if policy is None else stack.enter_context(space.run(policy))
-        engine = space.engine if run is None else run.engine
-        subjects = []
-        for i, (path, manifest) in enumerate(zip(paths, claims, strict=True), start=1):
-            alias = f"release_{i}"
-            relation = attach_release(engine, path, manifest, alias)
-            stack.callback(detach_release, engine, path, alias)
-            subjects.append(ComparedRelease(path, manifest, relation))
-            _name_release(writer, subjects[-1], alias)
-        if policy is None or run is None:
-            if not any(path.suffix.lower() == ".parquet" for path in paths):
-                shut(engine)
-            yield Attacker(engine, subjects, writer, None, known, counts)
-            return
-        with readable():
-            private = read_private_side(policy, run, None if outside is None else os.fspath(outside), writer)
-        yield Attacker(engine, subjects, writer, private, known, counts)
-
-
-def _name_release(writer: ScriptWriter, subject: ComparedRelease, alias: str) -> None:
-    path = text(str(subject.path))
-    if subject.path.suffix.lower() == ".parquet":
-        writer.name(subject.relation, exp.Table(this=anonymous("read_parquet", path)), None)
-        return
-    writer.need(alias, [f"ATTACH {path.sql('duckdb')} AS {ident(alias).sql('duckdb')} (READ_ONLY);"])
-    writer.name(subject.relation, table(subject.manifest.table_name, "main", alias), alias)

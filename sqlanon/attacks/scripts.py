@@ -1,0 +1,171 @@
+"""The SQL of attacks for people: queries over files under names that anybody can use, after what makes these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from sqlanon.expressions import (
+    aliased,
+    anonymous,
+    cast,
+    col,
+    create_temporary_table,
+    create_temporary_view,
+    fragment,
+    ident,
+    native_type,
+    star,
+    table,
+    template,
+    text,
+)
+from sqlanon.hierarchies import hierarchy_query
+from sqlanon.ledger.release_links import ComparedRelease
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
+from sqlanon.sources import Source, file_kind
+from sqlanon.sources.run import Run
+
+SOURCE, OUTSIDE = "source_rows", "outside_rows"
+"""The names of the source and of the outside table in the SQL for people."""
+
+_OUTSIDE_VALUES = template("""
+    SELECT o.value, 0 AS rows
+    FROM (SELECT DISTINCT :value AS value FROM :outside) AS o
+    WHERE NOT o.value IS NULL
+""")
+_IS_UNKNOWN = fragment("NOT EXISTS(SELECT 1 FROM :known AS k WHERE o.value = k.value)")
+_FITS = fragment("length(o.value::VARCHAR) <= :longest")
+_DISTINCT_VALUES = template("SELECT DISTINCT :value AS value FROM :rows")
+
+
+class ScriptWriter:
+    """Writes queries for people: under names that they can use, after the statements that make these."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, tuple[exp.Table, str | None]] = {}
+        self._needs: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def need(self, key: str, statements: Iterable[str], after: Iterable[str] = ()) -> None:
+        """Statements, by a key; those of other keys come before."""
+        self._needs[key] = (tuple(statements), tuple(after))
+
+    def name(self, own: exp.Table, public: exp.Table, need: str | None) -> None:
+        """The name for people of a relation of the run, and the key of what makes it."""
+        self._names[_key(own)] = (public, need)
+
+    def script(self, *queries: exp.Query) -> str:
+        """The queries as anybody who has the files can run them."""
+        needed: dict[str, None] = {}
+
+        def renamed(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Table) or _key(node) not in self._names:
+                return node
+            public, need = self._names[_key(node)]
+            if need is not None:
+                self._collect(need, needed)
+            return aliased(public, node.alias) if node.alias else public.copy()
+
+        texts = [f"{query.transform(renamed).sql('duckdb', pretty=True)};" for query in queries]
+        before = [statement for key in needed for statement in self._needs[key][0]]
+        return "\n".join([*before, *texts])
+
+    def _collect(self, key: str, needed: dict[str, None]) -> None:
+        for other in self._needs[key][1]:
+            self._collect(other, needed)
+        needed.setdefault(key)
+
+
+def _key(table: exp.Table) -> str:
+    return "\n".join(part.name for part in table.parts) if isinstance(table.this, exp.Identifier) else table.sql()
+
+
+def outside_values(rows: exp.Expr, column: str, type_: str, longest: int, known: exp.Expr | None) -> exp.Select:
+    """The values that the outside table alone has: ``value`` and ``rows``. What the column cannot hold fits nothing."""
+    value = exp.TryCast(this=col(column), to=native_type(type_))
+    query = _OUTSIDE_VALUES(value=value, outside=rows)
+    if longest:
+        query = query.where(_FITS(longest=longest), copy=False)
+    return query if known is None else query.where(_IS_UNKNOWN(known=known), copy=False)
+
+
+def as_text(policy: Policy) -> frozenset[str]:
+    """The columns, in lower case, that are read as text from files."""
+    return frozenset(
+        name.lower()
+        for name, attribute in policy.attributes.items()
+        if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
+    )
+
+
+def write_source(section: SourceSection, source: Source, name: str, writer: ScriptWriter, policy: Policy) -> None:
+    """How people get at the source's rows, or at the outside table's."""
+    view = table(name)
+    statements: list[str] = []
+    after: tuple[str, ...] = ()
+    if source.files:
+        kind = file_kind(source.files[0].name)
+        arguments: list[exp.Expr] = [exp.array(*(text(str(path)) for path in source.files))]
+        if kind == "csv":
+            texts = as_text(policy)
+            types = [
+                exp.PropertyEQ(this=exp.to_identifier(column, quoted=True), expression=text("VARCHAR"))
+                for column in source.columns
+                if column.lower() in texts
+            ]
+            if types:
+                arguments.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
+        relation: exp.Expr = exp.Table(this=anonymous(f"read_{kind}", *arguments))
+        statements.append(f"{create_temporary_view(view, star(relation)).sql('duckdb')};")
+    else:
+        if section.database is not None:
+            attached = f"ATTACH {text(str(section.database)).sql('duckdb')} AS source (READ_ONLY);"
+            writer.need("source database", [attached, "USE source;"])
+            after = ("source database",)
+        body = section.query.strip().rstrip(";") if section.query else star(_named_table(section.table)).sql("duckdb")
+        statements.append(f"CREATE TEMPORARY VIEW {view.sql('duckdb')} AS {body};")
+    writer.need(name, statements, after)
+    writer.name(source.relation, view, name)
+
+
+def _named_table(name: str | None) -> exp.Expr:
+    *place, own = table_parts(name or "")
+    return table(own, *reversed(place))
+
+
+def write_hierarchy(
+    name: str,
+    policy: Policy,
+    run: Run,
+    columns: tuple[str, str | None, str],
+    longest: int,
+    target: exp.Table,
+    writer: ScriptWriter,
+) -> None:
+    """How people build a hierarchy."""
+    column, outside, type_ = columns
+    values, public = table(f"values_{name}"), table(f"hierarchy_{name}")
+    both: exp.Query = _DISTINCT_VALUES(value=cast(col(column), type_), rows=table(SOURCE))
+    needs = [SOURCE]
+    if outside is not None:
+        more = outside_values(table(OUTSIDE), outside, type_, longest, None)
+        more.set("expressions", [col("value", "o")])
+        both = exp.union(both, more, distinct=True)
+        needs.append(OUTSIDE)
+    rules = policy.attributes[name].hierarchy or ()
+    query = hierarchy_query(rules, values.copy(), type_, engine=run.engine, longest=longest or 1)
+    key = f"hierarchy {name}"
+    statements = [create_temporary_table(values, both), create_temporary_table(public, query)]
+    writer.need(key, [f"{one.sql('duckdb')};" for one in statements], needs)
+    writer.name(target, public, key)
+
+
+def write_release(writer: ScriptWriter, subject: ComparedRelease, alias: str) -> None:
+    """How people get at the rows of a release."""
+    path = text(str(subject.path))
+    if subject.path.suffix.lower() == ".parquet":
+        writer.name(subject.relation, exp.Table(this=anonymous("read_parquet", path)), None)
+        return
+    writer.need(alias, [f"ATTACH {path.sql('duckdb')} AS {ident(alias).sql('duckdb')} (READ_ONLY);"])
+    writer.name(subject.relation, table(subject.manifest.table_name, "main", alias), alias)
