@@ -59,7 +59,8 @@ def test_any_folder_will_do(name: str, kind: str, target: str, tmp_path: Path) -
     for _ in range(2):  # the second replaces the first
         with sqlanon.connect() as db:
             db.anonymize(policy).publish(path)
-            assert db.verify(path, policy).verified
+    with sqlanon.connect() as db:
+        assert db.verify(path, policy).verified
     found = sqlanon.attack(path, policy)
     assert any(found[name].skipped is None for name in NAMES_OF_ATTACKS)
 
