@@ -349,12 +349,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
-QUICK = {"hierarchical"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.slow) for one in POLICIES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POLICIES)
 def test_all_attacks_run_on_releases_of_all_kinds_of_policies(name: str, folder: Path, tmp_path: Path) -> None:
     """Each attack has findings, or says what it needs; two releases at once, which share what attacks make."""
     more = dict(POLICIES[name])

@@ -85,7 +85,7 @@ def test_a_column_of_another_type_tells_nothing(altered: duckdb.DuckDBPyConnecti
     """To compare the values to those of the hierarchies, the engine would cast them, and tell those that do not fit."""
     types = dict(altered.execute("SELECT column_name, column_type FROM (DESCRIBE t)").fetchall())
     for name in [name for name in types if name not in ("age", "diagnosis")] if column == "others" else [column]:
-        for type_, (others, one) in OTHER_TYPES.items():
+        for type_, (others, one) in [*OTHER_TYPES.items()][:: 1 if column == "others" else 2]:
             if types[name] == type_:
                 continue
             altered.execute(f"ALTER TABLE t ALTER {name} TYPE {type_} USING ({others.format(name)})::{type_}")

@@ -14,7 +14,7 @@ import pytest
 from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import cli
+from support import cli, connected, emptied, live_connection
 
 import sqlanon
 from sqlanon.attacks.findings import Attacks
@@ -26,10 +26,16 @@ from sqlanon.risk import Risk
 QUASI = {"ward": "suppress"}
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[duckdb.DuckDBPyConnection]:
+    with live_connection() as connection:
+        yield connection
+
+
 @pytest.fixture
-def people() -> Iterator[duckdb.DuckDBPyConnection]:
+def people(shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """Two wards of 6 people and one of 1; everybody of a ward has the same job, and one of two illnesses."""
-    with duckdb.connect() as connection:
+    with emptied(shared) as connection:
         connection.execute("""
             CREATE TABLE t AS
             SELECT i // 6 AS ward, ['nurse', 'clerk', 'cook'][1 + i // 6] AS job, ['flu', 'gout'][1 + i % 2] AS ill
@@ -40,7 +46,7 @@ def people() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def publish(db: duckdb.DuckDBPyConnection, path: Path, **policy: Any) -> Path:
-    with sqlanon.connect(db) as own:
+    with connected(db) as own:
         return own.anonymize(make_policy(**policy)).publish(path).path
 
 
@@ -166,7 +172,7 @@ def test_the_risks_of_rows_are_those_of_the_table(
     """One share of the population for both, wherever the policy tells it."""
     people.execute(SEVERAL)
     asked = several({"household": "home", **told}, person, privacy)
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         risk, rows = db.risk(asked), db.row_risks(asked)
         names = [name for name in ("household_risk", "individual") if name in rows.columns]
         highest = dict(zip(names, rows.aggregate(", ".join(f"max({one})" for one in names)).fetchall()[0], strict=True))
@@ -183,7 +189,7 @@ def test_the_risks_of_rows_are_those_of_the_table(
 
 def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.DuckDBPyConnection) -> None:
     people.execute(SEVERAL)
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         for asked in (
             several({"population": 9}),
             several(privacy={"population_uniqueness": {"limit": 1, "population": 9}}),
@@ -219,7 +225,7 @@ def test_special_uniques_know_the_share_of_the_population(
 ) -> None:
     people.execute(SEVERAL.replace("i % 4 AS", "i % 7 AS"))
     asked = several(told, person, privacy)
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         found, given, same = db.suda(asked), db.suda(asked, fraction=0.5), db.suda(asked, fraction=fraction)
         assert "CREATE TABLE" in db.suda_sql(asked)
     assert (found.fraction, found.fraction_by) == (pytest.approx(fraction), by)
@@ -253,7 +259,7 @@ def test_the_shares_of_rows_above_a_threshold(
 ) -> None:
     """Classes of 6, 6 and 1 rows, in a population of twice as many."""
     asked = make_policy({**QUASI, "job": "insensitive", "ill": "insensitive"}, risk={"threshold": [0.1, 0.5]})
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         risk = db.risk(asked)
         of_nobody = db.risk(asked.model_copy(update={"source": asked.source.model_copy(update={"table": "none"})}))
     assert risk.prosecutor.rows_above == {"0.1": 13, "0.5": 1}
@@ -270,7 +276,7 @@ def test_the_shares_of_rows_above_a_threshold(
 
 def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyConnection) -> None:
     asked = make_policy({"Ward": "suppress", "job": "suppress", "ill": "insensitive"})
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         found = db.uniques_matrix(asked, "ward", "JOB")
         assert (found.attributes, found.uniques) == (("Ward", "job"), ((1, 1), (1, 0)))
         for first, second, told in (

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from oracle import Table
 from plain_search import WIDE, search_by
 from strategies import Case
-from support import insert
+from support import connected, emptied, insert, live_connection
 from test_ola import Limited, limited, minimal_of
 from test_search_properties import arrow_table, quick, thorough
 from test_search_properties import policy as policy_of
@@ -35,16 +35,22 @@ def town(*forbidden: str, **more: Any) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": CITIES}, "forbidden": list(forbidden), **more}
 
 
+@pytest.fixture(scope="module")
+def shared() -> Any:
+    with live_connection() as connection:
+        yield connection
+
+
 @pytest.fixture
-def people() -> Any:
-    with duckdb.connect() as connection:
+def people(shared: Any) -> Any:
+    with emptied(shared) as connection:
         connection.execute("CREATE TABLE t (town VARCHAR, age INTEGER)")
         insert(connection, "t", PEOPLE)
         yield connection
 
 
 def levels_of(people: Any, attribute: dict[str, Any], **sections: Any) -> dict[str, int]:
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         result = db.anonymize(make_policy({"town": attribute, "age": "suppress"}, **sections))
         return dict(result.generalization)
 
@@ -69,7 +75,7 @@ def test_a_policy_without_them_has_the_fingerprint_that_it_had() -> None:
 def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) -> None:
     policy = make_policy({"town": town("harbour", "Kiel"), "age": "suppress"})
     assert policy.redacted()["attributes"]["town"]["forbidden"] == 2
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
     with duckdb.connect(str(release.path), read_only=True) as connection:
         ((shown,),) = connection.execute("SELECT policy::VARCHAR FROM sqlanon.manifest").fetchall()
@@ -141,7 +147,7 @@ def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> Non
     """One of the harbour towns is alone: their level is the one to release, were it allowed."""
     people.execute("UPDATE t SET town = 'Emden' WHERE rowid = 0")
     sections = {"source": {"table": "t", "undeclared": "drop"}, "search": {"strategy": strategy}}
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         before, result = (db.anonymize(make_policy({"town": one}, **sections)) for one in (town(), town("harbour")))
         listed = {tuple(levels) for (levels,) in result.lattice.select("levels").fetchall()}
     assert before.generalization == {"town": 1}
@@ -159,7 +165,7 @@ def test_numbers_dates_and_nulls_are_told_by_their_text(people: Any) -> None:
         attributes = {n: {"role": "quasi", "hierarchy": rule, "forbidden": labels[n]} for n, rule in rules.items()}
         return make_policy(attributes, table="u")
 
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         with pytest.raises(sqlanon.HierarchyError, match="'NULL' is at no level"):
             db.anonymize(policy(**forbidden))
         result = db.anonymize(policy(day=forbidden["day"], n=["2-3", "1"]))
@@ -179,7 +185,7 @@ def test_values_that_are_never_released_do_not_count(people: Any) -> None:
         privacy={"k_map": 2},
         search={"suppression_limit": 0.5},
     )
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         assert db.anonymize(policy).generalization == {"town": 0}
 
 
@@ -204,7 +210,7 @@ def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None
     people.execute("INSERT INTO t VALUES ('Isny', 1), ('Emden', 1)")
     search, release = {"suppression_limit": 0.2}, {"suppressed": "mask"}
     source = {"table": "t", "undeclared": "drop"}
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         masked, dropped = (
             db.anonymize(make_policy({"town": one}, source=source, search=search, release=release))
             for one in (town(), town("*"))
@@ -215,7 +221,7 @@ def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None
 
 
 def test_the_plan_asks_for_them(people: Any) -> None:
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         shown = db.plan(make_policy({"town": town("harbour"), "age": "suppress"}))
     assert shown.nodes is None
     assert shown.unknown_heights == ("town",)
@@ -225,7 +231,7 @@ def test_the_plan_asks_for_them(people: Any) -> None:
 
 def test_a_release_at_a_forbidden_level_does_not_verify(people: Any, tmp_path: Path) -> None:
     policies = [make_policy({"town": one, "age": "suppress"}) for one in (town(), town("Kiel"))]
-    with sqlanon.connect(people) as db:
+    with connected(people) as db:
         release = db.anonymize(policies[0]).publish(tmp_path / "release.duckdb")
         failed = [check.name for check in db.verify(release.path, policies[1]).checks if check.passed is False]
         assert [one for one in failed if not one.startswith("against the source")] == []
