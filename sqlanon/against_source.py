@@ -178,8 +178,8 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     policy = prepared.policy
     if None in manifest.generalization.values() or policy.search.is_local:
         return _found_again(run, prepared, manifest)
-    shown = manifest.levels(prepared.heights)
-    levels = tuple(shown.get(name) or 0 for name in prepared.asked.generalized)
+    at = manifest.levels(prepared.heights)
+    levels = tuple(at.get(name) or 0 for name in prepared.asked.generalized)
     fits = set(manifest.generalization) == set(policy.generalized) and prepared.lattice.permits(levels)
     checks = [source_check("generalization", fits, "it is one of the policy's lattice")]
     if not fits:
@@ -221,9 +221,9 @@ def _of_figures(
 ) -> list[Check]:
     """The figures of what is released; and the rows that the search suppressed, which decoys may have let back in."""
     allowed, score = allowed_rows(prepared), measure_of(prepared).shown(cost)
-    shown = manifest.score
-    right = shown is None or math.isclose(score, shown, rel_tol=1e-9, abs_tol=1e-12)
-    hidden = "" if shown is not None else ", which the release does not show"
+    claimed = manifest.score
+    right = claimed is None or math.isclose(score, claimed, rel_tol=1e-9, abs_tol=1e-12)
+    hidden = "" if claimed is not None else ", which the release does not show"
     suppressed = figures.suppressed_rows
     searched = suppressed if before is None else before
     late = " before decoys" if searched != suppressed else ""

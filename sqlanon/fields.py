@@ -106,10 +106,10 @@ class Flaws(ValueError):  # noqa: N818 - it travels inside pydantic only
         super().__init__("; ".join(message for _, message in self.flaws))
 
 
-def shown(value: object) -> str:
+def in_words(value: object) -> str:
     """Say in a few words what was written instead of the right thing.
 
-    >>> shown("five"), shown(True), shown([1, 2])
+    >>> in_words("five"), in_words(True), in_words([1, 2])
     ("'five'", 'true', 'a list')
     """
     if isinstance(value, bool):
@@ -138,12 +138,12 @@ def exact_number(value: object) -> Decimal:
     Decimal('0.29')
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError(f"must be a number, not {shown(value)}")
+        raise ValueError(f"must be a number, not {in_words(value)}")
     number = Decimal(str(value))
     if not number.is_finite():
         raise ValueError(f"must be a finite number, not {value}")
     if number and abs(number.adjusted()) > 400:  # beyond every numeric type of a column
-        raise ValueError(f"is out of range: {shown(number)}")
+        raise ValueError(f"is out of range: {in_words(number)}")
     return number
 
 
@@ -160,7 +160,7 @@ def _real(value: object) -> int | float:
     """Read a number that a float can hold; whole ones stay whole."""
     number = float(exact_number(value))
     if not math.isfinite(number):
-        raise ValueError(f"is out of range: {shown(value)}")
+        raise ValueError(f"is out of range: {in_words(value)}")
     return value if isinstance(value, int) else number
 
 
@@ -174,7 +174,7 @@ def _bound(value: object) -> Decimal | date:
     if isinstance(value, date):
         return value
     if isinstance(value, str):
-        raise ValueError(f"must be a number or a date, without quotes (5 or 1980-01-01), not {shown(value)}")
+        raise ValueError(f"must be a number or a date, without quotes (5 or 1980-01-01), not {in_words(value)}")
     return exact_number(value)
 
 
@@ -200,14 +200,14 @@ def _is_path(value: object) -> TypeGuard[str | os.PathLike[str]]:
 
 def _path(value: object, info: Info) -> Path:
     if not _is_path(value):
-        raise ValueError(f"must be the path of a file, not {shown(value)}")
+        raise ValueError(f"must be the path of a file, not {in_words(value)}")
     folder = _folder(info)
     return folder / value if folder else Path(value)
 
 
 def _file_pattern(value: object, info: Info) -> str:
     if not _is_path(value):
-        raise ValueError(f"must be a path or a pattern such as 'patients/*.parquet', not {shown(value)}")
+        raise ValueError(f"must be a path or a pattern such as 'patients/*.parquet', not {in_words(value)}")
     pattern, folder = os.fspath(value), _folder(info)
     if folder is None or "://" in pattern or Path(pattern).is_absolute():
         return pattern

@@ -40,7 +40,7 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
     if result.noise is not None:
         print_noise_of(result)
     if result.decoys is not None:
-        say(told_of_decoys(result.decoys))
+        say(decoys_in_words(result.decoys))
     say("")
     show_table(
         ["quasi-identifier", "what was done"],
@@ -78,8 +78,8 @@ def print_export(result: Result, folder: Path, seconds: float) -> None:
 def print_live(view: LiveView, policy: Policy) -> None:
     from sqlanon.release.words import level_in_words
 
-    shown, limit = view.rows - view.suppressed_rows, view.limit_rows
-    say(f"{shown:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed (limit {limit:,})")
+    visible, limit = view.rows - view.suppressed_rows, view.limit_rows
+    say(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed (limit {limit:,})")
     say(f"{view.measure} {view.score:.6g}{', optimal' if view.optimal else ''}")
     say("")
     done = []
@@ -183,7 +183,7 @@ def print_noise_of(result: Result) -> None:
         say(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
 
 
-def told_of_decoys(decoys: Decoys) -> str:
+def decoys_in_words(decoys: Decoys) -> str:
     if not decoys.rows:
         return "no decoys: no class stayed too small"
     figures = f"{decoys.rows:,} of the released rows are decoys, which fill {decoys.classes:,} classes: k counts them; "

@@ -11,7 +11,7 @@ from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import Problem
-from sqlanon.fields import shown
+from sqlanon.fields import in_words
 from sqlanon.policy import Attribute, Policy
 
 NONE: frozenset[int] = frozenset()
@@ -32,7 +32,7 @@ def level_problems(
     known = {label for (label,) in found}
     for label in spec.forbidden:
         if label not in known:
-            message = f"{shown(label)} is at no level of the hierarchy: write it as a release would show it"
+            message = f"{in_words(label)} is at no level of the hierarchy: write it as a release would show it"
             yield Problem(f"attributes.{name}.forbidden", message)
 
 

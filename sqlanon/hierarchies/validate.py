@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from sqlanon.expressions import cast, col, fragment, template, union_all
-from sqlanon.fields import shown
+from sqlanon.fields import in_words
 from sqlanon.hierarchies.parts import Generated, HierarchyDraft, Listed, Part, keys_table
 
 
@@ -222,7 +222,7 @@ def _lines_message(part: Listed, findings: list[Finding], total: int) -> str:
 def _odd_message(part: Listed, column_type: str, findings: list[Finding], total: int) -> str:
     if findings[0].label is None and total == 1:
         return f"{part.what} has a row without a key: leave it out, NULL stays NULL up to the top"
-    names = _listing([shown(finding.label) for finding in findings if finding.label is not None], total)
+    names = _listing([in_words(finding.label) for finding in findings if finding.label is not None], total)
     hint = "a hierarchy file has no header; " if part.what.startswith("file") else ""
     return (
         f"{part.what}: keys that are no values of type {column_type}: {names}; "
@@ -234,19 +234,19 @@ def _twice_message(part: Listed, findings: list[Finding], total: int) -> str:
     def spelled(finding: Finding) -> str:
         if finding.first == finding.last:
             return ""
-        return f", spelled {shown(finding.first)} and {shown(finding.last)}"
+        return f", spelled {in_words(finding.first)} and {in_words(finding.last)}"
 
-    names = [f"{shown(finding.label)} ({finding.n:,} times{spelled(finding)})" for finding in findings]
+    names = [f"{in_words(finding.label)} ({finding.n:,} times{spelled(finding)})" for finding in findings]
     return f"{part.what}: keys that are listed more than once: {_listing(names, total)}; keep one of each"
 
 
 def _missing_message(part: Listed, findings: list[Finding], total: int) -> str:
-    names = _listing([f"{shown(finding.label)} (level {finding.first})" for finding in findings], total)
+    names = _listing([f"{in_words(finding.label)} (level {finding.first})" for finding in findings], total)
     return f"{part.what}: keys that lack a label: {names}; each needs one for each level"
 
 
 def _tree_message(level: int, findings: list[Finding], total: int) -> str:
-    names = _listing([f"{shown(finding.label)} lies under {_parents(finding)}" for finding in findings], total, "; ")
+    names = _listing([f"{in_words(finding.label)} lies under {_parents(finding)}" for finding in findings], total, "; ")
     return (
         f"no tree between levels {level} and {level + 1}: {names}. "
         "Values equal at a level have to be equal above it: give them one parent, or labels that differ"
@@ -255,7 +255,7 @@ def _tree_message(level: int, findings: list[Finding], total: int) -> str:
 
 def _parents(finding: Finding) -> str:
     others = f", and {finding.n - 2:,} more" if finding.n > 2 else ""
-    return f"{shown(finding.first)} and {shown(finding.last)}{others}"
+    return f"{in_words(finding.first)} and {in_words(finding.last)}{others}"
 
 
 def _top_message(height: int, findings: list[Finding], total: int) -> str:
@@ -273,7 +273,7 @@ def _null_message(findings: list[Finding], total: int) -> str:
 
 
 def _unknown_message(parts: Sequence[Part], findings: list[Finding], total: int) -> str:
-    values = _listing([shown(finding.label) + _rows(finding.n) for finding in findings], total)
+    values = _listing([in_words(finding.label) + _rows(finding.n) for finding in findings], total)
     suppress = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
     if any(isinstance(part, Listed) for part in parts):
         return f"values that are missing from the hierarchy: {values}; add them to it, or {suppress}"

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from pydantic import BeforeValidator, WithJsonSchema
 
 from sqlanon.errors import SourceError
-from sqlanon.fields import Flaw, shown
+from sqlanon.fields import Flaw, in_words
 from sqlanon.policy.names import table_parts
 
 _VARIABLE = "env:"
@@ -49,7 +49,7 @@ def address_in(place: str, is_right: Callable[[str], bool], which: str) -> str:
 def written(value: object, such_as: str) -> str:
     """What is written for an address, if it can be one: a text that has something in it."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"must be an address in quotes, such as {such_as}, not {shown(value)}")
+        raise ValueError(f"must be an address in quotes, such as {such_as}, not {in_words(value)}")
     if is_variable(value) and not value[len(_VARIABLE) :].strip():
         raise ValueError('names no environment variable: write "env:NAME"')
     return value

@@ -18,7 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from sqlanon.fields import Bound, Exact, Flaw, SparseSection, as_real, shown
+from sqlanon.fields import Bound, Exact, Flaw, SparseSection, as_real, in_words
 
 Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
 
@@ -28,7 +28,7 @@ ROUNDING = 1e-9
 
 def _two(value: object) -> object:
     if not isinstance(value, list | tuple) or len(value) != 2:
-        found = f"a list of {len(value)}" if isinstance(value, list | tuple) else shown(value)
+        found = f"a list of {len(value)}" if isinstance(value, list | tuple) else in_words(value)
         raise ValueError(f"must be two values, the least and the greatest: [0, 100], not {found}")
     return value
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from sqlanon.errors import Problem
-from sqlanon.fields import Flaws, Loc, Section, nearest, shown
+from sqlanon.fields import Flaws, Loc, Section, in_words, nearest
 
 _Part = TypeVar("_Part", bound=Section)
 
@@ -85,21 +85,21 @@ def _messages(model: type[BaseModel], item: Mapping[str, Any]) -> Iterator[tuple
         yield (), _one_of(context["expected"], item["input"])
     else:
         say = _WORDS.get(kind)
-        yield (), say(item["input"], context) if say else f"{item['msg']}, not {shown(item['input'])}"
+        yield (), say(item["input"], context) if say else f"{item['msg']}, not {in_words(item['input'])}"
 
 
 def _one_of(expected: str, value: object) -> str:
     options = re.findall(r"'([^']*)'", expected)
     guess = nearest(value, options) if isinstance(value, str) else None
     advice = f"; did you mean {guess!r}?" if guess else ""
-    return f"must be one of {', '.join(options)}, not {shown(value)}{advice}"
+    return f"must be one of {', '.join(options)}, not {in_words(value)}{advice}"
 
 
 _Say = Callable[[Any, Mapping[str, Any]], str]
 
 
 def _be(what: str) -> _Say:
-    return lambda value, context: f"must be {what.format(**_bounds(context))}, not {shown(value)}"
+    return lambda value, context: f"must be {what.format(**_bounds(context))}, not {in_words(value)}"
 
 
 def _bounds(context: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _bounds(context: Mapping[str, Any]) -> dict[str, Any]:
 
 def _be_number(what: str) -> _Say:
     return lambda value, context: (
-        f"must be {what}, not {shown(value)}" + (" in quotes" if isinstance(value, str) else "")
+        f"must be {what}, not {in_words(value)}" + (" in quotes" if isinstance(value, str) else "")
     )
 
 

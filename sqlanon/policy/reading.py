@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.fields import Section, nearest, shown
+from sqlanon.fields import Section, in_words, nearest
 from sqlanon.policy.checks import cross_check
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.privacy import PrivacySection
@@ -67,14 +67,14 @@ def read_tree(tree: Mapping[str, Any], folder: Path | None = None) -> dict[str, 
 
 def _read_attributes(value: object, context: Mapping[str, Any]) -> tuple[dict[str, Attribute], list[Problem]]:
     if not isinstance(value, Mapping):
-        return {}, [Problem("attributes", f"must be a table of columns, not {shown(value)}")]
+        return {}, [Problem("attributes", f"must be a table of columns, not {in_words(value)}")]
     if not value:
         return {}, [Problem("attributes", "no column has a role: add zip = { role = ... } and so on")]
     sound: dict[str, Attribute] = {}
     problems: list[Problem] = []
     for name, given in value.items():
         if not isinstance(name, str):
-            problems.append(Problem("attributes", f"the name of a column is a text, not {shown(name)}"))
+            problems.append(Problem("attributes", f"the name of a column is a text, not {in_words(name)}"))
             continue
         attribute, found = read_part(Attribute, given, join("attributes", name), context)
         problems += found

@@ -38,28 +38,28 @@ def redact(policy: Policy) -> dict[str, Any]:
 
 
 def _attribute(attribute: Attribute) -> dict[str, Any]:
-    shown: dict[str, Any] = {"role": attribute.role}
+    redacted: dict[str, Any] = {"role": attribute.role}
     if attribute.hierarchy is not None:
-        shown["hierarchy"] = [rule.redacted() for rule in attribute.hierarchy]
+        redacted["hierarchy"] = [rule.redacted() for rule in attribute.hierarchy]
     if attribute.noise is not None:
-        shown["noise"] = attribute.noise.model_dump(mode="json")
-        shown["on_unknown"] = attribute.on_unknown
+        redacted["noise"] = attribute.noise.model_dump(mode="json")
+        redacted["on_unknown"] = attribute.on_unknown
     elif attribute.role == "quasi":
-        shown |= {
+        redacted |= {
             "weight": attribute.weight,
             "on_unknown": attribute.on_unknown,
             "min_level": attribute.min_level,
         }
         if attribute.max_level is not None:
-            shown["max_level"] = attribute.max_level
+            redacted["max_level"] = attribute.max_level
         if attribute.forbidden:
-            shown["forbidden"] = len(attribute.forbidden)
+            redacted["forbidden"] = len(attribute.forbidden)
         if attribute.identification != "identifying":
-            shown["identification"] = attribute.identification
-    return shown
+            redacted["identification"] = attribute.identification
+    return redacted
 
 
-def strange_parts(shown: Mapping[str, Any]) -> Iterator[str]:
+def strange_parts(redacted: Mapping[str, Any]) -> Iterator[str]:
     """The parts of a redacted policy, as somebody may have written it, that `redact` makes of no policy; as places.
 
     A key may be missing: older versions knew fewer. Names of attributes are the holder's own.
@@ -67,7 +67,7 @@ def strange_parts(shown: Mapping[str, Any]) -> Iterator[str]:
     >>> sorted(strange_parts({"persons": "John", "attributes": {"zip": {"role": "quasi", "note": 1}}}))
     ['attributes.zip.note', 'persons']
     """
-    for name, value in shown.items():
+    for name, value in redacted.items():
         if name == "attributes":
             for attribute, spec in value.items():
                 yield from (f"attributes.{attribute}.{key}" for key in _strange_keys(spec, _OF_ATTRIBUTE))
@@ -75,66 +75,66 @@ def strange_parts(shown: Mapping[str, Any]) -> Iterator[str]:
             section: type[PrivacySection] | type[SearchSection] = PrivacySection if name == "privacy" else SearchSection
             if not _is_written_by(section, value):
                 yield name
-    yield from _strange_keys({name: shown[name] for name in shown if name not in _PARTS}, _OF_POLICY)
+    yield from _strange_keys({name: redacted[name] for name in redacted if name not in _PARTS}, _OF_POLICY)
 
 
-def _strange_keys(shown: Mapping[str, Any], known: Mapping[str, Callable[[Any], bool]]) -> Iterator[str]:
-    return (name for name, value in shown.items() if name not in known or not known[name](value))
+def _strange_keys(redacted: Mapping[str, Any], known: Mapping[str, Callable[[Any], bool]]) -> Iterator[str]:
+    return (name for name, value in redacted.items() if name not in known or not known[name](value))
 
 
-def _is_written_by(section: type[PrivacySection] | type[SearchSection] | type[Noise], shown: Any) -> bool:
+def _is_written_by(section: type[PrivacySection] | type[SearchSection] | type[Noise], redacted: Any) -> bool:
     """Whether a section that is asked for is written like this, but for what is left out."""
-    read, _ = read_part(section, _with_dates(shown), "", {})
-    return read is not None and _is_within(shown, read.model_dump(mode="json", exclude_none=True))
+    read, _ = read_part(section, _with_dates(redacted), "", {})
+    return read is not None and _is_within(redacted, read.model_dump(mode="json", exclude_none=True))
 
 
-def _is_within(shown: Any, written: Any) -> bool:
-    if isinstance(shown, dict) and isinstance(written, dict):
-        return all(name in written and _is_within(value, written[name]) for name, value in shown.items())
-    if isinstance(shown, list) and isinstance(written, list):
-        return len(shown) == len(written) and all(map(_is_within, shown, written))
-    return json.dumps(shown) == json.dumps(written)
+def _is_within(redacted: Any, written: Any) -> bool:
+    if isinstance(redacted, dict) and isinstance(written, dict):
+        return all(name in written and _is_within(value, written[name]) for name, value in redacted.items())
+    if isinstance(redacted, list) and isinstance(written, list):
+        return len(redacted) == len(written) and all(map(_is_within, redacted, written))
+    return json.dumps(redacted) == json.dumps(written)
 
 
-def _is_rules(shown: Any) -> bool:
-    return isinstance(shown, list) and all(isinstance(rule, dict) and _is_rule(rule) for rule in shown)
+def _is_rules(redacted: Any) -> bool:
+    return isinstance(redacted, list) and all(isinstance(rule, dict) and _is_rule(rule) for rule in redacted)
 
 
-def _is_rule(shown: Mapping[str, Any]) -> bool:
-    kind = str(shown.get("rule"))
-    rest = {name: value for name, value in shown.items() if name != "rule"}
+def _is_rule(redacted: Mapping[str, Any]) -> bool:
+    kind = str(redacted.get("rule"))
+    rest = {name: value for name, value in redacted.items() if name != "rule"}
     if kind in _WITH_PARAMETERS:
         read, _ = read_part(_WITH_PARAMETERS[kind], _with_dates(rest), "", {})
-        return read is not None and _is_within(shown, json.loads(json.dumps(read.redacted())))
+        return read is not None and _is_within(redacted, json.loads(json.dumps(read.redacted())))
     own = {"categories": {"levels", "depth"}, "file": {"levels"}, "table": {"levels"}, "suppress": set[str]()}
     return kind in own and rest.keys() <= own[kind] and all(map(_is_count, rest.values()))
 
 
-def _with_dates(shown: Any) -> Any:
-    if isinstance(shown, dict):
-        return {name: _with_dates(value) if name in _OF_DATES else value for name, value in shown.items()}
-    if isinstance(shown, list):
-        return [_with_dates(value) for value in shown]
+def _with_dates(redacted: Any) -> Any:
+    if isinstance(redacted, dict):
+        return {name: _with_dates(value) if name in _OF_DATES else value for name, value in redacted.items()}
+    if isinstance(redacted, list):
+        return [_with_dates(value) for value in redacted]
     try:
-        return date.fromisoformat(shown) if isinstance(shown, str) else shown
+        return date.fromisoformat(redacted) if isinstance(redacted, str) else redacted
     except ValueError:
-        return shown
+        return redacted
 
 
-def _is_count(shown: Any) -> bool:
-    return type(shown) is int and 0 <= shown < 2**63
+def _is_count(redacted: Any) -> bool:
+    return type(redacted) is int and 0 <= redacted < 2**63
 
 
-def _is_number(shown: Any) -> bool:
-    return type(shown) in (int, float)
+def _is_number(redacted: Any) -> bool:
+    return type(redacted) in (int, float)
 
 
-def _is_switch(shown: Any) -> bool:
-    return type(shown) is bool
+def _is_switch(redacted: Any) -> bool:
+    return type(redacted) is bool
 
 
 def _one_of(*values: str) -> Callable[[Any], bool]:
-    return lambda shown: isinstance(shown, str) and shown in values
+    return lambda redacted: isinstance(redacted, str) and redacted in values
 
 
 _OF_DATES = ("origin", "below", "above", "bounds")
@@ -154,7 +154,7 @@ _OF_POLICY: Mapping[str, Callable[[Any], bool]] = {
 _OF_ATTRIBUTE: Mapping[str, Callable[[Any], bool]] = {
     "role": _one_of(*get_args(Role)),
     "hierarchy": _is_rules,
-    "noise": lambda shown: _is_written_by(Noise, shown),
+    "noise": lambda redacted: _is_written_by(Noise, redacted),
     "weight": _is_number,
     "on_unknown": _one_of("error", "suppress"),
     "min_level": _is_count,

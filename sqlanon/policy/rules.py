@@ -35,9 +35,9 @@ from sqlanon.fields import (
     Section,
     Whole,
     as_list,
+    in_words,
     nearest,
     one_or_more,
-    shown,
 )
 
 Granularity: TypeAlias = Literal["day", "week", "month", "quarter", "year", "decade"]
@@ -114,7 +114,7 @@ def category_flaws(categories: Mapping[str, Any]) -> Iterator[Flaw]:
             yield (), "the categories' names must be texts"
             continue
         if not isinstance(leaves, list | tuple):
-            yield labels, f"must be a list of ground values or a table of categories, not {shown(leaves)}"
+            yield labels, f"must be a list of ground values or a table of categories, not {in_words(leaves)}"
             continue
         if not leaves:
             yield labels, "has no ground value: give at least one, or leave the category out"
@@ -131,10 +131,10 @@ def category_flaws(categories: Mapping[str, Any]) -> Iterator[Flaw]:
 
 def _leaf_problem(leaf: Any, home: str, homes: dict[tuple[bool, Leaf], str]) -> str | None:
     if isinstance(leaf, datetime) or not isinstance(leaf, get_args(Leaf)):
-        return f"a ground value is a text, a number, a boolean or a date, not {shown(leaf)}"
+        return f"a ground value is a text, a number, a boolean or a date, not {in_words(leaf)}"
     key = (isinstance(leaf, bool), leaf)  # True == 1 in Python; in a column they are two values
     if key in homes:
-        return f"{shown(leaf)} is in {homes[key]} already: a ground value has one place"
+        return f"{in_words(leaf)} is in {homes[key]} already: a ground value has one place"
     homes[key] = home
     return None
 
@@ -355,7 +355,7 @@ def _recognised(value: object) -> object:
     if value in kinds:
         raise ValueError(f"{value!r} needs its parameter: {{ {value} = ... }}")
     guess = nearest(value, ["suppress", *kinds]) if isinstance(value, str) else None
-    raise ValueError(f"{known}, not {shown(value)}" + (f"; did you mean {guess!r}?" if guess else ""))
+    raise ValueError(f"{known}, not {in_words(value)}" + (f"; did you mean {guess!r}?" if guess else ""))
 
 
 _AnyRule: TypeAlias = Annotated[

@@ -107,8 +107,8 @@ def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Creat
 
 
 def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
-    shown: list[exp.Expr] = [col(one) for one in columns if one != "position"]
-    return select(shown, table(name, "sqlanon")).order_by(col("position"), copy=False)
+    readable: list[exp.Expr] = [col(one) for one in columns if one != "position"]
+    return select(readable, table(name, "sqlanon")).order_by(col("position"), copy=False)
 
 
 def comment(kind: str, target: exp.Expr, words: str) -> exp.Comment:

@@ -58,9 +58,9 @@ _AGAIN = "views_again"
 def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether the view that readers name shows all columns of the newest table, and does nothing more."""
     statement = found_views(engine).get(manifest.table_name, "")
-    shown = f"the columns of {manifest.rows_table!r}, and nothing more"
+    claim = f"the columns of {manifest.rows_table!r}, and nothing more"
     right = _selects(statement, [column.name for column in manifest.columns], manifest.rows_table)
-    return Check("view", right, shown if right else f"{manifest.table_name!r} is not the view of {shown}")
+    return Check("view", right, claim if right else f"{manifest.table_name!r} is not the view of {claim}")
 
 
 def _selects(statement: str, columns: Sequence[str], source: str) -> bool:

@@ -89,9 +89,9 @@ def impossible(released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequ
     for j, one in enumerate(columns):
         y, low, step = col(f"y_{j}", "r"), col(f"low_{j}", "c"), col(f"step_{j}", "c")
         meant = exp.Paren(this=_MEANT(step=step, low=low, y=y))
-        shown = as_number(typed(on_steps(meant, step, one), one), one.type)
+        rounded = as_number(typed(on_steps(meant, step, one), one), one.type)
         # What is cut off at a bound need not be on a step.
-        possible = exp.or_(*(y.eq(value) for value in (shown, *map(number, one.limits))), copy=False)
+        possible = exp.or_(*(y.eq(value) for value in (rounded, *map(number, one.limits))), copy=False)
         wrong.append(_NOT_AS_DRAWN(is_one_of=possible))
     return _IMPOSSIBLE(wrong=wrong, released=released, classes=classes, same=_in_class(quasi))
 

@@ -96,6 +96,6 @@ def shown_generalization(
         if any(rule.kind == "mask" for rule in attribute.hierarchy or ())
     }
     tops = {name for name, level in levels.items() if name.lower() in masks and level == heights.get(name)}
-    shown = {name: 1 if name in tops else level for name, level in levels.items()}
+    known_levels = {name: 1 if name in tops else level for name, level in levels.items()}
     known = {name: height for name, height in heights.items() if levels.get(name) or name.lower() not in masks}
-    return shown, {name: 1 if name in tops else height for name, height in known.items()}
+    return known_levels, {name: 1 if name in tops else height for name, height in known.items()}

@@ -152,13 +152,13 @@ class SourceAudit:
         return union_all(at(recoding.levels), at(heights))
 
     def _same_rows(self, relation: str, audited: exp.Table) -> Check:
-        shown = table(f"{audited.name}_shown", "main", "temp")
+        plain = table(f"{audited.name}_plain", "main", "temp")
         columns: list[exp.Expr] = [col(column.name) for column in self.recoding.columns]
-        self.engine.execute(create_temporary_view(shown, select(columns, audited.copy())))
+        self.engine.execute(create_temporary_view(plain, select(columns, audited.copy())))
         try:
-            names = (relation, shown.sql(self.engine.dialect))
+            names = (relation, plain.sql(self.engine.dialect))
             theirs, ours = (self.engine.rows(digest_of(name, self.macros))[0] for name in names)
         finally:
-            self.engine.execute(drop_view(shown.copy()))
+            self.engine.execute(drop_view(plain.copy()))
         message = "the rows whose persons are counted are those of the release"
         return Check("rows with persons", theirs == ours, message if theirs == ours else f"not so: {message}")

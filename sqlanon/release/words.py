@@ -110,8 +110,8 @@ def _by_name(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comment_on_column(manifest: Manifest, name: str, role: str) -> str:
-    shown = "quasi-identifier" if role == "quasi" else f"{role} attribute"
-    return f"{shown}: {what_was_done(manifest, name)}"
+    kind = "quasi-identifier" if role == "quasi" else f"{role} attribute"
+    return f"{kind}: {what_was_done(manifest, name)}"
 
 
 def comment_on_release(manifest: Manifest) -> str:

@@ -1,8 +1,8 @@
 """The report: one page for people who look, and its charts for notebooks.
 
-`gather` counts what is shown (`facts`), the same way for a release and for what is not published yet; `words`,
-`charts` and `charts_of_search` put it in words and draw it; `sections` and `page` put it together. Charts need
-altair, and the page the script that vl-convert brings: extra ``report``. They are loaded when something is drawn.
+`facts` are counted in the same way for a release and for what is not published yet; `charts` draws them, `sections` and
+`page` put them together. Charts need altair, and the page the script that vl-convert brings: extra ``report``. They are
+loaded when something is drawn.
 """
 
 from __future__ import annotations

@@ -290,10 +290,10 @@ def _facts(
             return Distribution(())
         return distribution(engine, relation, name, columns[name], few)
 
-    shown = tuple(
+    described = tuple(
         ReleasedColumn(one.name, columns[one.name], one.role, distribution_of(one.name)) for one in claims.columns
     )
-    return Facts(claims, published, few, tuple(checks), sizes, shown, tuple(verification_sql(claims)))
+    return Facts(claims, published, few, tuple(checks), sizes, described, tuple(verification_sql(claims)))
 
 
 def few_of(claims: Manifest) -> int:

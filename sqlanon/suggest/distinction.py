@@ -67,10 +67,10 @@ def distinction_statements(run: Run, policy: Policy | None, size: int) -> str:
 
     What one of them needs of the answers before it is shown with an example: attributes of three values, no keys.
     """
-    shown: list[str] = []
-    steps = StatementRunner(run.engine, shown)
+    statements: list[str] = []
+    steps = StatementRunner(run.engine, statements)
     steps.show(_figures(run, policy, size, steps))
-    return "\n\n".join(f"{statement};" for statement in shown)
+    return "\n\n".join(f"{statement};" for statement in statements)
 
 
 def _figures(run: Run, policy: Policy | None, size: int, steps: StatementRunner) -> exp.Select:

@@ -98,9 +98,9 @@ def _attribute(one: Proposal, apart: Mapping[frozenset[str], tuple[float | None,
 
 
 def _figures(distinction: float | None, separation: float | None) -> str:
-    shown = [f"distinction {distinction:.4f}"] if distinction is not None else []
-    shown += [f"separation {separation:.4f}"] if separation is not None else []
-    return ", ".join(shown) or "no rows"
+    figures = [f"distinction {distinction:.4f}"] if distinction is not None else []
+    figures += [f"separation {separation:.4f}"] if separation is not None else []
+    return ", ".join(figures) or "no rows"
 
 
 def _what_tells_apart(

@@ -143,8 +143,8 @@ def _unknown(column: Profile) -> Proposal:
 
 
 def _looks_like(kind: Kind, share: float) -> str:
-    shown = "all" if share == 1 else f"{max(1, math.floor(100 * share))} %"
-    return f"{shown} of its values look like: {kind.name}"
+    part = "all" if share == 1 else f"{max(1, math.floor(100 * share))} %"
+    return f"{part} of its values look like: {kind.name}"
 
 
 def _by_content(column: Profile, by_name: Kind | None) -> tuple[Kind, float] | None:
