@@ -12,6 +12,7 @@ import pytest
 
 import sqlanon
 from sqlanon import pipeline
+from sqlanon.ledger import catalog
 
 STAGES = (
     "noise_of",
@@ -110,3 +111,24 @@ def test_a_plain_run_loads_only_what_it_passes_through(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLAIN, str(tmp_path / "release.duckdb")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_run_that_is_published_opens_the_catalog_four_times(
+    again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+    attach = catalog._attach
+
+    def noting(engine: Any, path: Path) -> None:
+        opened.append(path)
+        attach(engine, path)
+
+    monkeypatch.setattr(catalog, "_attach", noting)
+    source = {"query": "SELECT *, 5 * age + ward AS id FROM people", "key": ["id"]}
+    asked = policy(source=source, catalog={"database": tmp_path / "c.duckdb"})
+    with sqlanon.connect(people()) as db:
+        for _ in range(1 + again):
+            opened.clear()
+            db.anonymize(asked).publish(tmp_path / "release.duckdb")
+    assert opened == [tmp_path / "c.duckdb"] * 4

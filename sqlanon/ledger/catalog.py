@@ -101,6 +101,10 @@ def is_database(path: Path) -> bool:
 def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     """Attach the catalog for a moment, and write to it in one transaction; made if it is not there, for its owner's
     eyes only. Where another process holds it, this one waits for it, but not for long.
+
+    So it is never open while a run searches, hashes rows or writes a release. A run that is published opens it four
+    times: for the record of the run, for the history that the release is compared with, for the intent to publish, and
+    for the end of that; each earlier release that it is compared with, or based on, is looked up by itself.
     """
     _refuse_others(path)
     with private_files():

@@ -27,8 +27,8 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.expressions import create_table, drop_table, row_count, subquery, table, template
 from sqlanon.ledger import catalog
-from sqlanon.ledger.recording import publications, secret_of
-from sqlanon.ledger.records import Publication, named_publications
+from sqlanon.ledger.recording import publications
+from sqlanon.ledger.records import Publication, kept_secret, named_publications
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, shown_place
@@ -288,8 +288,8 @@ def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tu
     catalog_section = first.policy.catalog
     if not first.columns.key or catalog_section is None:
         return None
-    secret, path = secret_of(run.engine, catalog_section.database), catalog_section.database
-    with catalog.open_catalog(run.engine, path):
+    with catalog.open_catalog(run.engine, catalog_section.database):
+        secret = kept_secret(run.engine)
         run.engine.execute(create_table(target.copy(), _KEYS(run_id=one.publication.run_id)))
     if not run.engine.rows(row_count(rows=target))[0][0]:
         return None

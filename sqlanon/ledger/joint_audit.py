@@ -190,6 +190,7 @@ class SourceHistory:
     ``known`` are all of them, by run and path; ``spent`` are those with noise of other runs; ``elsewhere`` are other
     catalogs with releases of the source. ``shares`` is the share of rows in common with sources of another description,
     and ``same_source`` the name in the ledger of the source that one of these is; ``notes`` say what was not compared.
+    Keys and samples are hashed with the ``secret``.
     """
 
     earlier: Sequence[Publication]
@@ -200,6 +201,7 @@ class SourceHistory:
     shares: Mapping[str, float]
     same_source: str | None
     notes: Sequence[str]
+    secret: str
 
 
 @dataclass

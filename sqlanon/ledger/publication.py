@@ -13,10 +13,11 @@ from sqlglot import exp
 
 from sqlanon.expressions import named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
+from sqlanon.ledger.catalog import open_catalog
 from sqlanon.ledger.earlier import Earlier
 from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
-from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording, secret_of
-from sqlanon.ledger.records import Publication, Spent, not_compared, publications_elsewhere
+from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
+from sqlanon.ledger.records import Publication, Spent, not_compared, publications_elsewhere, read_history
 from sqlanon.ledger.source_match import SameRows, sample_of
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
@@ -75,11 +76,10 @@ class LedgerEntry:
         self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, opened)
         if policy.release is not None and not policy.release.ledger:
             return
-        path = policy.catalog.database
-        sample = sample_of(self.run, policy, path, self.run_id, self.source_rows)
+        sample = sample_of(self.run, policy, known.secret, self.run_id, self.source_rows)
         trees = self.prepared.own_hierarchies if extended is None else extended.trees
         row_of_run = None if extended is None else extended.row_of_run
-        self._kept = Kept(trees, self._key_hashes(path), sample, row_of_run)
+        self._kept = Kept(trees, self._key_hashes(known.secret), sample, row_of_run)
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Whether the release is safe beside earlier ones."""
@@ -124,10 +124,10 @@ class LedgerEntry:
         """What to warn of, once the release with a digest is published."""
         return () if self.joint_audit is None else self.joint_audit.notes(digest)
 
-    def _key_hashes(self, path: Path) -> exp.Query | None:
+    def _key_hashes(self, secret: str) -> exp.Query | None:
         if self.keyed is None:
             return None
-        hashed = named(key_hash(self.prepared.columns.key, secret_of(self.run.engine, path)), KEY_HASH)
+        hashed = named(key_hash(self.prepared.columns.key, secret), KEY_HASH)
         new = select([hashed], subquery(self.keyed, "released"))
         return new if self.extended is None else union_all(new, self.extended.hashed)
 
@@ -138,10 +138,13 @@ def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str
     assert policy.catalog is not None
     path = policy.catalog.database
     found = history(run.engine, path, Reach(policy, prepared.source))
+    if not found.secret:  # somebody has removed the catalog since the run was recorded
+        with open_catalog(run.engine, path):
+            found = read_history(run.engine)
     known, noisy = found.publications, found.spent if policy.noisy else ()
     everything: list[Publication | Spent] = [*known, *noisy]
     others = [one for one in everything if one.source not in (None, run.identity)]
-    same_rows = SameRows(run, policy, path)
+    same_rows = SameRows(run, policy, path, found.secret)
     shares = same_rows.shares({str(one.source): one.run_id for one in others})
     names = {run.identity, *shares}
     of_source = [one for one in known if one.source in names or one.run_id in prepared.earlier.after]
@@ -161,4 +164,5 @@ def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str
         shares=shares,
         same_source=next((one.same_source or one.source for one in others if one.source in shares), None),
         notes=[*same_rows.warnings, *not_compared(found.exports)],
+        secret=found.secret,
     )

@@ -8,7 +8,6 @@ and counts as a release that is out.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -67,7 +66,6 @@ _KEEP_SAMPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_samples SELE
 _FORGET_RUN = fragment("DELETE FROM sqlanon_catalog.sqlanon.runs WHERE run_id = :run")
 _FORGET_KEYS_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run")
 _FORGET_SAMPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_samples WHERE run_id = :run")
-_SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
 _DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
 
 UNRECORDED = ""
@@ -314,16 +312,6 @@ def _refuse_overtaken(
         noisy = [one for one in spent_so_far(engine) if one.source == row["source"] and one.run_id != row["run_id"]]
         if any((one.run_id, one.path) not in known for one in noisy):
             raise OvertakenError("another release of this source was published with noise meanwhile: try again")
-
-
-def secret_of(engine: DuckDBEngine, path: Path) -> str:
-    """What the catalog's keys are hashed with; made if there is none yet."""
-    with catalog.open_catalog(engine, path):
-        rows = engine.rows(_SECRET())
-        if not rows:
-            rows = [(secrets.token_hex(32),)]
-            catalog.insert(engine, "secret", {"secret": rows[0][0]})
-    return str(rows[0][0])
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -104,19 +105,33 @@ class Export:
     source: str
 
 
+_SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
+
+
 @dataclass(frozen=True)
 class History:
     """What the ledger has by now: the publications that stand, the oldest first; what was published with noise, one
-    a run and place; and the exports."""
+    a run and place; the exports; and what keys and samples are hashed with, which a catalog that is not there lacks."""
 
     publications: Sequence[Publication] = ()
     spent: Sequence[Spent] = ()
     exports: Sequence[Export] = ()
+    secret: str = ""
 
 
 def read_history(engine: DuckDBEngine) -> History:
     """All of it, from the open catalog."""
-    return History(standing(engine), spent_so_far(engine), [Export(*row) for row in engine.rows(_EXPORTS())])
+    exports = [Export(*row) for row in engine.rows(_EXPORTS())]
+    return History(standing(engine), spent_so_far(engine), exports, kept_secret(engine))
+
+
+def kept_secret(engine: DuckDBEngine) -> str:
+    """What keys and samples are hashed with, from the open catalog; made if there is none yet."""
+    rows = engine.rows(_SECRET())
+    if not rows:
+        rows = [(secrets.token_hex(32),)]
+        catalog.insert(engine, "secret", {"secret": rows[0][0]})
+    return str(rows[0][0])
 
 
 def standing(engine: DuckDBEngine) -> list[Publication]:

@@ -28,7 +28,6 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import create_table, drop_table, template, text
 from sqlanon.ledger import catalog
 from sqlanon.ledger.postgres_samples import RowsInPostgres
-from sqlanon.ledger.recording import secret_of
 from sqlanon.ledger.source_samples import Counts, RowsHere, SampledRows
 from sqlanon.policy import Policy
 from sqlanon.sources.run import Run
@@ -64,10 +63,10 @@ _KEPT = template("""
 _ITS_SOURCE = template("SELECT source_rows, column_names FROM :sampled LIMIT 1")
 
 
-def sample_of(run: Run, policy: Policy, path: Path, run_id: str, rows: int) -> exp.Query | None:
+def sample_of(run: Run, policy: Policy, secret: str, run_id: str, rows: int) -> exp.Query | None:
     """Rows for the table ``source_samples``; None where no rows can be taken from the source. Of PostgreSQL they are
     taken now, of other sources when the query is run."""
-    if (source := _rows_of(run, policy, path)) is None:
+    if (source := _rows_of(run, policy, secret)) is None:
         return None
     try:
         sampled = source.sample(SAMPLED)
@@ -77,7 +76,7 @@ def sample_of(run: Run, policy: Policy, path: Path, run_id: str, rows: int) -> e
     return _SAMPLE(run_id=run_id, rows=rows, names=names, sampled=sampled)
 
 
-def _rows_of(run: Run, policy: Policy, path: Path) -> SampledRows | None:
+def _rows_of(run: Run, policy: Policy, secret: str) -> SampledRows | None:
     """The rows of a source, wherever values can be hashed."""
     sampled = run.source.sampled(run.engine)
     if sampled is None or sampled.engine.dialect not in ("duckdb", "postgres"):
@@ -85,7 +84,7 @@ def _rows_of(run: Run, policy: Policy, path: Path) -> SampledRows | None:
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
     columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
     # Statements in a server's log show what its values are hashed with: that is not the secret.
-    key = sha256(f"{secret_of(run.engine, path)}:source samples".encode()).hexdigest()
+    key = sha256(f"{secret}:source samples".encode()).hexdigest()
     return (RowsHere if sampled.engine.dialect == "duckdb" else RowsInPostgres)(run, columns, key, sampled)
 
 
@@ -97,6 +96,7 @@ class SameRows:
     run: Run
     policy: Policy
     path: Path
+    secret: str
     unknown: int = 0
     why: str = ""
 
@@ -104,7 +104,7 @@ class SameRows:
         """By description, the share of rows in common with the sources that have any, of the rows of the smaller."""
         if not runs:
             return {}
-        rows = _rows_of(self.run, self.policy, self.path)
+        rows = _rows_of(self.run, self.policy, self.secret)
         if rows is None:
             self.unknown = len(runs)
             self.why = "sources in Spark, and frequency sets, are known by their descriptions only"
