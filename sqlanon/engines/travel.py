@@ -11,15 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, cast, col, least, named, number, select, subquery
+from sqlanon.expressions import anonymous, cast, col, free_name, least, named, number, select, subquery
 
 PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"})
 """Types that travel as they are, by every driver."""
-
-
-def carried(expression: exp.Expr, type_: str, as_text: str = "TEXT", plain: frozenset[str] = PLAIN) -> exp.Expr:
-    """A value as it travels: itself, or its text."""
-    return expression if type_ in plain else cast(expression, as_text)
 
 
 def arrived(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] = PLAIN) -> exp.Select:
@@ -31,8 +26,8 @@ def arrived(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] 
 def travelling(
     query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT", plain: frozenset[str] = PLAIN
 ) -> exp.Select:
-    values: list[exp.Expr] = [named(carried(col(name), type_, as_text, plain), name) for name, type_ in types.items()]
-    return select(values, subquery(query, "rows"))
+    values = {name: col(name) if type_ in plain else cast(col(name), as_text) for name, type_ in types.items()}
+    return select([named(value, name) for name, value in values.items()], subquery(query, "rows"))
 
 
 def count_column(columns: Iterable[str]) -> str:
@@ -41,10 +36,7 @@ def count_column(columns: Iterable[str]) -> str:
     >>> count_column(["zip"]), count_column(["Rows of it"])
     ('rows of it', 'rows of it_')
     """
-    taken, name = {one.lower() for one in columns}, "rows of it"
-    while name in taken:
-        name += "_"
-    return name
+    return free_name("rows of it", columns)
 
 
 _AT_A_TIME = 1024

@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import anonymous, col, create_temporary_view, select, star, table, text
+from sqlanon.expressions import create_temporary_view, star, table, template
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
 from sqlanon.sources.bind import bind_relation, readable, without_values
 from sqlanon.sources.bound import Place, Source
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.scope import is_read_alike, read_by_holder
+from sqlanon.sources.scope import is_read_alike, read_by_holder, schemas_in_use
 
 
 class _DuckDB(SourceKind):
@@ -26,6 +26,21 @@ class _DuckDB(SourceKind):
 
 
 KIND = _DuckDB()
+
+_STATEMENT_OF = template("""
+    SELECT sql
+    FROM duckdb_tables()
+    WHERE lower(database_name) = lower(:database)
+        AND lower(schema_name) = lower(:schema)
+        AND lower(table_name) = lower(:name)
+""")
+_KNOWN_TABLES = template("""
+    SELECT table_schema, table_name
+    FROM information_schema.tables
+    WHERE table_catalog = :database
+    ORDER BY table_schema, table_name
+    LIMIT 10
+""")
 
 
 def bind_source(
@@ -48,10 +63,7 @@ def bind_source(
 
 def _is_table(engine: DuckDBEngine, found: exp.Table, plain: bool = False) -> bool:
     """Whether a relation is a table, and no view; a plain one has no columns that are worked out when it is read."""
-    names = {"database_name": found.catalog, "schema_name": found.db, "table_name": found.name}
-    named_so = [exp.Lower(this=col(column)).eq(exp.Lower(this=text(name))) for column, name in names.items()]
-    tables = exp.Table(this=exp.Anonymous(this="duckdb_tables", expressions=[]))
-    made = engine.rows(select([col("sql")], tables).where(*named_so, copy=False))
+    made = engine.rows(_STATEMENT_OF(database=found.catalog, schema=found.db, name=found.name))
     return bool(made) and not (plain and "GENERATED ALWAYS" in (made[0][0] or "").upper())
 
 
@@ -64,8 +76,7 @@ def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
     if not name:
         raise SourceError(f"source: say which table: table = ..., query = ... or files = ...{_known_tables(engine)}")
     holder, database = engine.holder, engine.holder.database
-    schemas = holder.rows(exp.Select(expressions=[anonymous("system.main.current_schemas", exp.true())]))[0][0]
-    here = [("main", "temp"), *((schema, database) for schema in dict.fromkeys(schemas))]
+    here = [("main", "temp"), *((schema, database) for schema in dict.fromkeys(schemas_in_use(holder)))]
     candidates = [(name, *place) for place in here]
     match table_parts(name):
         case (own,):
@@ -84,13 +95,7 @@ def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
 
 
 def _known_tables(engine: DuckDBEngine) -> str:
-    names = engine.rows(
-        exp.select(col("table_schema"), col("table_name"))
-        .from_(table("tables", "information_schema"))
-        .where(col("table_catalog").eq(text(engine.holder.database)))
-        .order_by(col("table_schema"), col("table_name"))
-        .limit(10)
-    )
+    names = engine.rows(_KNOWN_TABLES(database=engine.holder.database))
     shown = [name if schema == "main" else f"{schema}.{name}" for schema, name in names]
     return f"; there is: {', '.join(shown)}" if shown else ""
 

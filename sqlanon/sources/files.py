@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, create_temporary_view, ident, literal_path, read_parquet, select, star, text
+from sqlanon.expressions import create_temporary_view, literal_path, read_parquet, star, template, union_all
 from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.sources.bind import bind_relation, readable
 from sqlanon.sources.bound import Place, Source
@@ -22,6 +22,11 @@ _ENDINGS = {
     "parquet": (".parquet", ".pq"),
     "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.zst"),
 }
+
+
+_MATCHES = template("SELECT file FROM glob(:pattern)")
+_EACH_ONCE = template("SELECT DISTINCT file FROM :files AS g ORDER BY file")
+_NODES = template("SELECT name, num_children FROM parquet_schema(:path)")
 
 
 class _Files(SourceKind):
@@ -61,13 +66,8 @@ def file_kind(path: str) -> str | None:
 
 
 def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:
-    parts = [
-        select([col("file")], exp.Table(this=exp.Anonymous(this="glob", expressions=[text(pattern)])))
-        for pattern in patterns
-    ]
-    query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=True)
-    found = exp.select(col("file")).distinct().from_(exp.Subquery(this=query, alias=ident("g"))).order_by(col("file"))
-    paths = [path for (path,) in engine.rows(found)]
+    found = union_all(*(_MATCHES(pattern=pattern) for pattern in patterns))
+    paths = [path for (path,) in engine.rows(_EACH_ONCE(files=found))]
     if not paths:
         raise SourceError(f"source.files: no file matches {', '.join(patterns)}")
     return paths
@@ -96,8 +96,7 @@ def _from_files(
 
 def _parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:
     """The top-level names in a Parquet file's own schema: a scan would rename the ones that differ in case only."""
-    schema = exp.Table(this=exp.Anonymous(this="parquet_schema", expressions=[literal_path(path)]))
-    nodes = engine.rows(select([col("name"), col("num_children")], schema))
+    nodes = engine.rows(_NODES(path=literal_path(path)))
     names: list[str] = []
     position = 1
     for _ in range(nodes[0][1] or 0):

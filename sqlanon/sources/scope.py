@@ -16,11 +16,10 @@ from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import anonymous, col, create_table, ident, select, star, table
+from sqlanon.expressions import anonymous, col, create_table, ident, star, table, template
 from sqlanon.sources.bound import Place
 
-_SHADOWS = parse_one(
-    """
+_SHADOWS = template("""
     WITH named AS (
         SELECT database_name, schema_name, internal, 'function' AS kind, lower(function_name) AS name
         FROM duckdb_functions()
@@ -31,10 +30,15 @@ _SHADOWS = parse_one(
     SELECT DISTINCT schema_name
     FROM named AS own SEMI JOIN system ON system.kind = own.kind AND system.name = own.name
     WHERE NOT own.internal
-    """,
-    dialect="duckdb",
-)
+""")
 """The schemas that have a function, type or relation of a name that the system has, too."""
+
+_SCHEMAS_IN_USE = template("SELECT system.main.current_schemas(TRUE)")
+_TEMPORARY_OBJECTS = template("SELECT :name FROM :objects WHERE database_name = 'temp' AND NOT internal")
+_LOADED_EXTENSIONS = template("SELECT extension_name FROM duckdb_extensions() WHERE loaded")
+_SYSTEM_FUNCTIONS = template("""
+    SELECT function_name, parameter_types FROM duckdb_functions() WHERE database_name = 'system'
+""")
 
 _OF_THE_SESSION = re.compile(r"current_(database|catalog|schema|setting)|search_path", re.IGNORECASE)
 
@@ -63,19 +67,20 @@ def is_read_alike(engine: DuckDBEngine, query: str = "") -> bool:
         return True
     if _OF_THE_SESSION.search(query) or engine.holder.settings() != engine.settings() or temporary(engine.holder):
         return False
-    path = anonymous("system.main.current_schemas", exp.true())
-    in_scope = set(engine.holder.rows(exp.Select(expressions=[path]))[0][0])
-    return in_scope.isdisjoint(schema for (schema,) in engine.rows(_SHADOWS))
+    return set(schemas_in_use(engine.holder)).isdisjoint(schema for (schema,) in engine.rows(_SHADOWS()))
+
+
+def schemas_in_use(holder: DuckDBEngine) -> list[str]:
+    """The schemas in which a connection looks names up, in order."""
+    return list(holder.rows(_SCHEMAS_IN_USE())[0][0])
 
 
 def temporary(holder: DuckDBEngine) -> set[str]:
     """The temporary objects of a connection, by name in lower case."""
     found = set()
     for function, kind in _TEMPORARY.items():
-        source = exp.Table(this=anonymous(f"system.main.{function}"))
-        name = "function_name" if kind == "function" else f"{kind}_name"
-        rows = holder.rows(select([col("database_name"), col("internal"), col(name)], source))
-        found |= {own.lower() for database, internal, own in rows if database == "temp" and not internal}
+        objects = exp.Table(this=anonymous(f"system.main.{function}"))
+        found |= {own.lower() for (own,) in holder.rows(_TEMPORARY_OBJECTS(name=col(f"{kind}_name"), objects=objects))}
     return found
 
 
@@ -118,8 +123,7 @@ def _functions_of_a_new_engine() -> tuple[set[str], set[tuple[str, str]]]:
 
 def _functions(engine: DuckDBEngine) -> tuple[set[str], set[tuple[str, str]]]:
     """The extensions that are loaded, and the system's functions: name and types of parameters."""
-    loaded = select([col("extension_name")], exp.Table(this=anonymous("duckdb_extensions"))).where(col("loaded"))
-    functions = select(
-        [col("function_name"), col("parameter_types")], exp.Table(this=anonymous("duckdb_functions"))
-    ).where(col("database_name").eq("system"))
-    return {name for (name,) in engine.rows(loaded)}, {(name, str(types)) for name, types in engine.rows(functions)}
+    return (
+        {name for (name,) in engine.rows(_LOADED_EXTENSIONS())},
+        {(name, str(types)) for name, types in engine.rows(_SYSTEM_FUNCTIONS())},
+    )

@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.expressions import Namer, create_schema, qualified, table, text
+from sqlanon.expressions import Namer, create_schema, qualified, table, template
 from sqlanon.policy import Policy, SourceSection, TableRule, is_postgres, is_spark, table_parts, why_not_written
 from sqlanon.policy.addresses import SESSION, is_session, shown_spark
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
@@ -35,6 +35,9 @@ from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower
 from sqlanon.sources.run import Run
 from sqlanon.sources.scope import bring_temporary, refuse_functions
 from sqlanon.workdir import spill_directory
+
+_DATABASES = template("SELECT database_name FROM duckdb_databases()")
+_PATH = template("SELECT path FROM duckdb_databases() WHERE database_name = :database")
 
 
 class Workspace:
@@ -155,8 +158,7 @@ class Workspace:
         """What tells the database of DuckDB that the source is in from others, for the ledger."""
         if not self._is_live:
             return None if section.database is None else os.path.realpath(section.database)
-        here = exp.column("database_name").eq(text(self._engine.holder.database))
-        path = self._engine.rows(exp.select("path").from_("duckdb_databases()").where(here))[0][0]
+        path = self._engine.rows(_PATH(database=self._engine.holder.database))[0][0]
         return ":memory:" if path is None else os.path.realpath(path)
 
     def _look_up_as_user(self, policy: Policy, schema: str, database: str) -> None:
@@ -261,7 +263,7 @@ class Workspace:
         return None if self._is_live else section.database
 
     def _free_alias(self, stem: str) -> str:
-        names = self._engine.rows(exp.select("database_name").from_("duckdb_databases()"))
+        names = self._engine.rows(_DATABASES())
         ours = {"main", "system", "temp", "memory", "sqlanon", CATALOG, STAGED, VERIFIED}
         taken = {name.lower() for (name,) in names} | ours
         number, alias = 1, stem

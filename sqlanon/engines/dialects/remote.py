@@ -12,8 +12,9 @@ from sqlglot import exp
 
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.translation import translated
-from sqlanon.expressions import aliased, anonymous, cast, col, fragment, name_of, named, select, subquery, table
+from sqlanon.expressions import aliased, cast, col, fragment, name_of, named, select, subquery, table, template
 
+_SHADOW = template("SELECT :columns FROM range(1, 2) AS r(i) WHERE :refused")
 _REFUSAL = fragment("error('the rows of the source are elsewhere, and are not read here' || CAST(r.i AS VARCHAR))")
 
 
@@ -87,10 +88,8 @@ def shadow(types: Mapping[str, str]) -> exp.Select:
 
     (A constant would be looked at before anything is read, and NULLs be taken for an empty table.)
     """
-    none = anonymous("RANGE", exp.Literal.number(1), exp.Literal.number(2))
-    one = exp.Table(this=none, alias=exp.TableAlias(this=exp.to_identifier("r"), columns=[exp.to_identifier("i")]))
     columns = [named(cast(_REFUSAL(), type_), name) for name, type_ in types.items()]
-    return select([*columns], one).where(cast(_REFUSAL(), "BOOLEAN"), copy=False)
+    return _SHADOW(columns=columns, refused=cast(_REFUSAL(), "BOOLEAN"))
 
 
 def has_star(query: exp.Query) -> bool:
