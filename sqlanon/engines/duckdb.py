@@ -247,18 +247,20 @@ class DuckDBEngine:
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         sql = self.sql(statement)
-        try:
-            with STATEMENTS.running():
-                self.connection.execute(sql, parameters or None)
-        except duckdb.Error as error:
-            self._refuse_disk(error)
-            raise
+        with self._running():
+            self.connection.execute(sql, parameters or None)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         sql = self.sql(query)
+        with self._running():
+            return self.connection.execute(sql, parameters or None).fetchall()
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """While a statement runs: errors of a disk become one of ours, which says which disk it is."""
         try:
             with STATEMENTS.running():
-                return self.connection.execute(sql, parameters or None).fetchall()
+                yield
         except duckdb.Error as error:
             self._refuse_disk(error)
             raise
@@ -313,13 +315,9 @@ class DuckDBEngine:
         yield self.relation(query).to_arrow_reader()
 
     def script(self, statements: str) -> None:
-        try:
-            with STATEMENTS.running():
-                for statement in self._parsed(statements):
-                    self.connection.execute(statement)
-        except duckdb.Error as error:
-            self._refuse_disk(error)
-            raise
+        with self._running():
+            for statement in self._parsed(statements):
+                self.connection.execute(statement)
 
     def _parsed(self, statements: str) -> list[duckdb.Statement]:
         """The statements of a file. The macro library takes longer to parse than to make: what is long is kept."""

@@ -43,8 +43,9 @@ from sqlanon.workdir import private_directory
 
 @dataclass(frozen=True)
 class Rounds:
-    # the query, and the part of it whose ``WITH`` has the recursion: a union of a first round and of a query that
-    # makes the next round of the last one
+    """A query, and the part of it whose ``WITH`` has a recursion: a union of a first round and of a query that makes
+    the next round of the last one."""
+
     query: exp.Query
     owner: exp.Select
 
