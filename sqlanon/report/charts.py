@@ -180,15 +180,15 @@ def attributes(heights: Mapping[str, int], generalization: Mapping[str, int | No
     for place, (name, height) in enumerate(heights.items()):
         level = generalization.get(name)
         generalized = "several levels" if level is None else f"level {level} of {height}"
-        rows.append({"label": name, "place": place, "level": level or 0, "height": height, "words": generalized})
+        rows.append({"label": name, "place": place, "level": level or 0, "height": height, "told": generalized})
     base = drawn(rows, title="How far each column is generalized").encode(
         y=alt.Y("label:N", title=None, sort=None),  # as the records are
-        tooltip=[alt.Tooltip("label:N", title="column"), alt.Tooltip("words:N", title="generalized")],
+        tooltip=[alt.Tooltip("label:N", title="column"), alt.Tooltip("told:N", title="generalized")],
     )
     axis = alt.Axis(tickMinStep=1, format="d")
     whole = base.mark_bar(color=BEFORE, opacity=0.25).encode(x=alt.X("height:Q", title="level", axis=axis))
     done = base.mark_bar(color=AFTER).encode(x=alt.X("level:Q"))
-    words = base.mark_text(align="left", dx=6, color="currentColor").encode(x=alt.X("height:Q"), text="words:N")
+    words = base.mark_text(align="left", dx=6, color="currentColor").encode(x=alt.X("height:Q"), text="told:N")
     return styled((whole + done + words).properties(width=WIDTH - 120, height=alt.Step(24)))
 
 
