@@ -16,6 +16,9 @@ from postgres_server import VARIABLE, running
 from spark_cluster import Cluster, cluster
 
 import sqlanon
+import sqlanon.release.targets.file
+from sqlanon.release import contents, targets
+from sqlanon.resources import PLAIN, macros
 
 # Bytecode is kept, as in an installed package, whatever the shell says: tests start many processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -56,6 +59,20 @@ def data() -> Path:
     if folder is None:
         pytest.skip("no test data: SQLANON_DATA names no folder of it, and there is none beside the project")
     return folder
+
+
+@pytest.fixture(scope="module")
+def plain_macros() -> Iterator[None]:
+    """Release files have those macros alone that k and the digest are checked by: loading a file takes half the time.
+
+    For tests of what is beside the macros. What any other requirement is checked by is not in the file then.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (contents, targets.file):
+            patch.setattr(module, "macros", lambda files=PLAIN: macros(files))
+        contents._our_macros.cache_clear()
+        yield
+    contents._our_macros.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,8 @@ import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
 from sqlanon.ledger import recording
 
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
 # Sweeney 2002, figure 4.
 PRIVATE = [
     ("black", "1965-09-20", "male", "02141", "short of breath"),

@@ -13,6 +13,8 @@ from support import folder_again, kept
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError
 
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
 ROWS = 40
 
 

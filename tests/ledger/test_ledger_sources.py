@@ -21,6 +21,8 @@ import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.ledger.source_match import LEAST_SHARE, more_than_chance, share_in_common
 
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
 ROWS = 600
 
 

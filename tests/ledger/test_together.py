@@ -11,6 +11,8 @@ from support import change
 import sqlanon
 from sqlanon.errors import AuditError
 
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
 
 def publish(folder: Path, name: str, k: int, **source: Any) -> None:
     policy = sqlanon.Policy(

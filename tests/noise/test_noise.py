@@ -35,6 +35,8 @@ import sqlanon
 import sqlanon.release.targets.file as publishing
 from sqlanon.release.verify import verify_file
 
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
 
 def rarely(*values: Any) -> list[Any]:
     """Parameters that wait for the slow lane."""

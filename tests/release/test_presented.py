@@ -19,6 +19,8 @@ import sqlanon
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.release.verify import verify_file
 
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
 QUERY = """
     CREATE TABLE patients AS
     SELECT 'P' || i AS name, CAST(2130 + hash(i) % 40 AS VARCHAR) AS zip, CAST(hash(i + 1) % 90 AS INTEGER) AS age,
