@@ -32,7 +32,7 @@ from sqlanon.release.target import target_for
 from sqlanon.release.targets.file import refuse_types_of
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import EarlierReleases, SearchInput, search_input
-from sqlanon.search.lattice_table import keep_lattice
+from sqlanon.search.lattice import keep_lattice
 from sqlanon.search.stage import SearchResult, search
 from sqlanon.sources import Source, readable
 from sqlanon.sources.bound import Population

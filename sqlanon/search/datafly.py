@@ -11,7 +11,8 @@ k-anonymity privacy protection using generalization and suppression" (2002), sec
 from __future__ import annotations
 
 from sqlanon.search.full_domain import on_lattice
-from sqlanon.search.memory import LimitReachedError, Search
+from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.memory import Search
 from sqlanon.search.outcome import Outcome, proven
 
 

@@ -20,7 +20,8 @@ from sqlanon.search import vectors as vc
 from sqlanon.search.candidate import candidate, kept_sizes, suppressed_entropy, suppressed_leaves
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
-from sqlanon.search.memory import Budget, Data, Rules, Search
+from sqlanon.search.limits import Budget
+from sqlanon.search.memory import Data, Rules, Search
 from sqlanon.search.outcome import Outcome
 
 

@@ -13,7 +13,8 @@ import operator
 from sqlanon.coding import Levels
 from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.lattice import Box, Boxes, Dominance
-from sqlanon.search.memory import LimitReachedError, Search
+from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.memory import Search
 from sqlanon.search.outcome import Outcome, proven
 
 

@@ -1,4 +1,5 @@
-"""The lattice of generalizations; boxes of it that are still open; and what lies above, or below, some of it."""
+"""The lattice of generalizations; boxes of it that are still open; what lies above, or below, some of it; and the table
+of what a search looked at."""
 
 from __future__ import annotations
 
@@ -7,9 +8,13 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from sqlglot import exp
 
 from sqlanon.coding import Levels
+from sqlanon.engines.base import Engine
+from sqlanon.expressions import cast, column_definitions, named
 from sqlanon.sources.earlier import EARLIER
 
 
@@ -219,3 +224,26 @@ class Dominance:
             if not members:
                 return 0
         return members
+
+
+LATTICE_COLUMNS = {
+    "levels": "INTEGER[]",
+    "height": "INTEGER",
+    "bound": "DOUBLE",
+    "status": "VARCHAR",
+    "classes": "BIGINT",
+    "suppressed_rows": "BIGINT",
+    "score": "DOUBLE",
+}
+"""Columns and types. ``levels`` is in the policy's order; figures are NULL where nothing had to be asked."""
+
+
+def keep_lattice(engine: Engine, target: exp.Table, rows: Sequence[Sequence[Any]] | None) -> None:
+    """Make the table; its rows come as one list a column, as parameters."""
+    engine.execute(column_definitions(target, LATTICE_COLUMNS.items()))
+    if rows is not None:
+        lists = [
+            named(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name)
+            for name, type_ in LATTICE_COLUMNS.items()
+        ]
+        engine.execute(exp.Insert(this=target, expression=exp.Select(expressions=lists)), rows)

@@ -1,12 +1,10 @@
-"""The memory of a search: what checks of generalizations say of others, what a strategy may ask of the table beside
-them, and the limits of it all.
-"""
+"""The memory of a search: what checks of generalizations say of others, and what a strategy may ask of the table beside
+them."""
 
 from __future__ import annotations
 
 import math
 import operator
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -16,60 +14,7 @@ from sqlanon.coding import Levels
 from sqlanon.measures import Figures, Marginals, Measure
 from sqlanon.requirements import Requirements
 from sqlanon.search.lattice import Box, Dominance, Lattice, Progress
-
-
-class LimitReachedError(Exception):
-    """A search has reached one of its limits; it says which. A strategy catches it: its user is told by the outcome."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a search may take. The first check is made whatever they say; a check that has begun is finished."""
-
-    seconds: float | None = None
-    checks: int | None = None
-
-    def ends_at(self) -> float:
-        """When a search that begins now has to end, by `time.monotonic`."""
-        return float("inf") if self.seconds is None else time.monotonic() + self.seconds
-
-    def refuse_late(self, checks: int, ends_at: float) -> None:
-        """Raise an error where the time is over; ``checks`` were made."""
-        if checks and time.monotonic() >= ends_at:
-            raise LimitReachedError(f"time_limit = {self.seconds:g}")
-
-    def refuse_more(self, checks: int, ends_at: float) -> None:
-        """Raise an error where no more than these checks may be made, or the time is over."""
-        if self.checks is not None and checks >= self.checks:
-            raise LimitReachedError(f"max_checks = {self.checks}")
-        self.refuse_late(checks, ends_at)
-
-
-@dataclass
-class Clock:
-    """A budget that is spent by several parts of a search, one after the other."""
-
-    budget: Budget  # what they may take together
-    checks: int = 0  # what they have counted
-    _ends_at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._ends_at = self.budget.ends_at()
-
-    def refuse_more(self) -> None:
-        """Raise an error where no more checks may be made, or the time is over."""
-        self.budget.refuse_more(self.checks, self._ends_at)
-
-    def spend(self) -> None:
-        """Count a check."""
-        self.refuse_more()
-        self.checks += 1
-
-    @property
-    def left(self) -> int | None:
-        """How many checks may still be made; None: as many as there is time for."""
-        return None if self.budget.checks is None else max(self.budget.checks - self.checks, 0)
-
+from sqlanon.search.limits import Budget
 
 PACE = 0.5
 """This share of an error is mended at once."""
@@ -197,25 +142,23 @@ class Search:
     """As it is tightened on the way."""
     progress: Progress = lambda open_, checked, best: None
     budget: Budget = field(default_factory=Budget)
-    only_best: bool = False
     data: Data = field(default_factory=Data)
-    figures: dict[Levels, Figures] = field(default_factory=dict)
-    scores: dict[Levels, float] = field(default_factory=dict)
-    """Of what was checked; the scores of what satisfies."""
-    # By how much a generalization raises the bounds of those below it.
-    lifts: dict[Levels, float] = field(default_factory=dict)
-    best: Levels | None = None
-    open: int = 0
-    """The best so far, and how many are waiting, as progress shows it."""
 
     def __post_init__(self) -> None:
+        self.figures: dict[Levels, Figures] = {}  # of what was checked
+        self.scores: dict[Levels, float] = {}  # of what satisfies
+        self.best: Levels | None = None  # so far
+        self.open = 0  # how many are waiting, as progress shows it
+        self.only_best = False  # what cannot be the best is of no use
+        self.forecast = Forecast(self.measure.marginals)
+        # By how much a generalization raises the bounds of those below it.
+        self._lifts: dict[Levels, float] = {}
         # By the heights, not the top: of an attribute that may not be released so high it may still be asked.
         self._heights = self.measure.marginals.heights
         self._hopeful, self._hopeless, self._lasting = (Dominance(self._heights) for _ in range(3))
         self._limit = self.allowed_rows
         self._ends_at = self.budget.ends_at()
         self._looked_at: dict[Levels, None] = {}
-        self.forecast = Forecast(self.measure.marginals)
 
     def look_at(self, *levels: Levels) -> None:
         """Remember generalizations for the lattice table, and see whether there is time left."""
@@ -289,7 +232,7 @@ class Search:
         # Only where all requirements are hereditary are the rows that are suppressed here suppressed below, too; and
         # only of what satisfies the limit are the figures complete.
         known = figures.lost is None and 0 < figures.suppressed_rows <= self._limit and figures.classes > 0
-        self.lifts[levels] = self.measure.lift(levels, figures) if known else 0.0
+        self._lifts[levels] = self.measure.lift(levels, figures) if known else 0.0
 
     def tighten(self, allowed_rows: int) -> None:
         """Let fewer rows be suppressed from here on: what suppresses more is no use any more."""
@@ -329,7 +272,7 @@ class Search:
         if self.best is None or not self.only_best:
             return
         for levels in islice(self._hopeful.above(box.low), CONSIDERED):
-            lift = self.lifts[levels]
+            lift = self._lifts[levels]
             if lift and self.is_no_use(self.measure.raised(box.key, lift), box.low):
                 yield levels
 

@@ -23,7 +23,8 @@ from itertools import pairwise
 from sqlanon.coding import Levels
 from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.lattice import Box, Boxes
-from sqlanon.search.memory import LimitReachedError, Search
+from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.memory import Search
 from sqlanon.search.outcome import Outcome
 
 

@@ -26,7 +26,8 @@ from dataclasses import replace
 from sqlanon.coding import Levels
 from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.lattice import Dominance
-from sqlanon.search.memory import LimitReachedError, Search
+from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.memory import Search
 from sqlanon.search.outcome import Outcome, outcome_of
 
 

@@ -29,7 +29,7 @@ from test_search_properties import quick, thorough
 
 import sqlanon
 from sqlanon.errors import PolicyError
-from sqlanon.search import Outcome, Search, lattice, memory
+from sqlanon.search import Outcome, Search, lattice, limits
 
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
@@ -168,7 +168,7 @@ def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> 
         now += 1.0
         return figures(levels)
 
-    with patch.object(memory.time, "monotonic", lambda: now):
+    with patch.object(limits.time, "monotonic", lambda: now):
         search = search_of(MIXED, seconds=2.5)
         figures, search.check = search.check, tick
         outcome = search_by(strategy, search)

@@ -47,7 +47,7 @@ from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import NODE, Tree, agree, node_name, released_name, released_nodes
 from sqlanon.recode.local.placement import judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.search.memory import LimitReachedError
+from sqlanon.search.limits import LimitReachedError
 
 CLASS, PARTITION = "class", "partition"
 

@@ -57,7 +57,7 @@ from sqlanon.frequency.statements import coded_rows
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import Tree, agree, in_combinations, node_name, released_name, released_nodes
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.search.memory import LimitReachedError
+from sqlanon.search.limits import LimitReachedError
 
 STATE = "state"
 OTHER = "other"

@@ -22,7 +22,7 @@ from sqlanon.expressions import subquery, template
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.groups import Grouping, Groups, in_no_group, placed, taken_in
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.search.memory import LimitReachedError
+from sqlanon.search.limits import LimitReachedError
 
 SHARE = 0.1
 """So many of the rows may go elsewhere in a round, at most."""

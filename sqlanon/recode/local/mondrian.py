@@ -52,7 +52,7 @@ from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name
 from sqlanon.recode.local.summaries import PART, allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.search.memory import LimitReachedError
+from sqlanon.search.limits import LimitReachedError
 
 SHARE = 8
 """Where no single value (or child) has one of so many parts of the rows, several are cut off together: thousands of

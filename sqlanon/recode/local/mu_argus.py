@@ -38,7 +38,7 @@ from sqlanon.recode.local.cells import is_released
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import Tree, agree, node_name, released_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.search.memory import LimitReachedError
+from sqlanon.search.limits import LimitReachedError
 
 
 def count_name(attribute: int) -> str:

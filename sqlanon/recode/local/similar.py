@@ -42,7 +42,7 @@ from sqlanon.recode.local.nodes import Tree
 from sqlanon.recode.local.summaries import allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search import Search
-from sqlanon.search.memory import LimitReachedError
+from sqlanon.search.limits import LimitReachedError
 
 FEW = 10
 """Of so many combinations every grouping is tried: 1,023 groups, and 3¹⁰ steps."""

@@ -42,7 +42,7 @@ from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.search.memory import LimitReachedError
+from sqlanon.search.limits import LimitReachedError
 
 SCALE = 10**12
 """The cost of a row that shows nothing. Beside its loss a value costs 1 for each level, so that of two nodes that stand

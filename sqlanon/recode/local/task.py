@@ -26,7 +26,7 @@ from sqlanon.search import Budget, Search
 from sqlanon.search.full_domain import SearchTask, allowed_rows, find
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
-from sqlanon.search.memory import Clock
+from sqlanon.search.limits import Clock
 
 _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
 """Types whose values are numbers or times, as the engine spells them."""
