@@ -357,7 +357,6 @@ class NoisyRecoding:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What is released."""
         return self.plain.columns
 
     def released_type(self, column: Column, own: str) -> str:
@@ -366,15 +365,12 @@ class NoisyRecoding:
         return types.get(column.name) or self.plain.released_type(column, own)
 
     def label_counts(self) -> exp.Select:
-        """One row: how many labels each attribute has in the release."""
         return self.plain.label_counts()
 
     def with_column(self, column: Column) -> NoisyRecoding:
-        """The same, with one more column of the source: that of persons, which the rows have."""
         return replace(self, plain=self.plain.with_column(column))
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release, of the rows with the noise that was drawn."""
         rows = released(self.noisy, self.kept, self.noisy_columns, self.names)
         return self.plain.labelled(in_order(rows, shuffled))
 

@@ -49,14 +49,6 @@ from sqlanon.recode.local.placement import judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.limits import LimitReachedError
 
-CLASS, PARTITION = "class", "partition"
-
-
-def _agree(attributes: int, one: str, other: str) -> exp.Expr:
-    """Whether rows of two relations read the same."""
-    return agree([released_name(i) for i in range(attributes)], one, other)
-
-
 _AS_READ = template("SELECT c.combination, c.n FROM :combinations AS c")
 _ROOT_OR_OWN = fragment("""
     CASE WHEN :label = (SELECT label FROM :nodes WHERE node = :root) THEN :root ELSE :own END
@@ -82,6 +74,7 @@ def is_released(task: LocalTask, tree: Tree) -> bool:
     return bool(task.engine.rows(_IS_RELEASED(nodes=tree.nodes, root=tree.root))[0][0])
 
 
+# The combinations as read, with ``kept`` of their class, and the number of the class.
 _WITH_CLASSES = template("""
     SELECT *, (dense_rank() OVER (PARTITION BY kept ORDER BY :nodes))::INTEGER AS class
     FROM (
@@ -90,36 +83,10 @@ _WITH_CLASSES = template("""
         JOIN :judged AS j ON :same
     ) AS w
 """)
+# The rows of failing classes that have no place yet.
 _WAITING = template("SELECT r.class, r.combination, r.n, :nodes FROM :read AS r WHERE NOT r.kept")
+# The kept rows that read as blank somewhere: blanked rows may be in a class with them.
 _HELPERS = template("SELECT combination, n, :nodes FROM :read WHERE kept AND (:is_blank)")
-
-
-def with_classes(seen: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
-    """The combinations as read, with ``kept`` of their class, and the number of the class."""
-    return _WITH_CLASSES(
-        nodes=released_nodes(attributes),
-        nodes_of_rows=released_nodes(attributes, "r"),
-        seen=seen,
-        judged=judged,
-        same=_agree(attributes, "r", "j"),
-    )
-
-
-def waiting(read: exp.Table, attributes: int, placed: exp.Table | None = None) -> exp.Select:
-    """The rows of failing classes that have no place yet: ``class``, ``combination``, ``n``, ``node_i``."""
-    query = _WAITING(nodes=released_nodes(attributes, "r"), read=read)
-    if placed is None:
-        return query
-    same = col(CLASS, "r").eq(col(CLASS, "d"))
-    return query.join(aliased(placed, "d"), on=same, join_type="anti", copy=False)
-
-
-def helpers(read: exp.Table, trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
-    """The kept rows that read as blank somewhere: blanked rows may be in a class with them."""
-    blank: exp.Expr = exp.false()
-    for i in blankable:
-        blank = blank | col(released_name(i)).eq(number(trees[i].root))
-    return _HELPERS(nodes=released_nodes(len(trees)), read=read, is_blank=blank)
 
 
 _PATTERNS = template("""
@@ -184,18 +151,15 @@ def tries(
 _ROWS = template("SELECT combination, n, :nodes FROM :rows")
 
 
-def together(tried: exp.Expr, fixed: Sequence[exp.Expr], attributes: int) -> exp.Subquery:
-    """What is tried and what has its place: ``combination``, ``n``, ``node_i``."""
-    return subquery(union_all(*(_ROWS(nodes=released_nodes(attributes), rows=one) for one in (tried, *fixed))), "t")
-
-
+# Where waiting classes may be placed, all of them together: a row for each class and each pattern that would be in a
+# class that meets the policy.
 _OPTIONS = template("""
     SELECT t.class, :nodes_tried, t.weight, t.pattern, j.class_size
     FROM (SELECT DISTINCT class, :nodes, weight, pattern FROM :tried) AS t
     JOIN :judged AS j ON :same
     WHERE j.kept
 """)
-# The least weight is the best; then the largest class, so that many choose the same.
+# What each waiting class chooses. The least weight is the best; then the largest class, so that many choose the same.
 _CHOSEN = template("""
     SELECT class, :nodes
     FROM (
@@ -208,6 +172,7 @@ _CHOSEN = template("""
     ) AS r
     WHERE rank = 1
 """)
+# The best option, with all that would be in one class with it.
 _SINGLE_BEST = template("""
     SELECT o.class, :nodes
     FROM :options AS o
@@ -215,51 +180,17 @@ _SINGLE_BEST = template("""
         SELECT * FROM :options ORDER BY round(weight, 9), class_size DESC, pattern, class LIMIT 1
     ) AS b ON :same
 """)
+# The rows of the classes of a choice, where it places them.
 _PLACED_ROWS = template("""
     SELECT w.combination, w.n, :nodes
     FROM :rows AS w
     JOIN :choice AS d ON w.class = d.class
 """)
+# What of a choice is in a class that meets the policy.
 _GOOD = template("SELECT d.class, :nodes FROM :choice AS d JOIN :judged AS j ON :same WHERE j.kept")
 
 
-def options(tried: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
-    """Where waiting classes may be placed, all of them together: a row for each class and each pattern that would be in
-    a class that meets the policy: ``class``, ``node_i``, ``weight``, ``pattern``, ``class_size``."""
-    return _OPTIONS(
-        nodes_tried=released_nodes(attributes, "t"),
-        nodes=released_nodes(attributes),
-        tried=tried,
-        judged=judged,
-        same=_agree(attributes, "t", "j"),
-    )
-
-
-def chosen_nodes(possible: exp.Table, attributes: int) -> exp.Select:
-    """What each waiting class chooses: ``class`` and ``node_i``."""
-    return _CHOSEN(nodes=released_nodes(attributes), options=possible)
-
-
-def placed_rows(rows: exp.Table, choice: exp.Table, attributes: int) -> exp.Select:
-    """The rows of the classes of a choice, where it places them."""
-    return _PLACED_ROWS(nodes=released_nodes(attributes, "d"), rows=rows, choice=choice)
-
-
-def good(choice: exp.Table, judged: exp.Query, attributes: int) -> exp.Select:
-    """What of a choice is in a class that meets the policy."""
-    return _GOOD(nodes=released_nodes(attributes, "d"), choice=choice, judged=judged, same=_agree(attributes, "d", "j"))
-
-
-def single_best(possible: exp.Table, attributes: int) -> exp.Select:
-    """The best option, with all that would be in one class with it."""
-    return _SINGLE_BEST(nodes=released_nodes(attributes, "o"), options=possible, same=_agree(attributes, "o", "b"))
-
-
-def both(before: exp.Table, accepted: exp.Table) -> exp.Query:
-    """Two choices in one."""
-    return union_all(star(before.copy()), star(accepted.copy()))
-
-
+# All that is released: the kept rows as they are, and those of a choice with their blanks.
 _RELEASED = template("""
     SELECT c.combination, :nodes
     FROM :combinations AS c
@@ -270,20 +201,10 @@ _RELEASED = template("""
 _BLANK_OR_OWN = fragment("(CASE WHEN :chosen <> :before THEN :root ELSE :own END)::INTEGER")
 
 
-def released(
-    combinations: exp.Table, read: exp.Table, choice: exp.Table, trees: Sequence[Tree], levels: Levels
-) -> exp.Select:
-    """All that is released: the kept rows as they are, and those of a choice with their blanks."""
-    nodes = []
-    for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
-        chosen, before = col(released_name(i), "d"), col(released_name(i), "r")
-        node = _BLANK_OR_OWN(chosen=chosen, before=before, root=tree.root, own=col(node_name(i, level), "c"))
-        nodes.append(named(node, released_name(i)))
-    return _RELEASED(nodes=nodes, combinations=combinations, read=read, choice=choice)
-
-
 # No partition yet, before the first class: ``last`` is the number of blocks.
 _NO_PARTITION = template("SELECT 0 AS last")
+# The partitions of one class more: it is in a block that is there, in one of its own, or in none, block 0, which is
+# suppressed.
 _MORE_PARTITIONS = template("""
     SELECT :blocks, greatest(w.last, b.range::INTEGER) AS last
     FROM :partitions AS w
@@ -292,16 +213,7 @@ _MORE_PARTITIONS = template("""
 _NEW_BLOCK = fragment("b.range::INTEGER")
 
 
-def more_partitions(partitions: exp.Table, classes: int) -> exp.Select:
-    """The ways to part classes into blocks, with one class more: it is in a block that is there, in one of its own, or
-    in none, block 0, which is suppressed."""
-    return _MORE_PARTITIONS(
-        blocks=[*(col(f"block_{i}", "w") for i in range(classes)), named(_NEW_BLOCK(), f"block_{classes}")],
-        partitions=partitions,
-        end=classes + 2,
-    )
-
-
+# The partitions, a row for each class: ``partition``, ``class`` and ``block``.
 _PARTED = template("SELECT * FROM :classes AS e")
 _CLASS_OF_EACH = template("""
     SELECT partition, :class AS class, :block AS block
@@ -309,16 +221,8 @@ _CLASS_OF_EACH = template("""
 """)
 
 
-def parted(partitions: exp.Table, classes: int) -> exp.Select:
-    """The partitions, a row for each class: ``partition``, ``class`` and ``block``."""
-    numbered = [col(f"block_{i}") for i in range(classes)]
-    each = [
-        _CLASS_OF_EACH(**{"class": i + 1}, block=block, blocks=numbered, partitions=partitions)
-        for i, block in enumerate(numbered)
-    ]
-    return _PARTED(classes=union_all(*each))
-
-
+# Where the partitions place each class, with blanks where its block differs. A block that differs in what cannot be
+# blanked is left out.
 _BLOCKS = template("""
     SELECT *
     FROM (
@@ -337,20 +241,8 @@ _COMMON_OR_BLANK = fragment("""
 """)
 
 
-def blocks(parts: exp.Table, rows: exp.Table, trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
-    """Where the partitions place each class: ``partition``, ``class`` and ``node_i``, with blanks where its block
-    differs.
-
-    A block that differs in what cannot be blanked is left out.
-    """
-    nodes = []
-    for i, tree in enumerate(trees):
-        blank = number(tree.root) if i in blankable else exp.null()
-        nodes.append(named(_COMMON_OR_BLANK(node=col(released_name(i), "r"), blank=blank), released_name(i)))
-    query = _BLOCKS(nodes=nodes, parts=parts, nodes_of_rows=released_nodes(len(trees)), rows=rows)
-    return query.where(*(is_there(node) for node in released_nodes(len(trees))), copy=False)
-
-
+# The partition that blanks least, a suppressed row counting as one that is all blank. Of equals, the one that
+# suppresses fewest rows; then the first.
 _BEST = template("""
     SELECT p.partition
     FROM :parts AS p
@@ -367,46 +259,13 @@ _BEST = template("""
 _BLANK_WEIGHT = fragment("CASE WHEN :placed <> :read THEN :weight ELSE 0.0 END")
 
 
-def best_partition(
-    parts: exp.Table, placed: exp.Table, judged: exp.Query, rows: exp.Table, trees: Sequence[Tree]
-) -> exp.Select:
-    """The number of the partition that blanks least, a suppressed row counting as one that is all blank.
-
-    Of equals, the one that suppresses fewest rows; then the first.
-    """
-    blanks: exp.Expr = number(0.0)
-    for i, tree in enumerate(trees):
-        names = {"placed": col(released_name(i), "b"), "read": col(released_name(i), "r")}
-        blanks = blanks + _BLANK_WEIGHT(**names, weight=float(tree.weight))
-    return _BEST(
-        parts=parts,
-        nodes=released_nodes(len(trees)),
-        rows=rows,
-        placed=placed,
-        judged=judged,
-        same=_agree(len(trees), "b", "j"),
-        blanks=blanks,
-        all_blank=float(sum(tree.weight for tree in trees)),
-    )
-
-
+# What a partition places, where it is in a class that meets the policy: a choice.
 _OF_PARTITION = template("""
     SELECT b.class, :nodes
     FROM :placed AS b
     JOIN :judged AS j ON b.partition = j.partition AND :same
     WHERE b.partition = :chosen AND j.kept
 """)
-
-
-def of_partition(placed: exp.Table, judged: exp.Query, chosen: int, attributes: int) -> exp.Select:
-    """What a partition places, where it is in a class that meets the policy: a choice."""
-    return _OF_PARTITION(
-        nodes=released_nodes(attributes, "b"),
-        placed=placed,
-        judged=judged,
-        same=_agree(attributes, "b", "j"),
-        chosen=chosen,
-    )
 
 
 _NO_CHOICE = template("SELECT class, :nodes FROM :rows WHERE FALSE")
@@ -428,8 +287,7 @@ def cells(task: LocalTask, levels: Levels) -> LocalOutcome:
 class _Cells:
     def __init__(self, task: LocalTask, levels: Levels) -> None:
         self.task, self.levels = task, levels
-        self.count = len(task.trees)
-        self.nodes = [released_name(i) for i in range(self.count)]
+        self.nodes = [released_name(i) for i in range(len(task.trees))]
         self.rounds = 0
         self._number = 0
 
@@ -439,23 +297,32 @@ class _Cells:
         # What the generalization keeps is kept as it is: here the shields are asked for as they are.
         members = replace(task.members, requirements=task.prepared.requirements)
         judged = judged_groups(members, aliased(seen, "s"), self.nodes)
-        self.read = self._make("read", with_classes(seen, judged, self.count))
+        same, nodes = agree(self.nodes, "r", "j"), self._nodes()
+        read = _WITH_CLASSES(nodes=nodes, nodes_of_rows=self._nodes("r"), seen=seen, judged=judged, same=same)
+        self.read = self._make("read", read)
+        levels = zip(trees, self.levels, strict=True)
         self.blankable = [
-            i
-            for i, (tree, level) in enumerate(zip(trees, self.levels, strict=True))
-            if level < tree.height and is_released(task, tree)
+            i for i, (tree, level) in enumerate(levels) if level < tree.height and is_released(task, tree)
         ]
-        self.helpers = self._make("helpers", helpers(self.read, trees, self.blankable))
-        self.rows = self._make("rows", waiting(self.read, self.count))
-        choice = self._choice()
-        placed = task.steps.make(
-            task.work("cells_placed"), released(task.combinations, self.read, choice, trees, self.levels)
-        )
-        return LocalOutcome(task, placed, rounds=self.rounds)
+        blank: exp.Expr = exp.false()
+        for i in self.blankable:
+            blank = blank | nodes[i].eq(trees[i].root)
+        self.helpers = self._make("helpers", _HELPERS(nodes=nodes, read=self.read, is_blank=blank))
+        self.rows = self._make("rows", _WAITING(nodes=self._nodes("r"), read=self.read))
+        released = self._released(self._choice())
+        return LocalOutcome(task, task.steps.make(task.work("cells_placed"), released), rounds=self.rounds)
+
+    def _released(self, choice: exp.Table) -> exp.Select:
+        nodes = []
+        for i, (tree, level) in enumerate(zip(self.task.trees, self.levels, strict=True)):
+            chosen, before, own = col(self.nodes[i], "d"), col(self.nodes[i], "r"), col(node_name(i, level), "c")
+            node = _BLANK_OR_OWN(chosen=chosen, before=before, root=tree.root, own=own)
+            nodes.append(named(node, self.nodes[i]))
+        return _RELEASED(nodes=nodes, combinations=self.task.combinations, read=self.read, choice=choice)
 
     def _choice(self) -> exp.Table:
         """Where the rows of failing classes are placed: ``class`` and ``node_i``."""
-        nowhere = self._make("choice", _NO_CHOICE(nodes=released_nodes(self.count), rows=self.rows))
+        nowhere = self._make("choice", _NO_CHOICE(nodes=self._nodes(), rows=self.rows))
         classes, combinations = self.task.engine.rows(_FAILING(rows=self.rows))[0]
         if not classes or not self.blankable:
             return nowhere
@@ -465,17 +332,46 @@ class _Cells:
         return self._in_rounds(nowhere)
 
     def _exactly(self, classes: int) -> exp.Table:
-        trees, judged = self.task.trees, self.task.judged
+        blocks = [col(f"block_{i}") for i in range(classes)]
         partitions = self._make("ways", _NO_PARTITION())
         for done in range(classes):
-            partitions = self._make("ways", more_partitions(partitions, done))
-        parts = self._make("parts", parted(partitions, classes))
-        placed = self._make("blocks", blocks(parts, self.rows, trees, self.blankable))
-        query = placed_rows(self.rows, placed, self.count).select(col(PARTITION, "d"), copy=False)
-        groups = star(self._make("groups", judged(subquery(query), [PARTITION, *self.nodes])))
+            block = [*(col(f"block_{i}", "w") for i in range(done)), named(_NEW_BLOCK(), f"block_{done}")]
+            partitions = self._make("ways", _MORE_PARTITIONS(blocks=block, partitions=partitions, end=done + 2))
+        each = [
+            _CLASS_OF_EACH(**{"class": i + 1}, block=block, blocks=blocks, partitions=partitions)
+            for i, block in enumerate(blocks)
+        ]
+        parts = self._make("parts", _PARTED(classes=union_all(*each)))
+        placed = self._make("blocks", self._blocks(parts))
+        rows = self._placed_rows(self.rows, placed).select(col("partition", "d"), copy=False)
+        groups = star(self._make("groups", self.task.judged(subquery(rows), ["partition", *self.nodes])))
         self.rounds += 1
-        best = self.task.engine.rows(best_partition(parts, placed, groups, self.rows, trees))
-        return self._make("choice", of_partition(placed, groups, best[0][0], self.count))
+        best = self.task.engine.rows(self._best_partition(parts, placed, groups))[0][0]
+        same, nodes = agree(self.nodes, "b", "j"), self._nodes("b")
+        return self._make("choice", _OF_PARTITION(nodes=nodes, placed=placed, judged=groups, same=same, chosen=best))
+
+    def _blocks(self, parts: exp.Table) -> exp.Select:
+        nodes = []
+        for i, tree in enumerate(self.task.trees):
+            blank = number(tree.root) if i in self.blankable else exp.null()
+            nodes.append(named(_COMMON_OR_BLANK(node=col(self.nodes[i], "r"), blank=blank), self.nodes[i]))
+        query = _BLOCKS(nodes=nodes, parts=parts, nodes_of_rows=self._nodes(), rows=self.rows)
+        return query.where(*(is_there(node) for node in self._nodes()), copy=False)
+
+    def _best_partition(self, parts: exp.Table, placed: exp.Table, judged: exp.Query) -> exp.Select:
+        blanks, weights = number(0.0), [float(tree.weight) for tree in self.task.trees]
+        for name, weight in zip(self.nodes, weights, strict=True):
+            blanks = blanks + _BLANK_WEIGHT(placed=col(name, "b"), read=col(name, "r"), weight=weight)
+        return _BEST(
+            parts=parts,
+            nodes=self._nodes(),
+            rows=self.rows,
+            placed=placed,
+            judged=judged,
+            same=agree(self.nodes, "b", "j"),
+            blanks=blanks,
+            all_blank=sum(weights),
+        )
 
     def _in_rounds(self, choice: exp.Table) -> exp.Table:
         patterns = self._make("patterns", blank_patterns(self.task.trees, self.blankable))
@@ -483,8 +379,7 @@ class _Cells:
         for _, many in self.task.engine.rows(_BUCKETS(patterns=patterns)):
             end = first + many
             while first < end:
-                rows = self._make("waiting", waiting(self.read, self.count, choice))
-                left = self.task.steps.count(rows)
+                left = self.task.steps.count(self._waiting(choice))
                 if not left:
                     return choice
                 self.task.progress(left, self.rounds, None)
@@ -495,38 +390,52 @@ class _Cells:
 
     def _place(self, choice: exp.Table, patterns: exp.Table, first: int, last: int) -> exp.Table:
         """Place all that can be with some of the patterns; the choice with it."""
-        trees = self.task.trees
+        steps, nodes = self.task.steps, self._nodes()
         while True:
             try:
                 self.task.clock.spend()
             except LimitReachedError:
                 return choice
             self.rounds += 1
-            rows = self._make("waiting", waiting(self.read, self.count, choice))
-            tried = self._make("tried", tries(rows, patterns, trees, self.blankable, first, last))
-            fixed: list[exp.Expr] = [self.helpers, subquery(placed_rows(self.rows, choice, self.count))]
-            judged = self._judged(tried, fixed)
-            possible = self._make("options", options(tried, judged, self.count))
-            if not self.task.steps.count(possible):
-                self._drop(rows, tried, possible)
+            rows = self._waiting(choice)
+            tried = self._make("tried", tries(rows, patterns, self.task.trees, self.blankable, first, last))
+            fixed = [self.helpers, subquery(self._placed_rows(self.rows, choice))]
+            judged, same = self._judged(tried, fixed), agree(self.nodes, "t", "j")
+            options = _OPTIONS(nodes_tried=self._nodes("t"), nodes=nodes, tried=tried, judged=judged, same=same)
+            possible = self._make("options", options)
+            if not steps.count(possible):
+                steps.drop(rows, tried, possible)
                 return choice
-            chosen = self._make("chosen", chosen_nodes(possible, self.count))
-            there = self._judged(subquery(placed_rows(rows, chosen, self.count)), fixed)
-            accepted = self._make("accepted", good(chosen, there, self.count))
-            if not self.task.steps.count(accepted):
-                accepted = self._make("accepted", single_best(possible, self.count))
-            choice = self._make("choice", both(choice, accepted))
-            self._drop(rows, tried, possible)
+            chosen = self._make("chosen", _CHOSEN(nodes=nodes, options=possible))
+            judged, same = self._judged(subquery(self._placed_rows(rows, chosen)), fixed), agree(self.nodes, "d", "j")
+            good = _GOOD(nodes=self._nodes("d"), choice=chosen, judged=judged, same=same)
+            accepted = self._make("accepted", good)
+            if not steps.count(accepted):
+                same = agree(self.nodes, "o", "b")
+                single = _SINGLE_BEST(nodes=self._nodes("o"), options=possible, same=same)
+                accepted = self._make("accepted", single)
+            choice = self._make("choice", union_all(star(choice.copy()), star(accepted.copy())))
+            steps.drop(rows, tried, possible)
 
-    def _judged(self, tried: exp.Expr, fixed: list[exp.Expr]) -> exp.Select:
-        return self.task.judged(together(tried, fixed, self.count), self.nodes)
+    def _waiting(self, placed: exp.Table) -> exp.Table:
+        query = _WAITING(nodes=self._nodes("r"), read=self.read)
+        same = col("class", "r").eq(col("class", "d"))
+        return self._make("waiting", query.join(aliased(placed, "d"), on=same, join_type="anti", copy=False))
+
+    def _placed_rows(self, rows: exp.Table, choice: exp.Table) -> exp.Select:
+        return _PLACED_ROWS(nodes=self._nodes("d"), rows=rows, choice=choice)
+
+    def _judged(self, tried: exp.Expr, fixed: Sequence[exp.Expr]) -> exp.Select:
+        """What is tried and what has its place, judged together."""
+        rows = union_all(*(_ROWS(nodes=self._nodes(), rows=one) for one in (tried, *fixed)))
+        return self.task.judged(subquery(rows, "t"), self.nodes)
+
+    def _nodes(self, alias: str | None = None) -> list[exp.Expr]:
+        return released_nodes(len(self.nodes), alias)
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
         self._number += 1
         return self.task.steps.make(self.task.work(f"cells_{name}_{self._number}"), query)
-
-    def _drop(self, *tables: exp.Table) -> None:
-        self.task.steps.drop(*tables)
 
 
 def _partitions(classes: int) -> int:

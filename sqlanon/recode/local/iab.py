@@ -65,6 +65,7 @@ OTHER = "other"
 HITS = {STATE: "INTEGER", "attribute": "INTEGER", "next": "INTEGER"}
 """Columns and types of ``hits``."""
 
+# For each node the nearest one above it that may be released, if any may. What may not be released is climbed past.
 _NEXT_NODES = template("""
     SELECT *
     FROM (
@@ -84,14 +85,8 @@ _NEXT_NODES = template("""
 """)
 
 
-def next_nodes(trees: Sequence[Tree]) -> exp.Query:
-    """``attribute``, ``node`` and ``next``: for each node the nearest one above it that may be released, if any may.
-
-    What may not be released is climbed past.
-    """
-    return union_all(*(_NEXT_NODES(nodes=tree.nodes, attribute=i) for i, tree in enumerate(trees)))
-
-
+# The table as it stands: every value is itself, or the nearest one above it that may be released. What has none is in
+# no generalized table.
 _FIRST_MAPS = template("""
     SELECT
         0 AS state,
@@ -102,16 +97,6 @@ _FIRST_MAPS = template("""
     LEFT JOIN :steps AS s ON s.attribute = :attribute AND s.node = v.node
     WHERE v.level = :floor AND CASE WHEN v.released THEN v.node ELSE s.next END IS NOT NULL
 """)
-
-
-def first_maps(trees: Sequence[Tree], steps: exp.Table) -> exp.Query:
-    """The table as it stands: every value is itself, or the nearest one above it that may be released.
-
-    What has none is in no generalized table.
-    """
-    return union_all(
-        *(_FIRST_MAPS(attribute=i, nodes=tree.nodes, steps=steps, floor=tree.floor) for i, tree in enumerate(trees))
-    )
 
 
 _VALUES = template("SELECT :values FROM :source")
@@ -143,15 +128,9 @@ def others(
     return _OTHERS(others=[col(o) for o in rest], rows=rows)
 
 
+# The combinations that can be released, by attribute with its lowest node ``ground_i``.
 _GROUND = template("SELECT combination, n, :grounds FROM :combinations")
 _IS_MAPPED = fragment(":node IN (SELECT ground FROM :maps WHERE attribute = :attribute)")
-
-
-def ground(combinations: exp.Table, maps: exp.Table, trees: Sequence[Tree]) -> exp.Select:
-    """The combinations that can be released: ``combination``, ``n``, and by attribute its lowest node ``ground_i``."""
-    nodes = [col(node_name(i, tree.floor)) for i, tree in enumerate(trees)]
-    query = _GROUND(grounds=[named(node, f"ground_{i}") for i, node in enumerate(nodes)], combinations=combinations)
-    return query.where(*(_IS_MAPPED(node=node, maps=maps, attribute=i) for i, node in enumerate(nodes)), copy=False)
 
 
 _PLACED = template("""
@@ -194,6 +173,7 @@ def with_violations(rows: exp.Table, small: Sequence[tuple[exp.Query, Sequence[s
     return query
 
 
+# One row of figures for each generalized table; of ``tuples`` (distinct ones) ``violating`` do.
 _TUPLES = template("""
     SELECT
         state,
@@ -218,15 +198,7 @@ _ROWS_BY_OTHERS = template("""
 """)
 
 
-def tuples(rows: exp.Table, other: exp.Table | None, attributes: int) -> exp.Select:
-    """One row of figures for each generalized table: ``state``, ``tuples`` (distinct ones), ``violating`` (those that
-    violate), ``rows`` and ``violating_rows``."""
-    nodes = released_nodes(attributes, "p")
-    if other is None:
-        return _TUPLES(tuples=_ROWS(rows=rows, nodes=nodes))
-    return _TUPLES(tuples=_ROWS_BY_OTHERS(rows=rows, others=other, nodes=nodes))
-
-
+# By generalized table and attribute, the nodes that the values of violating rows go to, each once.
 _HITS = template("""
     SELECT DISTINCT p.state, s.attribute, s.next
     FROM :rows AS p
@@ -235,13 +207,7 @@ _HITS = template("""
 """)
 
 
-def hits(rows: exp.Table, steps: exp.Table, target: exp.Table, attributes: int) -> exp.Insert:
-    """Insert, by generalized table and attribute, the nodes that the values of violating rows go to, each once:
-    ``state``, ``attribute``, ``next``."""
-    parts = [_HITS(rows=rows, steps=steps, attribute=i, node=col(released_name(i), "p")) for i in range(attributes)]
-    return exp.Insert(this=target, expression=union_all(*parts))
-
-
+# The rows of a generalized table, with flags, that do not violate.
 _KEPT = template("""
     SELECT state, combination, n, :nodes
     FROM :rows
@@ -268,11 +234,6 @@ _DIGESTS = template("""
     ORDER BY state
 """)
 _FORGET = fragment("DELETE FROM :relation WHERE state IN (:states)")
-
-
-def kept(rows: exp.Table, state: int, nodes: Sequence[str]) -> exp.Select:
-    """The rows of a generalized table, with flags, that do not violate: ``state``, ``combination``, ``n``, nodes."""
-    return _KEPT(rows=rows, state=state, nodes=[col(node) for node in nodes])
 
 
 def _numbers(states: Sequence[int]) -> list[exp.Expr]:
@@ -418,7 +379,7 @@ class Balance:
             return True
         tables = self._tables
         with (
-            tables.temporary("rest", kept(flagged, number_, self._nodes)) as rows,
+            tables.temporary("rest", self._kept(flagged, number_)) as rows,
             tables.temporary("flagged_rest", with_violations(rows, self._small(rows))) as again,
         ):
             return not any(violating for _, _, violating, *_ in self._tables.tuples(again))
@@ -440,7 +401,10 @@ class Balance:
 
     def _place(self, state: State) -> exp.Table:
         with self._flagged([state.number]) as rows:
-            return self.task.steps.make(self.task.work("iab_kept"), kept(rows, state.number, self._nodes))
+            return self.task.steps.make(self.task.work("iab_kept"), self._kept(rows, state.number))
+
+    def _kept(self, flagged: exp.Table, number_: int) -> exp.Select:
+        return _KEPT(rows=flagged, state=number_, nodes=released_nodes(len(self._nodes)))
 
     def _nothing(self, stopped: str) -> InfeasibleError:
         """The error to raise where nothing was found."""
@@ -461,9 +425,19 @@ class Tables:
     def __init__(self, task: LocalTask) -> None:
         self.task = task
         trees, prepared, make = task.trees, task.prepared, task.steps.make
-        self._steps = make(task.work("iab_steps"), next_nodes(trees))
-        self._maps = make(task.work("iab_maps"), first_maps(trees, self._steps))
-        self._combinations = make(task.work("iab_ground"), ground(task.combinations, self._maps, trees))
+        steps = [_NEXT_NODES(nodes=tree.nodes, attribute=i) for i, tree in enumerate(trees)]
+        self._steps = make(task.work("iab_steps"), union_all(*steps))
+        maps = [
+            _FIRST_MAPS(attribute=i, nodes=tree.nodes, steps=self._steps, floor=tree.floor)
+            for i, tree in enumerate(trees)
+        ]
+        self._maps = make(task.work("iab_maps"), union_all(*maps))
+        grounds = [col(node_name(i, tree.floor)) for i, tree in enumerate(trees)]
+        query = _GROUND(
+            grounds=[named(one, f"ground_{i}") for i, one in enumerate(grounds)], combinations=task.combinations
+        )
+        are_mapped = [_IS_MAPPED(node=one, maps=self._maps, attribute=i) for i, one in enumerate(grounds)]
+        self._combinations = make(task.work("iab_ground"), query.where(*are_mapped, copy=False))
         self._hits = task.work("iab_hits")
         task.engine.execute(column_definitions(self._hits, HITS.items()))
         self._others = None
@@ -485,7 +459,12 @@ class Tables:
 
     def tuples(self, rows: exp.Table) -> list[tuple[Any, ...]]:
         """The figures of generalized tables with flags, one row each."""
-        return self.task.engine.rows(tuples(rows, self._others, len(self.task.trees)))
+        nodes = released_nodes(len(self.task.trees), "p")
+        if self._others is None:
+            tuples = _ROWS(rows=rows, nodes=nodes)
+        else:
+            tuples = _ROWS_BY_OTHERS(rows=rows, others=self._others, nodes=nodes)
+        return self.task.engine.rows(_TUPLES(tuples=tuples))
 
     def digests(self, first: int) -> list[tuple[Any, ...]]:
         """Number and digest of the states from a number on."""
@@ -493,7 +472,9 @@ class Tables:
 
     def note_hits(self, rows: exp.Table) -> None:
         """Remember where the violating rows of generalized tables go."""
-        self.task.engine.execute(hits(rows, self._steps, self._hits, len(self.task.trees)))
+        nodes = released_nodes(len(self.task.trees), "p")
+        parts = [_HITS(rows=rows, steps=self._steps, attribute=i, node=node) for i, node in enumerate(nodes)]
+        self.task.steps.add(self._hits, union_all(*parts))
 
     def make_children(self, number_: int, first: int) -> None:
         """Make what follows from a state; the child on attribute ``i`` is ``first + i``."""

@@ -217,6 +217,7 @@ def moved(
     )
 
 
+# Judged classes with ``price``, what all their rows cost, and ``lost``, their rows if they are not kept.
 _PRICED = template("""
     SELECT
         *,
@@ -246,6 +247,7 @@ _UPWARDS = template("""
     JOIN :moves AS s ON :is_move
     GROUP BY s.other
 """)
+# The combinations of kept classes, with their nodes.
 _KEPT = template("""
     SELECT p.combination, :nodes
     FROM :cutting AS p
@@ -253,17 +255,6 @@ _KEPT = template("""
     WHERE j.kept
 """)
 _ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :combinations")
-
-
-def priced(judged: exp.Query, trees: Sequence[Tree]) -> exp.Select:
-    """Judged classes with ``price``, what all their rows cost, and ``lost``, their rows if they are not kept."""
-    return _PRICED(suppressed=suppressed_cost(trees), judged=subquery(judged))
-
-
-def kept(cutting: exp.Table, classes: exp.Table, attributes: int) -> exp.Select:
-    """The combinations of kept classes, with their nodes."""
-    same = agree([released_name(i) for i in range(attributes)], "p", "j")
-    return _KEPT(nodes=released_nodes(attributes, "p"), cutting=cutting, classes=classes, same=same)
 
 
 TRIED = 32
@@ -328,7 +319,9 @@ class _Cuts:
             best = self._descend(better)
         # What shields ask of some attributes is asked of all of them on the way, and may be too much.
         best = best if best.lost <= self._allowed and best.price <= start.price else start
-        placed = task.steps.make(work("subtree_placed"), kept(best.cutting, best.classes, len(trees)))
+        nodes, same = released_nodes(len(trees), "p"), agree(self._nodes, "p", "j")
+        kept = _KEPT(nodes=nodes, cutting=best.cutting, classes=best.classes, same=same)
+        placed = task.steps.make(work("subtree_placed"), kept)
         return LocalOutcome(task, placed, rounds=self.checks, search=search)
 
     def _cut(self, query: exp.Select, members: Members | None = None) -> _Cut:
@@ -338,9 +331,12 @@ class _Cuts:
         self._count()
         cutting = task.steps.make(task.work(f"subtree_cutting_{self._number}"), query)
         judged = judged_groups(members or task.members, aliased(cutting, "p"), [*self._nodes, COST])
-        classes = task.steps.make(task.work(f"subtree_classes_{self._number}"), priced(judged, task.trees))
+        classes = task.steps.make(task.work(f"subtree_classes_{self._number}"), self._priced(judged))
         price, lost, count = task.engine.rows(_WHOLE(classes=classes))[0]
         return _Cut(cutting, classes, int(price or 0), lost, count)
+
+    def _priced(self, judged: exp.Query) -> exp.Select:
+        return _PRICED(suppressed=suppressed_cost(self.task.trees), judged=subquery(judged))
 
     def _count(self) -> None:
         self.checks += 1
@@ -363,7 +359,7 @@ class _Cuts:
         task = self.task
         split = all_split(cut.cutting, task.trees, i, self.down[i])
         judged = task.judged(subquery(split), [*self._nodes, SPLIT, COST])
-        gains = _GAINS(node=col(released_name(i)), classes=cut.classes, split=subquery(priced(judged, task.trees)))
+        gains = _GAINS(node=col(released_name(i)), classes=cut.classes, split=subquery(self._priced(judged)))
         rows = task.engine.rows(gains)
         found = [_Split(node, int(gain), int(lost)) for node, gain, lost in rows]
         return sorted(found, key=lambda one: (-one.worth, one.node))
