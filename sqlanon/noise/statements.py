@@ -332,17 +332,16 @@ def released(
         output.append(named(value, name))
     query = _RELEASED(columns=output, noisy=noisy)
     if kept is not None:
-        on = col("record", "n").eq(col("record", "k"))
-        query = query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)
+        query = query.join(aliased(kept, "k"), on=_is_record(), join_type="semi", copy=False)
     return query
 
 
-_ALL_RECORDS = template("SELECT n.record, n.class, :figures, TRUE AS released FROM :noisy AS n")
-_ALL_AND_KEPT_RECORDS = template("""
-    SELECT n.record, n.class, :figures, k.record IS NOT NULL AS released
-    FROM :noisy AS n
-    LEFT JOIN :kept AS k ON n.record = k.record
-""")
+def _is_record() -> exp.Expr:
+    return col("record", "n").eq(col("record", "k"))
+
+
+_ALL_RECORDS = template("SELECT n.record, n.class, :figures, :released AS released FROM :noisy AS n")
+_IS_THERE = fragment("k.record IS NOT NULL")
 
 
 @dataclass(frozen=True)
@@ -378,8 +377,9 @@ class NoisyRecoding:
         """The records with noise, for the holder: ``record``, ``class``, ``x_j``, ``v_j``, ``y_j``, ``released``."""
         figures = [col(f"{name}_{j}", "n") for j in range(len(self.noisy_columns)) for name in "xvy"]
         if self.kept is None:
-            return _ALL_RECORDS(figures=figures, noisy=self.noisy)
-        return _ALL_AND_KEPT_RECORDS(figures=figures, noisy=self.noisy, kept=self.kept)
+            return _ALL_RECORDS(figures=figures, released=exp.true(), noisy=self.noisy)
+        query, on = _ALL_RECORDS(figures=figures, released=_IS_THERE(), noisy=self.noisy), _is_record()
+        return query.join(aliased(self.kept, "k"), on=on, join_type="left", copy=False)
 
 
 _EXPECTED = fragment("sum(size * :delta) / nullif(sum(size), 0)")

@@ -76,15 +76,11 @@ def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
     return query
 
 
+# What is left, with the nodes at which a generalization would release it, where it may.
 _OFFERED = template("SELECT combination, n, :nodes FROM :rest WHERE cell IS NULL")
 
 
-def offered(rest: exp.Table, levels: Levels) -> exp.Select:
-    """What is left, with the nodes at which a generalization would release it, where it may."""
-    nodes = [col(node_name(i, level)) for i, level in enumerate(levels)]
-    return _OFFERED(nodes=nodes, rest=rest).where(*((node >= 0) for node in nodes), copy=False)
-
-
+# How many rows are in groups that hold, and in all groups.
 _HELD_ROWS = template("""
     SELECT
         :candidate AS candidate,
@@ -94,11 +90,7 @@ _HELD_ROWS = template("""
 """)
 
 
-def held_rows(judged: Sequence[exp.Select]) -> exp.Query:
-    """How many rows are in groups that hold, and in all groups, for each of some judgements."""
-    return union_all(*(_HELD_ROWS(candidate=i, judged=subquery(one)) for i, one in enumerate(judged)))
-
-
+# What is left, with the groups in which a generalization holds.
 _STEPPED = template("""
     SELECT
         :columns,
@@ -108,25 +100,7 @@ _STEPPED = template("""
 """)
 
 
-def stepped(rest: exp.Table, judged: exp.Select, levels: Levels, trees: Sequence[Tree]) -> exp.Select:
-    """What is left, with the groups in which a generalization holds."""
-    keys = [node_name(i, level) for i, level in enumerate(levels)]
-    nodes = [node_name(i, level) for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
-    return _STEPPED(
-        columns=[col(name, "r") for name in (COMBINATION, ROWS, *nodes)],
-        keys=[col(key, "r") for key in keys],
-        rest=rest,
-        judged=subquery(judged),
-        same=agree(keys, "r", "j"),
-    )
-
-
 _MEMBERS = template("SELECT combination, cell FROM :grouped WHERE cell IS NOT NULL")
-
-
-def group_members(grouped: Sequence[exp.Table]) -> exp.Query:
-    """The combinations that have a group: ``combination`` and ``cell``."""
-    return union_all(*(_MEMBERS(grouped=one) for one in grouped))
 
 
 _TIGHTENED = template("""
@@ -246,7 +220,7 @@ LEAST_SHARE = 0.02
 class Grouping:
     """Groups that hold."""
 
-    members: exp.Table  # made by `group_members`
+    members: exp.Table  # made by `Groups._members`
     classes: exp.Table  # made by `tightened`
     price: int  # of all rows; a row in no group has the price of one of which nothing is shown
     rows: int  # in groups
@@ -294,7 +268,7 @@ class Groups:
         # Groups as large as shields ask may be released as less than the generalization; smaller ones must not.
         lowest = levels if prepared.requirements.shields else self.task.floor
         exact = replace(self.task, members=replace(members, requirements=prepared.requirements))
-        return self.tight(self.make(group_members([self._step(exact, self.prices, levels)])), lowest)
+        return self.tight(self._members([self._step(exact, self.prices, levels)]), lowest)
 
     def climb(self, loose: exp.Table) -> list[exp.Table]:
         """Group loose combinations on a path from the lowest levels to the highest: what holds stays, the rest goes on.
@@ -331,16 +305,29 @@ class Groups:
         return sorted(found, key=lambda one: (self._cost(one), one))
 
     def _step(self, task: LocalTask, rest: exp.Table, levels: Levels) -> exp.Table:
-        judged = self._judged(task, rest, levels)
-        return self.make(stepped(rest, judged, levels, self.task.trees))
+        keys = [node_name(i, level) for i, level in enumerate(levels)]
+        trees = enumerate(self.task.trees)
+        nodes = [node_name(i, level) for i, tree in trees for level in range(tree.floor, tree.height + 1)]
+        stepped = _STEPPED(
+            columns=[col(name, "r") for name in (COMBINATION, ROWS, *nodes)],
+            keys=[col(key, "r") for key in keys],
+            rest=rest,
+            judged=subquery(self._judged(task, rest, levels)),
+            same=agree(keys, "r", "j"),
+        )
+        return self.make(stepped)
 
     def _judged(self, task: LocalTask, rest: exp.Table, levels: Levels) -> exp.Select:
         keys = [node_name(i, level) for i, level in enumerate(levels)]
-        return task.judged(subquery(offered(rest, levels), "o"), keys)
+        nodes = [col(key) for key in keys]
+        offered = _OFFERED(nodes=nodes, rest=rest).where(*((node >= 0) for node in nodes), copy=False)
+        return task.judged(subquery(offered, "o"), keys)
 
     def _held(self, rest: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:
         """How many rows of what is left are in groups that hold, by generalization; and how many are left."""
-        rows = self.task.engine.rows(held_rows([self._judged(self.task, rest, one) for one in candidates]))
+        judged = [subquery(self._judged(self.task, rest, one)) for one in candidates]
+        query = union_all(*(_HELD_ROWS(candidate=i, judged=one) for i, one in enumerate(judged)))
+        rows = self.task.engine.rows(query)
         return {candidates[i]: held for i, held, _ in rows}, max(left for _, _, left in rows)
 
     def judged_cells(self, members: exp.Table) -> exp.Select:
@@ -350,16 +337,20 @@ class Groups:
     def grouping(self, steps: Sequence[exp.Table]) -> Grouping:
         """The groups that tables with ``combination`` and ``cell`` have together; what is in none of them is taken in
         by the group that it costs least, where that still holds then."""
-        found = self.tight(self.make(group_members(steps)))
+        found = self.tight(self._members(steps))
         loose = self.make(in_no_group(prices=self.prices, members=found.members))
         pairs = self.task.steps.count(loose) * self.task.steps.count(found.classes)
         if not 0 < pairs <= MOST_PAIRS:
             return found
         self.refuse_late()
         coming = self.make(taken_in(loose, found.classes, self.prices, self.task.trees))
-        both = self.make(group_members([found.members, coming]))
+        both = self._members([found.members, coming])
         taken = self.make(_KEPT_CELLS(members=coming, judged=subquery(self.judged_cells(both))))
-        return self.tight(self.make(group_members([found.members, taken])))
+        return self.tight(self._members([found.members, taken]))
+
+    def _members(self, grouped: Sequence[exp.Table]) -> exp.Table:
+        """The combinations that have a group: ``combination`` and ``cell``."""
+        return self.make(union_all(*(_MEMBERS(grouped=one) for one in grouped)))
 
     def tight(self, found: exp.Table, lowest: Levels | None = None) -> Grouping:
         """The groups, as what they are released as (from some levels up), and their price."""

@@ -164,16 +164,17 @@ class Cutting:
 
     def _cuts(self) -> exp.Query:
         """One cut of each part along each attribute."""
-        by_value = [i for i, tree in self._attributes if tree.ordered or self._as_sets]
-        by_tree = [i for i, tree in self._attributes if not (tree.ordered or self._as_sets)]
-        kinds = ((cut_of_values, self._values, by_value), (cut_of_hierarchy, self._ancestors, by_tree))
-        return union_all(
-            *(
-                _ALL(cut=subquery(cut(self._open, self._rows, attributes, table, self._least)))
-                for cut, table, attributes in kinds
-                if attributes
-            )
-        )
+        by_value = [number(i) for i, tree in self._attributes if tree.ordered or self._as_sets]
+        by_tree = [number(i) for i, tree in self._attributes if not (tree.ordered or self._as_sets)]
+        given = {"rows": self._rows, "parts": self._open, "share": number(SHARE), "least": number(self._least)}
+        cuts = []
+        if by_value:
+            facts, lost = _facts_of_sides()
+            cuts.append(_CUT_OF_VALUES(**given, attributes=by_value, values=self._values, facts=facts, **lost))
+        if by_tree:
+            twice = 2 * self._least
+            cuts.append(_CUT_OF_HIERARCHY(**given, attributes=by_tree, ancestors=self._ancestors, twice_least=twice))
+        return union_all(*(_ALL(cut=subquery(cut)) for cut in cuts))
 
     def stop(self) -> None:
         """Leave the parts as they are."""
@@ -293,7 +294,9 @@ def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
     )
 
 
-# Equal gains are ties, however they were worked out: they are rounded.
+# Numbers and times are cut along their order, at the border nearest to the middle of the rows, the first of equals;
+# NULL is the least value. Of other values the most frequent is cut off, or as many of the most frequent as have
+# ``least`` rows, and one of `SHARE` parts of all. Equal gains are ties, however they were worked out: they are rounded.
 _CUT_OF_VALUES = template("""
     WITH sides AS MATERIALIZED (
         SELECT
@@ -366,36 +369,20 @@ _LOST = fragment("""
 _CONDITIONS = {"all": fragment("TRUE"), "in": fragment("inside"), "out": fragment("NOT inside")}
 
 
-def cut_of_values(
-    parts: exp.Table, rows: exp.Table, attributes: Sequence[int], values: exp.Table, least: int
-) -> exp.Select:
-    """Cut numbers and times along their order, and other values by how frequent they are.
-
-    Of all borders between numbers, the one nearest to the middle of the rows, the first of equals; NULL is the least
-    value. Of other values the most frequent is cut off, or as many of the most frequent as have ``least`` rows, and one
-    of `SHARE` parts of all.
-    """
-    facts, lost = [], {}
+def _facts_of_sides() -> tuple[list[exp.Expr], dict[str, exp.Expr]]:
+    """The facts of a part and of both sides of its cut, and what each of them loses."""
+    facts: list[exp.Expr] = []
+    lost: dict[str, exp.Expr] = {}
     for name, condition in _CONDITIONS.items():
         found = _FACTS(here=condition()).expressions
         facts += [exp.alias_(fact.this, f"{fact.alias}_{name}", quoted=True, copy=False) for fact in found]
         lost[f"lost_{name}"] = _LOST(**{fact.alias: col(f"{fact.alias}_{name}") for fact in found})
-    return _CUT_OF_VALUES(
-        rows=rows,
-        parts=parts,
-        attributes=_numbers(attributes),
-        values=values,
-        least=least,
-        share=SHARE,
-        facts=facts,
-        **lost,
-    )
+    return facts, lost
 
 
-def _numbers(attributes: Sequence[int]) -> list[exp.Expr]:
-    return [number(i) for i in attributes]
-
-
+# One child of the lowest common ancestor is cut off the others: the one that promises most, or as many of those that
+# promise most as have one of `SHARE` parts of the rows. Their rows are promised their child, and where there are two
+# children, those of the other the other. Only children are cut off that have rows enough, in and beside them.
 _CUT_OF_HIERARCHY = template("""
     WITH items AS MATERIALIZED (
         SELECT r.attribute, p.part, r.item, r.node, sum(r.n)::BIGINT AS n
@@ -480,26 +467,6 @@ _CUT_OF_HIERARCHY = template("""
     FROM split AS i
     JOIN children AS b ON i.attribute = b.attribute AND i.part = b.part AND i.child = b.child
 """)
-
-
-def cut_of_hierarchy(
-    parts: exp.Table, rows: exp.Table, attributes: Sequence[int], ancestors: exp.Table, least: int
-) -> exp.Select:
-    """Cut one child of the lowest common ancestor off the others: the one that promises most.
-
-    As many of those that promise most are cut off as have one of `SHARE` parts of the rows. Their rows are promised
-    their child, and where there are two children, those of the other the other. Only children are cut off that have
-    rows enough, in and beside them.
-    """
-    return _CUT_OF_HIERARCHY(
-        rows=rows,
-        parts=parts,
-        attributes=_numbers(attributes),
-        ancestors=ancestors,
-        least=least,
-        twice_least=2 * least,
-        share=SHARE,
-    )
 
 
 run = on_combinations(mondrian)

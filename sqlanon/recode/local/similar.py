@@ -114,18 +114,21 @@ _IS_LARGE = fragment("(n_f + n_g) >= :rows")
 _MORE = fragment("(n_f + n_g) * price - n_f * p_f - n_g * p_g")
 # The groups that are united in a round: ``cell``, and ``into``, the lesser of both. Two that propose each other are;
 # and a group that holds takes in the one that fits it best. No group is in two unions.
-_UNIONS = fragment("""
-    SELECT greatest(p.one, p.other) AS cell, least(p.one, p.other) AS "into"
-    FROM :proposed AS p
-    JOIN :proposed AS q ON p.other = q.one AND p.one = q.other AND p.one < q.one
-    UNION ALL
-    SELECT greatest(one, other) AS cell, least(one, other) AS "into"
+_UNIONS = template("""
+    SELECT *
     FROM (
-        SELECT arg_min(p.one, (p.large, p.more, p.one)) AS one, p.other
+        SELECT greatest(p.one, p.other) AS cell, least(p.one, p.other) AS "into"
         FROM :proposed AS p
-        ANTI JOIN :proposed AS q ON p.other = q.one
-        GROUP BY p.other
-    ) AS t
+        JOIN :proposed AS q ON p.other = q.one AND p.one = q.other AND p.one < q.one
+        UNION ALL
+        SELECT greatest(one, other) AS cell, least(one, other) AS "into"
+        FROM (
+            SELECT arg_min(p.one, (p.large, p.more, p.one)) AS one, p.other
+            FROM :proposed AS p
+            ANTI JOIN :proposed AS q ON p.other = q.one
+            GROUP BY p.other
+        ) AS t
+    ) AS u
 """)
 _UNITED = template("""
     SELECT m.combination, m.block, coalesce(u."into", m.cell) AS cell
@@ -217,7 +220,7 @@ class _Similar:
             proposed = groups.make(proposals(classes, judged, blocks, groups.prices, self.task.trees, 2 * least))
             if not self.task.steps.count(proposed):
                 break
-            united = groups.make(unions(proposed))
+            united = groups.make(_UNIONS(proposed=proposed))
             blocks = groups.make(_UNITED(blocks=blocks, united=united))
         better = groups.make(_CHEAPER(blocks=blocks, classes=classes, before=whole.classes))
         return groups.tight(groups.make(_DIVIDED(members=whole.members, better=better)))
@@ -231,13 +234,6 @@ def proposals(
     price = summed([common_price(i, tree, "y", ("f", "g")) for i, tree in enumerate(trees)])
     large, more = _IS_LARGE(rows=rows), _MORE()
     return _PROPOSALS(large=large, more=more, price=price, classes=classes, blocks=blocks, judged=judged, prices=prices)
-
-
-def unions(proposed: exp.Table) -> exp.Query:
-    """The groups that are united in a round."""
-    query = _UNIONS(proposed=proposed)
-    assert isinstance(query, exp.Query)
-    return query
 
 
 def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -> list[int]:
