@@ -5,12 +5,11 @@ The way of the data, and where each arrow lives::
     policy -> source -> hierarchies -> frequency set -> search  -> recode  -> noise, decoys -> release, ledger
     policy/   sources/  hierarchies/   frequency/       search/    recode/    noise/ decoys/   release/ ledger/
 
-Each folder has the SQL of its stage. `pipeline` has the search and what is made of what it found; `database` has the
-verbs, and `result` what they
-give back. Classes are judged by `requirements/` and scored by `measures/`. `engines/` run statements and know nothing
-of privacy; `engines/dialects/` are the words of each. `risk/` and `suggest/` look at a source as it stands, `attacks/`
-try what outsiders would, `extend/` lets a release grow, `live/` leaves a view in the source's own database,
-`warehouse/` writes what others run by themselves, and `report/` draws a page for people.
+Each folder has the SQL of its stage. `pipeline` has the stages in their order; `database` has the verbs, and `result`
+what they give back. Classes are judged by `requirements/` and scored by `measures/`. `engines/` run statements and know
+nothing of privacy; `engines/dialects/` are the words of each. `risk/` and `suggest/` look at a source as it stands,
+`attacks/` try what outsiders would, `ledger/` knows what was published, `live/` leaves a view in the source's own
+database, `warehouse/` writes what others run by themselves, and `report/` draws a page for people.
 
 The public names are loaded when they are first used: who asks for the version, or reads a policy, does not wait
 for an engine.

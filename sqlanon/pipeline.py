@@ -31,7 +31,7 @@ from sqlanon.release.publish import publish as audit_and_publish
 from sqlanon.release.target import target_for
 from sqlanon.release.targets.file import refuse_types_of
 from sqlanon.search.examples import example_levels, size_of_lattice
-from sqlanon.search.input import EarlierReleases, SearchInput, search_input
+from sqlanon.search.input import SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice
 from sqlanon.search.stage import SearchResult, search
 from sqlanon.sources import Source, readable
@@ -248,9 +248,9 @@ def prepare_beside(
     from sqlanon.ledger import mark_earlier  # noqa: PLC0415  (needed with earlier releases only)
 
     first = prepare(steps, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
-    marked = mark_earlier(run, first, earlier, fixed, verified)
-    prepared = prepare(steps, marked.asked, marked.source, run.work)
-    return replace(prepared, policy=policy, earlier=EarlierReleases(marked.after, marked.lost, marked.asked))
+    marked, releases = mark_earlier(run, first, earlier, fixed, verified)
+    prepared = prepare(steps, releases.searched or policy, marked, run.work)
+    return replace(prepared, policy=policy, earlier=releases)
 
 
 def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:

@@ -57,7 +57,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return entered
 
-    for name in STAGES:
+    for name in (*STAGES, "audit_and_publish"):
         monkeypatch.setattr(pipeline, name, noting(name, getattr(pipeline, name)))
     return names
 
@@ -80,6 +80,23 @@ def test_a_plan_passes_through_the_stages_of_a_run(asked: sqlanon.Policy, passed
     left_out = {"add_noise"} if asked.decoys else {"add_noise", "add_decoys"}
     assert run == [name for name in STAGES if name not in left_out]
     assert passed == run
+
+
+def test_compare_publish_verify_and_risk_pass_through_the_same_stages(passed: list[str], tmp_path: Path) -> None:
+    first = ["prepare", "scan", "build_hierarchies", "count_combinations", "search_input"]
+    noise = {"epsilon": 1.0, "bounds": [0, 100]}
+    noisy = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "age": {"role": "quasi", "noise": noise}}
+    with sqlanon.connect(people()) as db:
+        db.compare(policy(), ["optimal"])
+        assert passed == ["prepare_with_earlier", *first, "search", "recode"]
+        release = db.anonymize(policy()).publish(tmp_path / "release.duckdb")
+        assert passed[-2:] == ["measure_dependencies", "audit_and_publish"]
+        passed.clear()
+        assert db.verify(release.path, policy()).verified
+        assert passed == ["prepare_with_earlier", *first]
+        passed.clear()
+        assert db.risk(policy(attributes=noisy | {"ill": {"role": "sensitive"}})).noise is not None
+        assert passed == [*first, "search", "recode"]
 
 
 def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:

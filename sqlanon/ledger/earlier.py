@@ -38,7 +38,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, recorded_place
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield
-from sqlanon.search.input import SearchInput
+from sqlanon.search.input import EarlierReleases, SearchInput
 from sqlanon.sources import Source
 from sqlanon.sources.earlier import EARLIER, EarlierAttribute, marked, marked_by_key, marks, unmarked
 from sqlanon.sources.run import Run
@@ -88,28 +88,17 @@ def _refuse_others(publication: Publication, manifest: Manifest, digest: str, fa
         raise BrokenReleaseError(f"{place} is not as it was published: {'; '.join(failures)}")
 
 
-@dataclass(frozen=True)
-class MarkedSource:
-    """A source whose rows are marked by the earlier releases that have them, and the policy of the search in it.
-
-    ``after`` are the runs of these releases; ``lost``, those of them some of whose rows are not in the source any more,
-    or are others now.
-    """
-
-    source: Source
-    asked: Policy
-    after: tuple[str, ...]
-    lost: frozenset[str]
-
-
 def mark_earlier(
     run: Run,
     first: SearchInput,
     earlier: Sequence[Publication],
     fixed: Manifest | None = None,
     verified: Collection[str] = (),
-) -> MarkedSource:
-    """Mark the rows that some releases have. Makes ``marked``."""
+) -> tuple[Source, EarlierReleases]:
+    """The source with its rows marked by the earlier releases that have them, and what the search has to know of these.
+
+    Makes ``marked_0`` and so on, and drops all but the last.
+    """
     policy, columns = first.policy, _needed(first)
     rows = run.work("marked_0")
     run.engine.execute(create_table(rows, unmarked(run.source.relation, columns)))
@@ -131,7 +120,7 @@ def mark_earlier(
         floors = {name: level or 0 for name, level in fixed.levels(first.heights).items()}
     searched = _search_policy(policy, floors, ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
-    return MarkedSource(source, searched, tuple(one.run_id for one in earlier), frozenset(lost))
+    return source, EarlierReleases(tuple(one.run_id for one in earlier), frozenset(lost), searched)
 
 
 def earlier_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
