@@ -322,7 +322,7 @@ def risk(
     as_json: AsJson = False,
     epsilon: Annotated[
         str | None,
-        typer.Option("--epsilon", metavar="E,...", help="for a policy with noise: tell the errors for these ε"),
+        typer.Option("--epsilon", metavar="E,...", help="for a policy with noise: report the errors for these ε"),
     ] = None,
     suda: Annotated[
         bool, typer.Option("--suda", help="look for rows that are alone with few of their quasi-identifiers, too")
@@ -331,7 +331,7 @@ def risk(
         int | None, typer.Option("--suda-size", metavar="M", help="--suda with at most M of them at a time")
     ] = None,
     leakage: Annotated[
-        int, typer.Option("--leakage", metavar="N", min=0, help="tell the leakage of sets of up to N attributes")
+        int, typer.Option("--leakage", metavar="N", min=0, help="report the leakage of sets of up to N attributes")
     ] = 3,
     matrix: Annotated[
         str | None,

@@ -213,7 +213,7 @@ def spark_address_of(place: str) -> str:
 
 
 def shown_spark(address: str) -> str:
-    """An address as people are told of it, and as the ledger knows it: without options, which may hold a token.
+    """An address for people, and for the ledger: without options, which may hold a token.
 
     >>> shown_spark("sc://host:15002/;token=secret;user_id=me"), shown_spark("local[2]")
     ('sc://host:15002', 'local[2]')

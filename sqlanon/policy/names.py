@@ -8,7 +8,7 @@ EARLIER = "sqlanon earlier releases"
 """The column of the marks that say which earlier releases have a row: no attribute can have this name."""
 
 METADATA_VIEWS = ("release_overview", "class_sizes", "suppression_by", "quality")
-"""The views that tell about a release, in each release file."""
+"""The views that describe a release, in each release file."""
 
 STAGED, VERIFIED, CATALOG = "sqlanon_staged", "sqlanon_verified", "sqlanon_catalog"
 """The databases of a release that is written, and of one that is verified, for the engine that has the source."""

@@ -1,4 +1,4 @@
-"""What the manifest of a release may show of the policy that made it."""
+"""What the manifest of a release may show of its policy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The audit with the source at hand: what a release alone cannot show.
 
-The views that it needs are temporary, and made of the same recoding as the release: with the person column beside the
+The views that it needs are temporary, and read the same recoding as the release: with the person column beside the
 released ones, and of the population.
 """
 
@@ -80,14 +80,14 @@ class SourceAudit:
         """The views, while they are needed; the second is of the released rows with their persons."""
         mark = uuid4().hex[:12]
         person, audited = self.prepared.columns.person, None
-        made: list[exp.Table] = []
+        views: list[exp.Table] = []
         theirs = None
         try:
             if person is not None:
                 audited = table(f"sqlanon_audited_{mark}", "main", "temp")
                 with_persons = self.recoding.with_column(Column(person))
                 self.engine.execute(create_temporary_view(audited, with_persons.select(shuffled=False)))
-                made.append(audited)
+                views.append(audited)
             if self.population is not None:
                 target = self.work(f"population_audited_{mark}")
                 query = self._generalized(self.population.source.relation)
@@ -96,7 +96,7 @@ class SourceAudit:
             reference = self.prepared.source.relation
             if self.prepared.source.access == "remote" and self.prepared.columns.sensitive:
                 reference = self._counted(mark)
-                made.append(reference)
+                views.append(reference)
             yield (
                 Private(
                     reference.sql(self.engine.dialect),
@@ -111,7 +111,7 @@ class SourceAudit:
                 audited,
             )
         finally:
-            for view in made:
+            for view in views:
                 self.engine.execute(drop_view(view.copy()))
             if theirs is not None:
                 self.engine.execute(drop_table(theirs.copy()))

@@ -40,21 +40,21 @@ _NEEDED = re.compile(r"value|known|(code|label)_\d+")
 """What a statement may read of our tables. (A released column may have the name of another of theirs.)"""
 
 
-def export(made: ReleaseDraft, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
+def export(draft: ReleaseDraft, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
     dialect, target = dialect_of(dialect), Path(os.path.realpath(folder))
-    recoding = made.recoding
+    recoding = draft.recoding
     assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
-    place = Target.of_draft(made)
+    place = Target.of_draft(draft)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ReleaseError(f"{target} is there already, and not empty: name a new folder")
         with private_directory(target.parent, STAGING_PREFIX) as directory, private_files():
             staged = directory / "export"
             staged.mkdir()
-            for name, query in _tables(made.run.engine, recoding, place):
-                made.run.engine.execute(wa.written(query, str(staged / f"{name}.parquet")))
-            (staged / "release.sql").write_text(_release(made, recoding, place, dialect), encoding="utf-8")
-            (staged / "audit.sql").write_text(_audit(made, recoding, place, figures, dialect), encoding="utf-8")
+            for name, query in _tables(draft.run.engine, recoding, place):
+                draft.run.engine.execute(wa.written(query, str(staged / f"{name}.parquet")))
+            (staged / "release.sql").write_text(_release(draft, recoding, place, dialect), encoding="utf-8")
+            (staged / "audit.sql").write_text(_audit(draft, recoding, place, figures, dialect), encoding="utf-8")
             staged.replace(target)
     except OSError as error:
         raise ReleaseError(f"{target} cannot be written: {error.strerror or error}") from error
@@ -77,13 +77,13 @@ def _tables(engine: Engine, recoding: FullDomainRecoding, place: Target) -> Iter
             yield name, wa.uploaded(relation, needed)
 
 
-def _release(made: ReleaseDraft, recoding: FullDomainRecoding, place: Target, dialect: str) -> str:
+def _release(draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, dialect: str) -> str:
     columns = [attribute.column for attribute in recoding.attributes]
     what = dict(zip(value_tables(columns), columns, strict=True))
     files = [
         f"     {name}.parquet: "
         + (f"the values of {one_line(what[name])!r}, with codes and labels" if name in what else "the classes left out")
-        for name, _ in _tables(made.run.engine, recoding, place)
+        for name, _ in _tables(draft.run.engine, recoding, place)
     ]
     lines = [
         f"Made by sqlanon {__version__} for {dialect}, of a frequency set of the source.",
@@ -98,14 +98,14 @@ def _release(made: ReleaseDraft, recoding: FullDomainRecoding, place: Target, di
 
 
 def _audit(
-    made: ReleaseDraft, recoding: FullDomainRecoding, place: Target, expected: Mapping[str, int], dialect: str
+    draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, expected: Mapping[str, int], dialect: str
 ) -> str:
-    policy = made.prepared.policy
-    names = made.prepared.columns.by_attribute
+    policy = draft.prepared.policy
+    names = draft.prepared.columns.by_attribute
     audit = audit_of(policy, place, names)
     quasi = [names[name] for name in policy.generalized]
     wanted = {name: value for name, value in expected.items() if name != "source_rows"}
-    if made.chosen.masked_rows:  # they may read like a kept class, or be one of their own
+    if draft.chosen.masked_rows:  # they may read like a kept class, or be one of their own
         wanted = {"released_rows": wanted["released_rows"]}
     found = wa.figures(place.release, quasi)
     counted = {"source_rows": expected["source_rows"]}
@@ -123,7 +123,7 @@ def _audit(
             "Not measured, and so not here: whether other released columns narrow a generalized attribute. "
             "docs/dependencies.md has a query that shows it."
         )
-    others = [column.name for column in made.columns() if column.type == NOT_THERE]
+    others = [column.name for column in draft.columns() if column.type == NOT_THERE]
     first = [([_SETTINGS], statement) for statement in settings(dialect)]
     texts = [(comment, place.text(query, dialect)) for comment, query in queries]
     texts.append((["For people: what classes there are"], place.text(found, dialect)))

@@ -327,8 +327,8 @@ def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
     return Audit(violations, tuple(name for name, query in found if query is None))
 
 
-def sql_of(made: ReleaseDraft, dialect: str) -> str:
+def sql_of(draft: ReleaseDraft, dialect: str) -> str:
     """The statement that makes the release of what was found."""
-    recoding = made.recoding
+    recoding = draft.recoding
     assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
-    return Target.of_draft(made).release_statement(recoding, dialect_of(dialect))
+    return Target.of_draft(draft).release_statement(recoding, dialect_of(dialect))

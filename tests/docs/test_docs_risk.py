@@ -16,7 +16,7 @@ from test_readme import FOLDER, README, blocks, sqlanon
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
-from sqlanon.policy.reading import parse_toml
+from sqlanon.policy.models import parse_toml
 from sqlanon.resources import macros, sql_text
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -22,7 +22,7 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.ledger.catalog import init_database
 from sqlanon.measures import MEASURES, Measure
 from sqlanon.noise.statements import NoisyColumn, can_be_noisy
-from sqlanon.policy.reading import parse_toml
+from sqlanon.policy.models import parse_toml
 from sqlanon.policy.strategies import STRATEGIES as STRATEGIES_BY_NAME
 from sqlanon.requirements import kinds
 

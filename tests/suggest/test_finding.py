@@ -24,7 +24,7 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.ledger.catalog import init_database
 from sqlanon.policy import Policy
-from sqlanon.policy.reading import parse_toml
+from sqlanon.policy.models import parse_toml
 from sqlanon.suggest.kinds import KINDS, kind_by_name
 from sqlanon.suggest.policy_text import toml_key
 
