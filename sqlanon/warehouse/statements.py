@@ -16,6 +16,7 @@ from sqlanon.coding import SOURCE
 from sqlanon.engines.dialects.qualified import Qualified, by_full_names
 from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.dialects.variables import without_variables
+from sqlanon.engines.dialects.warehouses import WAREHOUSES
 from sqlanon.engines.values import FLOATING, one_float, one_form
 from sqlanon.errors import PolicyError, Problem, SourceError
 from sqlanon.expressions import (
@@ -42,18 +43,6 @@ from sqlanon.sources.frequency_set import COUNT
 
 TEXTS = "label_0"
 """The column of an uploaded table that has its values as text."""
-
-_IS_NAN: Mapping[str, str] = {"spark": "isnan", "databricks": "isnan", "trino": "is_nan", "bigquery": "IS_NAN"}
-"""Where NaN does not equal itself, or may not: the function that knows it."""
-
-_FLOATS: Mapping[str, Mapping[str, str]] = {
-    "bigquery": {"FLOAT": "FLOAT64", "DOUBLE": "FLOAT64"},
-    "postgres": {"FLOAT": "real", "DOUBLE": "double precision"},
-    "snowflake": {"FLOAT": "DOUBLE", "DOUBLE": "DOUBLE"},
-    "trino": {"FLOAT": "REAL", "DOUBLE": "DOUBLE"},
-}
-"""By dialect, its names of DuckDB's floating-point types, where they are others."""
-
 
 _FREQUENCY_SET = template("SELECT :named, count(*) AS :count FROM :source GROUP BY :columns")
 _FIGURES = template("""
@@ -110,8 +99,9 @@ def with_one_form(statement: exp.Expr, dialect: str, floats: Mapping[str, str]) 
 def _one_form(value: exp.Column, dialect: str, type_: str) -> exp.Expr:
     if dialect == "duckdb":
         return one_form(value, type_)
-    own = _FLOATS.get(dialect, {}).get(type_, type_)
-    if name := _IS_NAN.get(dialect):
+    warehouse = WAREHOUSES[dialect]
+    own = warehouse.floats.get(type_, type_)
+    if name := warehouse.is_nan:
         return one_float(value, own, anonymous(name, value))
     return one_float(value, own, exp.EQ(this=value, expression=cast(text("NaN"), own)))
 
@@ -174,8 +164,7 @@ def distinct_values(release: exp.Table, columns: Sequence[str]) -> exp.Select:
     return _DISTINCT_VALUES(rows=ident(free_name("released_rows", columns)), counts=counts, release=release)
 
 
-DIALECTS = ("bigquery", "databricks", "duckdb", "postgres", "snowflake", "spark", "trino")
-"""The warehouses, by sqlglot's names of their dialects."""
+DIALECTS = tuple(WAREHOUSES)
 
 SUPPRESSED = "sqlanon_suppressed"
 """The uploaded table of suppressed classes."""
@@ -184,23 +173,6 @@ _RELEASE = "release"
 
 _OWN_QUERY = "sqlanon_source_query"
 """Stands for the holder's query."""
-
-_SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "spark": (
-        "SET spark.sql.ansi.enabled = TRUE",
-        "SET spark.sql.caseSensitive = FALSE",
-        "SET spark.sql.variable.substitute = FALSE",
-        "SET spark.sql.parser.escapedStringLiterals = FALSE",
-        "SET spark.sql.parser.quotedRegexColumnNames = FALSE",
-        "SET spark.sql.path.enabled = FALSE",
-        "SET spark.sql.functionResolution.sessionOrder = second",
-    ),
-    "postgres": ("SET standard_conforming_strings = on",),
-}
-"""The settings that the meaning of our statements depends on, where a session may have others."""
-
-_BEFORE: Mapping[str, tuple[str, ...]] = {"trino": ("SET SESSION skip_redundant_sort = FALSE",)}
-"""What must be run before the release. (Trino does not sort the rows of a new table unless it is told to.)"""
 
 
 def dialect_of(name: str) -> str:
@@ -271,7 +243,7 @@ class Target:
 
     def _text(self, statement: exp.Expr, dialect: str) -> str:
         statement = without_variables(with_one_form(statement, dialect, self.floats), dialect)
-        if dialect == "postgres":
+        if WAREHOUSES[dialect].full_names:
             statement = by_full_names(statement)
         if self.query is not None:
             statement = with_own_query(statement, _OWN_QUERY, self.query)
@@ -302,11 +274,11 @@ def over_there(recoding: FullDomainRecoding, source: exp.Table) -> FullDomainRec
 
 
 def settings(dialect: str) -> tuple[str, ...]:
-    return _SETTINGS.get(dialect, ())
+    return WAREHOUSES[dialect].settings
 
 
 def before(dialect: str) -> tuple[str, ...]:
-    return (*settings(dialect), *_BEFORE.get(dialect, ()))
+    return (*settings(dialect), *WAREHOUSES[dialect].before)
 
 
 @dataclass(frozen=True)

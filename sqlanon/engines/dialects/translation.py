@@ -17,7 +17,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.dialects import spark_rewrites as spark
-from sqlanon.engines.dialects import warehouse_rewrites as others
+from sqlanon.engines.dialects import warehouses as others
 from sqlanon.engines.dialects.kinds import Kinds, kinds_of
 from sqlanon.errors import UntranslatableError
 
@@ -69,19 +69,11 @@ _PARTS: Mapping[type[exp.Expr], str] = {
 _JOINS = frozenset({"", "CROSS", "INNER", "SEMI", "ANTI"})
 _SIDES = frozenset({"", "LEFT"})
 
-_SPARK: Mapping[type[exp.Expr], Rule] = spark.RULES
-_SPARK_FUNCTIONS: Mapping[str, Rule] = spark.FUNCTIONS
-
 _RULES: Mapping[str, Mapping[type[exp.Expr], Rule]] = {
-    "spark": _SPARK,
-    "databricks": _SPARK,
+    **dict.fromkeys(("spark", "databricks"), spark.RULES),
     **{name: others.rules_of(name) for name in others.DIALECTS},
 }
-_FUNCTIONS: Mapping[str, Mapping[str, Rule]] = {
-    "spark": _SPARK_FUNCTIONS,
-    "databricks": _SPARK_FUNCTIONS,
-    **{name: {} for name in others.DIALECTS},
-}
+_FUNCTIONS: Mapping[str, Mapping[str, Rule]] = dict.fromkeys(("spark", "databricks"), spark.FUNCTIONS)
 
 
 def translated(query: exp.Expr, dialect: str) -> exp.Expr:
@@ -101,8 +93,8 @@ def translated(query: exp.Expr, dialect: str) -> exp.Expr:
     if dialect == "duckdb":
         return query.copy()
     if dialect not in _RULES:
-        raise UntranslatableError(f"nothing is translated to {dialect!r}: it is one of {', '.join(_RULES)}")
-    rules, functions = _RULES[dialect], _FUNCTIONS[dialect]
+        raise UntranslatableError(f"nothing is translated to {dialect!r}: it is one of {', '.join(DIALECTS)}")
+    rules, functions = _RULES[dialect], _FUNCTIONS.get(dialect, {})
     whole = exp.Paren(this=query.copy())
     # From the innermost on: what a rule is given is translated already, and it may be written several times.
     nodes = [node for node in whole.this.walk(prune=_is_leaf) if not isinstance(node, exp.DataType)]

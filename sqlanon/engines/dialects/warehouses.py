@@ -7,6 +7,7 @@ are written so that little has to be. None of them tells types apart, and none h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from sqlglot import exp
@@ -15,15 +16,60 @@ from sqlanon.engines.dialects.kinds import Kinds, type_text
 from sqlanon.errors import UntranslatableError
 from sqlanon.expressions import native_type
 
-_TYPES: Mapping[str, Mapping[str, str]] = {
-    "postgres": {"BIGINT": "BIGINT", "DOUBLE": "DOUBLE PRECISION", "VARCHAR": "TEXT"},
-    "trino": {"BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "VARCHAR": "VARCHAR"},
-    "bigquery": {"BIGINT": "INT64", "DOUBLE": "FLOAT64", "VARCHAR": "STRING"},
-    "snowflake": {"BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "VARCHAR": "VARCHAR"},
-}
-"""By dialect, its names of DuckDB's types."""
 
-DIALECTS = tuple(_TYPES)
+@dataclass(frozen=True)
+class Warehouse:
+    """What has to be known of an engine that a release is made in by statements alone."""
+
+    types: Mapping[str, str] = field(default_factory=dict)  # its names of DuckDB's types, for `rules_of`
+    floats: Mapping[str, str] = field(default_factory=dict)  # its names of floating-point types, where they are others
+    is_nan: str | None = None  # the function that knows NaN, where that does not equal itself, or may not
+    settings: tuple[str, ...] = ()  # what the meaning of statements depends on, where a session may have others
+    before: tuple[str, ...] = ()  # what must be run before the release
+    full_names: bool = False  # functions need their schema: others may have put theirs on the search path
+
+
+WAREHOUSES: Mapping[str, Warehouse] = {
+    "bigquery": Warehouse(
+        types={"BIGINT": "INT64", "DOUBLE": "FLOAT64", "VARCHAR": "STRING"},
+        floats={"FLOAT": "FLOAT64", "DOUBLE": "FLOAT64"},
+        is_nan="IS_NAN",
+    ),
+    "databricks": Warehouse(is_nan="isnan"),
+    "duckdb": Warehouse(),
+    "postgres": Warehouse(
+        types={"BIGINT": "BIGINT", "DOUBLE": "DOUBLE PRECISION", "VARCHAR": "TEXT"},
+        floats={"FLOAT": "real", "DOUBLE": "double precision"},
+        settings=("SET standard_conforming_strings = on",),
+        full_names=True,
+    ),
+    "snowflake": Warehouse(
+        types={"BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "VARCHAR": "VARCHAR"},
+        floats={"FLOAT": "DOUBLE", "DOUBLE": "DOUBLE"},
+    ),
+    "spark": Warehouse(
+        is_nan="isnan",
+        settings=(
+            "SET spark.sql.ansi.enabled = TRUE",
+            "SET spark.sql.caseSensitive = FALSE",
+            "SET spark.sql.variable.substitute = FALSE",
+            "SET spark.sql.parser.escapedStringLiterals = FALSE",
+            "SET spark.sql.parser.quotedRegexColumnNames = FALSE",
+            "SET spark.sql.path.enabled = FALSE",
+            "SET spark.sql.functionResolution.sessionOrder = second",
+        ),
+    ),
+    "trino": Warehouse(
+        types={"BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "VARCHAR": "VARCHAR"},
+        floats={"FLOAT": "REAL", "DOUBLE": "DOUBLE"},
+        is_nan="is_nan",
+        before=("SET SESSION skip_redundant_sort = FALSE",),  # it does not sort the rows of a new table by itself
+    ),
+}
+"""By sqlglot's names of their dialects."""
+
+DIALECTS = tuple(name for name, warehouse in WAREHOUSES.items() if warehouse.types)
+"""Those with few nodes and rules; Spark and Databricks have far more."""
 
 NODES: frozenset[type[exp.Expr]] = frozenset(
     {
@@ -75,4 +121,4 @@ def _numbered(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Exp
 def rules_of(dialect: str) -> dict[type[exp.Expr], Callable[[exp.Expr, Kinds], exp.Expr]]:
     """By the kind of node, how it is written in a dialect so that it means the same."""
     own = {exp.Literal: _literal, exp.Div: _divided, exp.Cast: _converted, exp.Window: _numbered}
-    return {node: partial(rule, types=_TYPES[dialect]) for node, rule in own.items()}
+    return {node: partial(rule, types=WAREHOUSES[dialect].types) for node, rule in own.items()}
