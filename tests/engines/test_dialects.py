@@ -473,7 +473,7 @@ def test_every_kind_of_node_that_is_known_is_in_one_of_these() -> None:
     calls = {node.name for one in every for node in one.walk() if isinstance(node, exp.Anonymous)}
     wrapping = {exp.Alias, exp.Column, exp.Select, exp.Subquery}
     assert set(dialects._PARTS) - seen - wrapping == {exp.ApproxDistinct}
-    assert set(dialects._SPARK_FUNCTIONS) - calls == {"RANDOM", "HASH"}
+    assert set(dialects._FUNCTIONS["spark"]) - calls == {"RANDOM", "HASH"}
 
 
 @pytest.mark.parametrize(
