@@ -32,7 +32,7 @@ from sqlanon.expressions import star, subquery, template, union_all
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.ledger import is_same_tree
-from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Trees, link, strange_columns
+from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Tree, Trees, link, strange_columns
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
 from sqlanon.release.reader import attach_release, detach_release, read_claims, shut
@@ -205,7 +205,9 @@ def _private_side(policy: Policy, run: Run, outside: str | None, writer: ScriptW
     if problems:
         raise HierarchyError(problems)
     rules = {name.lower(): one.get("hierarchy") for name, one in policy.redacted()["attributes"].items()}
-    return PrivateSide(policy, run, columns, Trees(built, rules), theirs)
+    return PrivateSide(
+        policy, run, columns, Trees({name: Tree(one.table, one.height) for name, one in built.items()}, rules), theirs
+    )
 
 
 def _longest(run: Run, rules: tuple[object, ...], values: exp.Table) -> int:

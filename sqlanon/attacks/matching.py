@@ -350,10 +350,9 @@ def find_linking(attacker: Attacker) -> Found:
         attributes = []
         for name in one.manifest.quasi:
             column = theirs.get(name.lower())
-            tree = private.trees.of(name.lower(), one.rule(name.lower()))
-            if column is not None and tree is not None:
-                levels = one.levels(name.lower(), tree.height)
-                attributes.append(LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, True))
+            attribute = None if column is None else _beside_values(one, private.trees, name, column)
+            if attribute is not None:
+                attributes.append(attribute)
         if not attributes:
             reasons.append(f"{one.path} and the table from outside have no quasi-identifier in common")
             continue
@@ -383,6 +382,15 @@ def _by_position(attacker: Attacker, linked: ReleaseLink, names: tuple[str, str]
     return Finding(names, victims, found["places"], attacker.script(titled(query, linked.titles)), figures)
 
 
+def _beside_values(one: ComparedRelease, trees: Trees, name: str, column: str) -> LinkedAttribute | None:
+    """A quasi-identifier of a release beside a column that has its values; None where its hierarchy is not known."""
+    tree = trees.of(name.lower(), one.rule(name.lower()))
+    if tree is None:
+        return None
+    levels = one.levels(name.lower(), tree.height)
+    return LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, ranges=True)
+
+
 def _with_source(one: ComparedRelease, trees: Trees, source_: Source) -> ReleaseLink | None:
     """A release beside its source, whose values are as they are; None where the hierarchies are not known."""
     source = {name.lower(): name for name in source_.columns}
@@ -394,11 +402,10 @@ def _with_source(one: ComparedRelease, trees: Trees, source_: Source) -> Release
         if not one.is_quasi(name):
             shared += [own] if source_.columns[column] == one.columns[name] else []
             continue
-        tree = trees.of(name, one.rule(name))
-        if tree is None:
+        attribute = _beside_values(one, trees, own, column)
+        if attribute is None:
             return None
-        levels = one.levels(name, tree.height)
-        attributes.append(LinkedAttribute(own, own, column, levels, (0,), tree.table, tree.height, True))
+        attributes.append(attribute)
     return ReleaseLink(one.relation, source_.relation, tuple(shared), tuple(attributes))
 
 

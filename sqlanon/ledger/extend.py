@@ -150,13 +150,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies.narrowing,
         warnings=[*warn_of_unique_columns(steps, prepared), *dependencies.warnings],
-        _refusals=dependencies.refusals,
-        _run=run,
-        _prepared=prepared,
-        _publication=publication,
-        _recoding=recoding,
-        _run_id=uuid4().hex,
-        _started=started,
+        _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
     )
 
 
@@ -232,6 +226,19 @@ def _figures(prepared: SearchInput, space: ClassSpace, levels: Levels) -> Figure
 
 
 @dataclass(frozen=True)
+class _Origin:
+    """What an extension was found by, and is published from."""
+
+    run: Run
+    prepared: SearchInput
+    publication: Publication
+    recoding: FullDomainRecoding
+    refusals: Sequence[str]
+    run_id: str
+    started: float
+
+
+@dataclass(frozen=True)
 class Extension:
     """What can be added to a release; nothing is published yet.
 
@@ -265,23 +272,17 @@ class Extension:
     score: float
     dependencies: tuple[Narrowing, ...]
     warnings: list[str]
-    _refusals: tuple[str, ...]
-    _run: Run
-    _prepared: SearchInput
-    _publication: Publication
-    _recoding: FullDomainRecoding
-    _run_id: str
-    _started: float
+    _origin: _Origin
 
     @property
     def path(self) -> Path:
         """The release that is extended."""
-        return self._publication.path
+        return self._origin.publication.path
 
     @property
     def table(self) -> str:
         """Its table."""
-        return self._publication.table_name
+        return self._origin.publication.table_name
 
     @property
     def released_rows(self) -> int:
@@ -290,7 +291,7 @@ class Extension:
 
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the rows that are added, on the connection of the `Database` that gave this."""
-        return self._recoding.select(shuffled=False).sql(dialect=dialect, pretty=True)
+        return self._origin.recoding.select(shuffled=False).sql(dialect=dialect, pretty=True)
 
     def publish(self, force: bool = False) -> Release:
         """Put the extended release in the place of the release.
@@ -307,15 +308,16 @@ class Extension:
         AuditError
             The audit refused it; nothing was changed.
         """
-        if self._refusals:
-            raise AuditError(list(self._refusals))
-        run, prepared, publication = self._run, self._prepared, self._publication
+        if self._origin.refusals:
+            raise AuditError(list(self._origin.refusals))
+        origin = self._origin
+        run, prepared, publication = origin.run, origin.prepared, origin.publication
         with opened(run.engine, publication, Reach(), verified=True) as release:
-            draft = ExtensionDraft(run, prepared, self, release, self._recoding)
+            draft = ExtensionDraft(run, prepared, self, release, origin.recoding)
             hashed = select([col(KEY_HASH)], run.work("keys_0"))
             extended = ExtendedRelease(release, self._trees(), hashed, self._to_catalog())
             rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
-            entry = LedgerEntry(run, prepared, self._run_id, publication.path, rows, force, keyed, extended)
+            entry = LedgerEntry(run, prepared, origin.run_id, publication.path, rows, force, keyed, extended)
             target = FileTarget(publication.path, publication.table_name)
             published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
         self.warnings.extend(one for one in entry.notes(publication.digest) if one not in self.warnings)
@@ -323,17 +325,17 @@ class Extension:
 
     def _trees(self) -> list[Hierarchy]:
         """Values may have gone that are still released: their labels are those of the release."""
-        run, prepared = self._run, self._prepared
-        then = trees_of(run, prepared.policy, self._publication.run_id)
+        run, prepared = self._origin.run, self._origin.prepared
+        then = trees_of(run, prepared.policy, self._origin.publication.run_id)
         return [
             tree_of_both(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
             for now in prepared.own_hierarchies
         ]
 
     def _to_catalog(self) -> dict[str, Any]:
-        policy = self._prepared.policy
+        policy = self._origin.prepared.policy
         return {
-            "run_id": self._run_id,
+            "run_id": self._origin.run_id,
             "started_at": utc_now(),
             "policy": policy.model_dump_json(),
             "policy_hash": policy.fingerprint(),
@@ -347,7 +349,7 @@ class Extension:
             "generalization": json.dumps(self.generalization, ensure_ascii=False),
             "nodes": 1,
             "checked": 1,
-            "seconds": time.perf_counter() - self._started,
+            "seconds": time.perf_counter() - self._origin.started,
             "sqlanon_version": __version__,
         }
 

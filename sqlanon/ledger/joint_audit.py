@@ -456,32 +456,27 @@ class JointAudit:
             key = now.attribute.lower()
             then, names = known.pop(key, None), [catalog.hierarchy_name(policy.fingerprint(), now.attribute)]
             if then is None:
-                trees[key] = now
+                tree = now
             elif is_same_tree(run.engine, then, now):
-                trees[key] = tree_of_both(run, then, now)
+                tree = tree_of_both(run, then, now)
                 names.append(stored_name(one.publication.run_id, now.attribute))
             else:
                 different.add(key)
                 continue
-            shown[key], rules[key] = _StoredTree(_stored(names, now.height), now.height), new.rule(key)
+            trees[key] = Tree(tree.table, tree.height)
+            shown[key], rules[key] = _stored(names, now.height), new.rule(key)
         for key, then in known.items():  # the new one shows it as it is, or not at all
-            trees[key], rules[key] = then, one.rule(key)
+            trees[key], rules[key] = Tree(then.table, then.height), one.rule(key)
             name = stored_name(one.publication.run_id, then.attribute)
-            shown[key] = _StoredTree(_stored([name], then.height), then.height)
+            shown[key] = _stored([name], then.height)
         return Trees(trees, rules, frozenset(different)), Trees(shown, rules, frozenset(different))
 
 
-@dataclass(frozen=True)
-class _StoredTree:
+def _stored(names: Sequence[str], height: int) -> Tree:
     """A hierarchy by its names in the catalog."""
-
-    table: exp.Expr
-    height: int
-
-
-def _stored(names: Sequence[str], height: int) -> exp.Expr:
     tables = [table(name, catalog.SCHEMA, _CATALOG) for name in names]
-    return tables[0] if len(tables) == 1 else subquery(union_of(tables[0], tables[1], height), "both")
+    both = tables[0] if len(tables) == 1 else subquery(union_of(tables[0], tables[1], height), "both")
+    return Tree(both, height)
 
 
 def _is_parquet(path: Path) -> bool:

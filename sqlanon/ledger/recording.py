@@ -274,31 +274,22 @@ def _until_known(
     is_known = False
     try:
         yield
-        with _out_already(intent.path, path), catalog.open_catalog(engine, path):
-            complete(engine, intent, kept)
+        try:
+            with catalog.open_catalog(engine, path):
+                complete(engine, intent, kept)
+        except (SqlanonError, OSError, duckdb.Error) as error:  # it does not undo the release
+            raise ReleaseError(
+                f"{shown_place(intent.path)} is published, and the ledger in {path} cannot be written to: "
+                f"{str(error).splitlines()[0]}; the next run with this catalog completes it"
+            ) from error
         is_known = True
     finally:
-        if not is_known:  # it may be out all the same
-            _settle_if_possible(engine, path, reach)
-
-
-def _settle_if_possible(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
-    """Once more, where the signal that ends this run has ended this, too; else it is left to the next run."""
-    for _ in range(2):
-        with suppress(Exception):
-            return settle(engine, path, reach)
-
-
-@contextmanager
-def _out_already(place: Path, path: Path) -> Iterator[None]:
-    """Errors of the ledger once a release is out: they do not undo it."""
-    try:
-        yield
-    except (SqlanonError, OSError, duckdb.Error) as error:
-        raise ReleaseError(
-            f"{shown_place(place)} is published, and the ledger in {path} cannot be written to: "
-            f"{str(error).splitlines()[0]}; the next run with this catalog completes it"
-        ) from error
+        # It may be out all the same. Once more, where the signal that ends this run has ended this, too; else it is
+        # left to the next run.
+        for _ in () if is_known else range(2):
+            with suppress(Exception):
+                settle(engine, path, reach)
+                break
 
 
 def _refuse_overtaken(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sqlglot import exp
 
@@ -122,14 +122,12 @@ class ComparedRelease:
         return None if attribute is None or not self.is_quasi(name) else attribute.get("hierarchy")
 
 
-class Tree(Protocol):
+@dataclass(frozen=True)
+class Tree:
     """A hierarchy: one row per ground value, ``level_0`` to the top."""
 
-    @property
-    def table(self) -> exp.Expr: ...
-
-    @property
-    def height(self) -> int: ...
+    table: exp.Expr
+    height: int
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,7 @@ class Suda:
     dis: float | None
     scores: Scores
     ihsn_scores: Scores
-    _relations: _Relations | None = field(default=None, repr=False, compare=False)
+    _found: _Found = field(repr=False, compare=False)
 
     @property
     def records(self) -> duckdb.DuckDBPyRelation:
@@ -249,12 +249,30 @@ class Suda:
         Columns: ``class`` (a STRUCT of the row's quasi-identifiers: the row is alone with them), ``msus``,
         ``smallest`` (the attributes of its smallest MSU), ``score``, ``dis_score``, ``ihsn_score``, ``dis_ihsn_score``.
         """
-        return self._found().records()
+        spread, ihsn_spread = map(repr, self._found.spread)
+        return self._relation(
+            _RECORDS(
+                class_=_class(self.attributes),
+                spread=spread,
+                ihsn_spread=ihsn_spread,
+                exponent=repr(self._found.exponent),
+                scored=self._found.scored,
+                combinations=self._found.packed.combinations,
+            )
+        )
 
     @property
     def minimal_uniques(self) -> duckdb.DuckDBPyRelation:
         """All MSUs: a relation with the columns ``class``, ``attributes`` (a list of names) and ``size``."""
-        return self._found().minimal_uniques()
+        attributes = reduce(
+            lambda listed, one: anonymous("LIST_CONCAT", listed, one),
+            (_NAME_IF_IN(bit=1 << i, name=name) for i, name in enumerate(self.attributes)),
+        )
+        combinations, msus = self._found.packed.combinations, self._found.msus
+        class_ = _class(self.attributes)
+        return self._relation(
+            _MINIMAL_UNIQUES(class_=class_, attributes=attributes, msus=msus, combinations=combinations)
+        )
 
     @property
     def value_contributions(self) -> duckdb.DuckDBPyRelation:
@@ -262,11 +280,21 @@ class Suda:
 
         Columns: ``attribute``, ``value`` (as text), ``contribution``. By the scores of Elliot et al.
         """
-        return self._found().value_contributions()
+        each = (
+            _VALUE_CONTRIBUTIONS(
+                attribute=name,
+                value=col(f"q{i}", "r"),
+                weight=_weight(self._found.weights[0]),
+                msus=self._found.msus,
+                combinations=self._found.packed.combinations,
+                bit=1 << i,
+            )
+            for i, name in enumerate(self.attributes)
+        )
+        return self._relation(union_all(*each))
 
-    def _found(self) -> _Relations:
-        assert self._relations is not None
-        return self._relations
+    def _relation(self, query: exp.Query) -> duckdb.DuckDBPyRelation:
+        return self._found.run.engine.relation(query)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: figures alone."""
@@ -281,54 +309,16 @@ class Suda:
 
 
 @dataclass(frozen=True)
-class _Relations:
+class _Found:
     """What the relations of a `Suda` are made of; the tables go with the run."""
 
     run: Run
     packed: Packed
     msus: exp.Table
     scored: exp.Table
-    names: tuple[str, ...]
     exponent: float
     spread: tuple[float, ...]
     weights: tuple[tuple[float, ...], ...]
-
-    def records(self) -> duckdb.DuckDBPyRelation:
-        spread, ihsn_spread = map(repr, self.spread)
-        return self.run.engine.relation(
-            _RECORDS(
-                class_=_class(self.names),
-                spread=spread,
-                ihsn_spread=ihsn_spread,
-                exponent=repr(self.exponent),
-                scored=self.scored,
-                combinations=self.packed.combinations,
-            )
-        )
-
-    def minimal_uniques(self) -> duckdb.DuckDBPyRelation:
-        attributes = reduce(
-            lambda listed, one: anonymous("LIST_CONCAT", listed, one),
-            (_NAME_IF_IN(bit=1 << i, name=name) for i, name in enumerate(self.names)),
-        )
-        combinations, class_ = self.packed.combinations, _class(self.names)
-        query = _MINIMAL_UNIQUES(class_=class_, attributes=attributes, msus=self.msus, combinations=combinations)
-        return self.run.engine.relation(query)
-
-    def value_contributions(self) -> duckdb.DuckDBPyRelation:
-        weight, combinations = _weight(self.weights[0]), self.packed.combinations
-        each = (
-            _VALUE_CONTRIBUTIONS(
-                attribute=name,
-                value=col(f"q{i}", "r"),
-                weight=weight,
-                msus=self.msus,
-                combinations=combinations,
-                bit=1 << i,
-            )
-            for i, name in enumerate(self.names)
-        )
-        return self.run.engine.relation(union_all(*each))
 
 
 def refuse_settings(policy: Policy, size: int | None, fraction: float | None) -> None:
@@ -411,7 +401,7 @@ class _Search:
                 },
             )
 
-        relations = _Relations(self.run, packed, msus, scored, self.names, self.exponent, spread, self.weights)
+        relations = _Found(self.run, packed, msus, scored, self.exponent, spread, self.weights)
         return Suda(
             rows=rows,
             uniques=uniques,
@@ -426,7 +416,7 @@ class _Search:
             dis=dis,
             scores=scores(0),
             ihsn_scores=scores(1),
-            _relations=relations,
+            _found=relations,
         )
 
     def _fraction(self, rows: int) -> tuple[float, Literal["call", "policy", "default"]]:
