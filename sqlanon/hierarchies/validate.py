@@ -30,9 +30,9 @@ class Finding(NamedTuple):
 class Check:
     """Something that must not be."""
 
-    query: exp.Select  # the violating rows, with the columns of `Finding`
+    query: Callable[[], exp.Select]  # the violating rows, with the columns of `Finding`
     message: Callable[[list[Finding], int], str]  # of the first findings, and the number of all
-    probe: exp.Select | None = None  # a query of as many rows that is faster, if there is one
+    probe: Callable[[], exp.Select] | None = None  # a query of as many rows that is faster, if there is one
 
 
 class Summary(NamedTuple):
@@ -58,7 +58,7 @@ _OWN_NULLS = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND row
 def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[Check]) -> exp.Select:
     """The query of a table's `Summary`: one statement tells that nothing is wrong, which is the usual case."""
     ground = col("level_0")
-    findings = [_HOW_MANY(findings=check.probe or check.query) for check in usual]
+    findings = [_HOW_MANY(findings=(check.probe or check.query)()) for check in usual]
     return _SUMMARY(
         # Values of a column differ; keys that are listed need not.
         distinct=exp.Distinct(expressions=[ground]) if draft.listed else ground,
@@ -73,9 +73,10 @@ def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> l
     """The checks that a hierarchy needs whatever its summary says."""
     found = list(_tree_checks(draft.parts, target))
     if draft.height == 0:
-        found.append(Check(_NULLS(values=draft.values), _null_message))
+        found.append(Check(partial(_NULLS, values=draft.values), _null_message))
     if on_unknown == "error" and not all(isinstance(part, Generated) and part.total for part in draft.parts):
-        found.append(Check(_UNKNOWN(values=draft.values, hierarchy=target), partial(_unknown_message, draft.parts)))
+        unknown = partial(_UNKNOWN, values=draft.values, hierarchy=target)
+        found.append(Check(unknown, partial(_unknown_message, draft.parts)))
     return found
 
 
@@ -88,7 +89,7 @@ def checks(draft: HierarchyDraft, target: exp.Table, facts: Summary, usual: Sequ
         for check in _listed_checks(part, keys_table(index), draft.column_type)
     ]
     if facts.top != facts.last_top:
-        found.append(Check(_several(target, draft.height, None), partial(_top_message, draft.height)))
+        found.append(Check(partial(_several, target, draft.height, None), partial(_top_message, draft.height)))
     return [*found, *usual] if facts.wrong else found
 
 
@@ -99,13 +100,13 @@ _FIRST = template("SELECT * FROM :findings AS f ORDER BY n DESC, label NULLS FIR
 
 def totals(found: Sequence[Check], draft: HierarchyDraft) -> exp.Select:
     """One query over all checks: number of a check and of its findings. No row: nothing is wrong."""
-    each = [_OF_CHECK(number=index, findings=check.query) for index, check in enumerate(found)]
+    each = [_OF_CHECK(number=index, findings=check.query()) for index, check in enumerate(found)]
     return draft.with_keys(_TOTALS(each=union_all(*each)), materialized=True)
 
 
 def first_findings(check: Check, draft: HierarchyDraft) -> exp.Select:
     """A check's first findings, those with the highest counts."""
-    return draft.with_keys(_FIRST(findings=check.query), materialized=True)
+    return draft.with_keys(_FIRST(findings=check.query()), materialized=True)
 
 
 _WRONG_SIZE = template("""
@@ -137,16 +138,16 @@ def _listed_checks(part: Listed, keys: exp.Table, column_type: str) -> Iterator[
     """Check a file, table or categories as they are listed."""
     rows = exp.Count(this=exp.Star())
     if part.lines is None:
-        yield Check(_WRONG_SIZE(keys=keys, is_wrong=rows.eq(0)), partial(_empty_message, part))
+        yield Check(partial(_WRONG_SIZE, keys=keys, is_wrong=rows.eq(0)), partial(_empty_message, part))
     else:
-        yield Check(_WRONG_SIZE(keys=keys, is_wrong=rows.neq(part.lines)), partial(_lines_message, part))
-    yield Check(_ODD_KEYS(keys=keys), partial(_odd_message, part, column_type))
-    yield Check(_LISTED_TWICE(keys=keys), partial(_twice_message, part))
+        yield Check(partial(_WRONG_SIZE, keys=keys, is_wrong=rows.neq(part.lines)), partial(_lines_message, part))
+    yield Check(partial(_ODD_KEYS, keys=keys), partial(_odd_message, part, column_type))
+    yield Check(partial(_LISTED_TWICE, keys=keys), partial(_twice_message, part))
     if part.levels and part.lines is None:  # only a table can have NULL
         gap = exp.Case()
         for level in range(1, part.levels + 1):
             gap = gap.when(col(f"c{level}").is_(exp.null()), exp.Literal.string(str(level)), copy=False)
-        yield Check(_MISSING_LABELS(keys=keys, gap=gap), partial(_missing_message, part))
+        yield Check(partial(_MISSING_LABELS, keys=keys, gap=gap), partial(_missing_message, part))
 
 
 def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Check]:
@@ -159,9 +160,8 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Check]:
         del owners[-1:]
     for level, (lower, upper) in enumerate(pairwise(owners), start=1):
         if lower is not upper or isinstance(upper, Listed):
-            label = col(f"level_{level}")
-            probe = _several(target, level + 1, label, counted=False)
-            yield Check(_several(target, level + 1, label), partial(_tree_message, level), probe)
+            broken = partial(_several, target, level + 1, col(f"level_{level}"))
+            yield Check(broken, partial(_tree_message, level), partial(broken, counted=False))
 
 
 # To compare the ends is far faster than to count the distinct values.
