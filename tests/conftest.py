@@ -154,6 +154,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 10, 10)
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # what stays beyond the end DuckDB calls leaked
+
+
 LEAST_CASES = 3
 """So many slow cases of a test run, if there are, however few examples are drawn."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from conftest import some
 from recipes import recipe
 from support import change, cli, fetch
 from test_strategy_seam import HEIGHTS, Row, lost, patients, write
@@ -40,7 +41,7 @@ def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]]:
     return min(found)[0], min(found)[2]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", some(range(3), 2))
 @pytest.mark.parametrize("strategy", ["optimal", "incognito"])
 def test_the_search_finds_the_best_by_it(tmp_path: Path, seed: int, strategy: str) -> None:
     rows = patients(seed)

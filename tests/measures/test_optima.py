@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import duckdb
 import pytest
 from conftest import make_policy
+from support import connected, live_connection
 
-import sqlanon
 from sqlanon.measures import MEASURES
 
 # Seven rows, of which two may be suppressed. Below: p and q are g, r and s are h. At level 0 the classes p and q are
@@ -39,18 +40,23 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_the_optimum_of_each_measure(measure: str) -> None:
-    attributes = {"x": {"table": "tree"}}
-    with duckdb.connect() as connection:
+@pytest.fixture(scope="module")
+def live() -> Iterator[duckdb.DuckDBPyConnection]:
+    with live_connection() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT unnest({list(ROWS)}) AS x")
         connection.execute(
             "CREATE TABLE tree AS FROM (VALUES ('p', 'g', '*'), ('q', 'g', '*'), ('r', 'h', '*'), ('s', 'h', '*')) "
             "AS r(ground, middle, top)"
         )
-        with sqlanon.connect(connection) as db:
-            found = db.anonymize(make_policy(attributes, search={"measure": measure, "suppression_limit": 0.3}))
-            whole = db.anonymize(make_policy(attributes, search={"measure": measure}))
+        yield connection
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_optimum_of_each_measure(measure: str, live: duckdb.DuckDBPyConnection) -> None:
+    attributes = {"x": {"table": "tree"}}
+    with connected(live) as db:
+        found = db.anonymize(make_policy(attributes, search={"measure": measure, "suppression_limit": 0.3}))
+        whole = db.anonymize(make_policy(attributes, search={"measure": measure}))
     level, score = OPTIMA[measure]
     assert (found.generalization, found.suppressed_rows) == ({"x": level}, 0 if level else 2)
     assert found.score == pytest.approx(score, abs=1e-12)

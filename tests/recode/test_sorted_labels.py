@@ -50,11 +50,16 @@ def shown(value: Any) -> str:
     return str(value)
 
 
+CONNECTION = duckdb.connect()
+
+
 def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None = None) -> dict[str, str]:
     """Labels of an attribute, by the labels before: released are those that are kept."""
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE r (node INT, code INT, label VARCHAR, leaves DOUBLE, level INT)")
-        connection.execute("CREATE TABLE k (code_0 INT)")
+    with CONNECTION.cursor() as connection:
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE r (node INT, code INT, label VARCHAR, leaves DOUBLE, level INT)"
+        )
+        connection.execute("CREATE OR REPLACE TEMP TABLE k (code_0 INT)")
         rows = []
         for code, label in enumerate(labels):
             level = (levels or {}).get(label)
@@ -64,7 +69,7 @@ def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None 
         for label in kept:
             connection.execute("INSERT INTO k VALUES (?)", [labels.index(label)])
         query = sortable_labels(table("r"), table("k"), 0, 500)
-        connection.execute(f"CREATE TABLE s AS {query.sql('duckdb')}")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE s AS {query.sql('duckdb')}")
         if not connection.execute(may_be_sorted(table("s"), ()).sql("duckdb")).fetchall()[0][0]:
             return {label: label for label in labels}
         found = connection.execute(sorted_labels(sortable=table("s")).sql("duckdb")).fetchall()
