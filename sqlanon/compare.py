@@ -36,24 +36,10 @@ ComparisonProgress = Callable[[str, int, int, "float | None"], None]
 
 @dataclass(frozen=True)
 class Compared:
-    """What one strategy found, in the order of `COLUMNS`; None where it found nothing.
+    """What one strategy found, in the order of `COLUMNS`; None where it found nothing, and ``error`` says why.
 
-    Attributes
-    ----------
-    strategy, score:
-        Which one, and its score by the policy's measure.
-    loss:
-        The score by the measure `loss`, whatever the policy's is: the mean, with the attributes' weights.
-    classes, suppressed_rows:
-        Of what it would release.
-    checked:
-        How many generalizations, and rounds of local strategies, were counted.
-    optimal:
-        Whether the score is proven to be the best of all generalizations.
-    seconds:
-        Of wall time, for reading the source and for the search.
-    error:
-        Why it found nothing, or cannot do what the policy asks.
+    ``loss`` is the score by the measure of that name, whatever the policy's is. ``checked`` are generalizations, and
+    rounds of local strategies; ``seconds`` are of wall time, for reading the source and for the search.
     """
 
     strategy: str

@@ -79,7 +79,6 @@ class ReleaseDraft:
 
     @property
     def recoding(self) -> AnyRecoding:
-        """How its rows are made."""
         return self.chosen.statement if self.noised is None else self.noised.statement
 
     @property
@@ -89,17 +88,14 @@ class ReleaseDraft:
 
     @property
     def quasi(self) -> list[str]:
-        """The columns that make the classes."""
         return [column.name for column in self.recoding.columns if column.quasi is not None]
 
     @property
     def ranges(self) -> dict[str, Kind]:
-        """By column, in lower case, what its labels are ranges of."""
         return ranges_of(self.prepared)
 
     @property
     def expected(self) -> Expected:
-        """What must come out."""
         chosen = self.chosen
         rows = self.prepared.marginals.rows - chosen.figures.suppressed_rows + chosen.masked_rows
         rows += 0 if self.filled is None else self.filled.decoys.rows
@@ -114,7 +110,6 @@ class ReleaseDraft:
             yield relation
 
     def rows_there(self) -> AbstractContextManager[exp.Query]:
-        """The statement that makes its rows where the source is, while what it reads is there."""
         return self.prepared.source.rows_there(self.run.engine, self.recoding)
 
     @contextmanager
@@ -132,7 +127,6 @@ class ReleaseDraft:
             raise
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
-        """The columns of the release, in its order."""
         roles = {name.lower(): attribute.role for name, attribute in self.prepared.policy.attributes.items()}
         source, recoding = self.prepared.source, self.recoding
         columns = []
@@ -142,7 +136,6 @@ class ReleaseDraft:
         return tuple(columns)
 
     def repeating(self) -> list[str]:
-        """The columns of text that has few values."""
         recoding = self.recoding
         counts = self.run.engine.rows(recoding.label_counts())[0]
         names = {column.quasi: column.name for column in recoding.columns if column.quasi is not None}
@@ -150,7 +143,6 @@ class ReleaseDraft:
         return [column.name for column in self.columns() if column.name in few and column.type == "VARCHAR"]
 
     def checks(self, released: exp.Table) -> list[Check]:
-        """What a release alone does not show of its requirements, checked with the source."""
         run, policy = self.run, self.prepared.policy
         if not needs_source(policy.privacy, policy.source.person is not None):
             return []
@@ -160,7 +152,6 @@ class ReleaseDraft:
         return audit.checks(released.sql(run.engine.dialect))
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        """What it claims, once its rows are counted."""
         policy, found, prepared = self.prepared.policy, self.found, self.prepared
         levels, heights = shown_generalization(policy, self.chosen.generalization, prepared.heights)
         claims = Manifest(
@@ -193,7 +184,6 @@ class ReleaseDraft:
         return replace(claims, score=measure_of(prepared).shown(self.score))
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
-        """What may be told of the suppressed rows."""
         return () if self.filled is not None else suppressed_rows_by(self.run, self.prepared, self.chosen, released)
 
     def keyed_rows(self) -> exp.Query | None:
