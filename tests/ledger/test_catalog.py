@@ -23,6 +23,8 @@ from sqlanon.errors import SourceError
 from sqlanon.ledger import catalog
 from sqlanon.ledger.catalog import init_database
 
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
 TABLES = {
     *("runs", "hierarchies", "lattice", "releases", "released_keys", "released_hierarchies", "decoys", "secret"),
     *("catalog_format", "source_samples", "exports"),

@@ -18,6 +18,8 @@ from sqlanon.errors import AuditError
 from sqlanon.expressions import col, table
 from sqlanon.release.dependencies import narrowing, pinned_groups
 
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
 PEOPLE = """
     SELECT i AS name, (1000 + (i * 7919) % 1000)::VARCHAR AS zip, (hash(i + 7) % 60)::INTEGER AS age,
         'd' || ((i * 7919) % 1000) // 4 AS district, ['flu', 'cold', 'cut'][1 + (hash(i) % 3)::INTEGER] AS diagnosis,
