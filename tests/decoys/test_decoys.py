@@ -769,7 +769,7 @@ def test_a_run_that_fails_leaves_all_as_it_was(little: Path, monkeypatch: pytest
         with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
             db.anonymize(asked).publish(path)
     with monkeypatch.context() as patched:
-        patched.setattr(catalog, "store_decoys", stop)
+        patched.setattr(catalog, "create_table", stop)
         with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
             db.anonymize(asked)
     assert path.read_bytes() == before
