@@ -632,6 +632,7 @@ def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
         ("decoy_classes = 2, smallest_class_without_decoys = 4", {"manifest"}),
         ("decoy_classes = 2, smallest_class_without_decoys = 0", {"manifest"}),
         ("policy = replace(policy, ', \"decoys\": true', '')", {"manifest"}),
+        ("decoys = 7, rows = 41", {"decoys"}),  # two classes of four have six at most
     ], 3),
 )  # fmt: skip
 def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: set[str]) -> None:

@@ -126,6 +126,7 @@ def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> 
         first, second = result.publish(), result.publish(clinic / "two.duckdb")
     assert first.manifest.digest == second.manifest.digest
     assert so_far(clinic) == 1.0
+    publish(policy(clinic, "three", {"weight": 0.5}, total=1.5))
 
 
 def test_the_ledger_is_not_left_out_without_force(clinic: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from support import change
 
@@ -14,7 +15,7 @@ from sqlanon.errors import AuditError
 pytestmark = pytest.mark.usefixtures("plain_macros")
 
 
-def publish(folder: Path, name: str, k: int, **source: Any) -> None:
+def publish(folder: Path, name: str, k: int, release: dict[str, Any] | None = None, **source: Any) -> None:
     policy = sqlanon.Policy(
         source={"database": folder / "hospital.duckdb", "table": "p", **source},
         attributes={
@@ -23,7 +24,7 @@ def publish(folder: Path, name: str, k: int, **source: Any) -> None:
             "cost": {"role": "insensitive"},
         },
         privacy={"k": k},
-        release={"database": folder / f"{name}.duckdb", "table": "p"},
+        release={"database": folder / f"{name}.duckdb", "table": "p", **(release or {})},
         catalog={"database": folder / "private.duckdb"},
     )
     with sqlanon.connect() as db:
@@ -92,3 +93,42 @@ def test_a_person_may_have_all_of_a_few_rows(folder: Path) -> None:
     assert "3 rows that it does not have are fewer than 4" in refused(folder, "two", 2, person="who")
     come(folder, (102, 106))
     publish(folder, "two", 2, person="who")
+
+
+def wards(folder: Path, name: str, level: int, **release: Any) -> None:
+    policy = sqlanon.Policy(
+        source={"database": folder / "wards.duckdb", "table": "p"},
+        attributes={
+            "ward": {
+                "role": "quasi",
+                "hierarchy": {"categories": {"near": ["a", "b"], "far": ["c", "d"]}},
+                "min_level": level,
+                "max_level": level,
+            }
+        },
+        privacy={"k": 3},
+        search={"suppression_limit": 0.4},
+        release={"database": folder / f"{name}.duckdb", "table": "p", **release},
+        catalog={"database": folder / "private.duckdb"},
+    )
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish()
+
+
+def test_rows_that_were_masked_are_not_new(tmp_path: Path) -> None:
+    """Two of b and two of d are masked in the first release: in the second they are no rows that came."""
+    change(tmp_path / "wards.duckdb", "CREATE TABLE p AS SELECT unnest(string_split('aaaaabbcccccdd', '')) AS ward")
+    wards(tmp_path, "one", 0, suppressed="mask")
+    wards(tmp_path, "two", 1)
+
+
+def test_what_a_release_is_based_on_is_based_on_is_one_of_them(folder: Path) -> None:
+    def after(name: str) -> int:
+        query = "SELECT len(after) FROM sqlanon.ledger WHERE path LIKE ?"
+        with duckdb.connect(folder / "private.duckdb", read_only=True) as connection:
+            return int(connection.execute(query, [f"%{name}.duckdb"]).fetchall()[0][0])
+
+    publish(folder, "one", 3)
+    publish(folder, "two", 3, release={"after": ["one"]})
+    publish(folder, "three", 3, release={"after": ["two"]})
+    assert [after(name) for name in ("one", "two", "three")] == [0, 1, 2]

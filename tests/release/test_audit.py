@@ -47,6 +47,7 @@ class Border:
     sections: dict[str, Any] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
+    suppressed: int = 0
 
 
 def first(ward: str, illness: str = "%") -> str:
@@ -58,6 +59,7 @@ SPLIT = "UPDATE {rows} SET ward = 'd' WHERE rowid IN (SELECT rowid FROM {rows} W
 ONE_TO_C = f"UPDATE {{rows}} SET ward = 'c' WHERE {first('b')}"
 ONE_MORE_X = f"UPDATE {{rows}} SET illness = 'x' WHERE {first('a', 'y')}"
 OTHERS = {"a": 4, "b": 3, "c": 6, "d": 2}
+POPULATION = " UNION ALL ".join(f"SELECT '{ward}' AS ward FROM range({len(rows)})" for ward, rows in WARDS.items())
 SEARCH = "the search found 3, the smallest of 3; has the source changed since?"
 
 BORDERS = {
@@ -96,13 +98,13 @@ BORDERS = {
         {
             "l_diversity": [
                 {"attribute": "illness", "kind": "entropy", "l": 2},
-                {"attribute": "illness", "kind": "recursive", "l": 2, "c": 1.5},
+                {"attribute": "illness", "kind": "recursive", "l": 2, "c": 3},
             ]
         },
         ONE_MORE_X,
         [
             "entropy 2-diversity of illness: the worst class has 1.75477, 2 are required",
-            "recursive (1.5, 2)-diversity of illness: in the worst class r1 is 3 times",
+            "recursive (3, 2)-diversity of illness: in the worst class r1 is 3 times",
         ],
     ),
     "shares": Border(
@@ -141,6 +143,20 @@ BORDERS = {
                 "query": " UNION ALL ".join(f"SELECT '{ward}' AS ward FROM range({n})" for ward, n in OTHERS.items())
             }
         },
+    ),
+    "least presence": Border(
+        {"delta_presence": {"min": 0.5, "max": 1}},
+        f"UPDATE {{rows}} SET ward = 'a' WHERE {first('c')}",
+        ["(0.5, 1)-presence: the shares of the population's classes are 0.416667 to 0.625"],
+        sections={"population": {"query": f"{POPULATION} UNION ALL {POPULATION}"}},
+    ),
+    "smallest class beside masked rows": Border(
+        {"k": 2},
+        ONE_TO_C,
+        [f"4 classes, the smallest of 2 rows, are in the release; {SEARCH}"],
+        WARDS | dict.fromkeys("efgh", "x"),
+        sections={"search": {"suppression_limit": 0.3}, "release": {"suppressed": "mask"}},
+        suppressed=4,
     ),
     "rows with persons": Border(
         {"k": 3},
@@ -186,4 +202,4 @@ def test_one_row_beyond_the_border(case: Border, tmp_path: Path) -> None:
             failures = refused.value.failures
             assert len(failures) == len(case.failures), failures
             assert all(map(str.startswith, failures, case.failures)), failures
-            assert result.publish(tmp_path / "release.duckdb").manifest.suppressed_rows == 0
+            assert result.publish(tmp_path / "release.duckdb").manifest.suppressed_rows == case.suppressed

@@ -414,6 +414,8 @@ def test_labels_that_are_not_told_may_have_none(tmp_path: Path) -> None:
             "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 1, count(*) FROM patients GROUP BY zip",
             "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 9, count(*) + 1 FROM patients GROUP BY zip",
             "INSERT INTO sqlanon.suppression SELECT 'illness', illness, 9, count(*) FROM patients GROUP BY illness",
+            "INSERT INTO sqlanon.suppression SELECT 'zip', zip, (SELECT suppressed_rows - 2 FROM sqlanon.manifest), "
+            "count(*) FROM patients GROUP BY zip LIMIT 1",  # two are left
         ],
         3,
     ),

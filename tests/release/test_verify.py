@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 from conftest import compacted, make_policy
 from support import change, failed, fetch, small_hospital
@@ -99,3 +100,14 @@ def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy
         found = db.verify(copy, policy)
     assert failed(found) == {"against the source: source rows", "against the source: suppressed rows"}
     assert "against the source: source rows: not so: the source has 201" in found.failures
+
+
+@pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE"])
+def test_a_zero_with_a_sign_tells_rows_apart(type_: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.duckdb"
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT 'a' AS ward, 0::{type_} AS cost FROM range(4)")
+        with sqlanon.connect(connection) as db:
+            db.anonymize(make_policy({"ward": "suppress", "cost": "insensitive"})).publish(path)
+    change(path, *(f"UPDATE t_v1 SET cost = '{value}' WHERE rowid = 1" for value in ("1", "-0.0")))
+    assert "signs" in failed(verify_file(path))

@@ -1,0 +1,69 @@
+"""Requirements at a border of what they count: persons or rows, a sample or all, some quasi-identifiers or each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from support import change
+
+import sqlanon
+from sqlanon.policy import PrivacySection
+from sqlanon.release.verify import verify_file
+from sqlanon.requirements import promised_k
+
+
+def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None:
+    """One of two persons has three of four rows."""
+    policy = sqlanon.Policy(
+        source={"table": "t", "person": "who"},
+        attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}, "illness": {"role": "sensitive"}},
+        privacy={"k": 2, "alpha_k": [{"attribute": "illness", "alpha": 0.5}]},
+    )
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS FROM (VALUES (1, 'a', 'x'), (1, 'a', 'x'), (1, 'a', 'x'), (2, 'a', 'y')) "
+            "AS t(who, ward, illness)"
+        )
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(policy)
+            assert (result.generalization, result.suppressed_rows) == ({"ward": 0}, 0)
+            assert result.publish(tmp_path / "r.duckdb").path.exists()
+
+
+def test_a_release_alone_does_not_show_its_persons(tmp_path: Path) -> None:
+    """It shows that there are too few of them where there are too few rows."""
+    path = tmp_path / "r.duckdb"
+    policy = sqlanon.Policy(
+        source={"table": "t", "person": "who"},
+        attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}},
+        privacy={"k": 3, "average_risk": 0.5},
+    )
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i // 2 AS who, 'a' AS ward FROM range(6) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            db.anonymize(policy).publish(path)
+    alone = {check.name: check.passed for check in verify_file(path).checks}
+    assert (alone["3-anonymity"], alone["average risk of at most 0.5"]) == (None, None)
+    change(path, "DELETE FROM t_v1 WHERE rowid > 1")
+    assert {check.name: check.passed for check in verify_file(path).checks}["3-anonymity"] is False
+
+
+@pytest.mark.parametrize(("quasi", "promised"), [(["zip"], 2), (["zip", "age"], 5)])
+def test_a_shield_over_some_promises_nothing_of_all(quasi: list[str], promised: int) -> None:
+    section = PrivacySection.model_validate({"k_anonymity": [{"quasi": quasi, "k": 5}]})
+    assert promised_k(section, ["Zip", "Age"]) == promised
+    assert promised_k(section, ["Zip"]) == 5
+
+
+def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'b', 'c']) AS ward")
+        with sqlanon.connect(connection) as db:
+            asked = {"limit": 0.5, "population": 4}
+            attributes = {"ward": {"role": "quasi", "hierarchy": "suppress"}}
+            policy = sqlanon.Policy(
+                source={"table": "t"}, attributes=attributes, privacy={"population_uniqueness": asked}
+            )
+            assert db.anonymize(policy).generalization == {"ward": 0}
