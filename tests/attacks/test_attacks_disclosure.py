@@ -109,6 +109,12 @@ def test_all_have_something_with_the_stomach(db: duckdb.DuckDBPyConnection) -> N
     assert db.execute(query.sql("duckdb")).fetchall() == [("476**", "2*", 1, "of the stomach", 3)]
 
 
+def test_who_has_no_disease_is_of_no_kind_with_others(db: duckdb.DuckDBPyConnection) -> None:
+    make(db, "wards", ["ward", "disease"], [("a", "gastritis"), ("a", None), ("b", "flu"), ("b", "bronchitis")])
+    query = dc.similarity(table("wards"), ["ward"], "disease", table("diseases"), 2)
+    assert db.execute(query.sql("duckdb")).fetchall() == [("b", 1, "of the lungs", 2)]
+
+
 def test_half_of_a_class_is_positive_and_one_in_a_hundred_of_all(db: duckdb.DuckDBPyConnection) -> None:
     """Li et al., section 3.2: 1 % of all are positive, and half of a class."""
     rows = [("a", "positive")] * 10 + [("a", "negative")] * 10 + [("b", "negative")] * 980

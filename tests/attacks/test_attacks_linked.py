@@ -439,6 +439,18 @@ def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() ->
         assert rows_of(connection, linkage(link("release", "voters", [told]), 2)) == [(0, 0, 0, 3, 0, 0)]
 
 
+def test_whom_a_masked_row_fits_too_is_not_identified() -> None:
+    """Each of the two rows fits nobody else."""
+    with duckdb.connect() as connection:
+        tree = make(connection, "h", ["level_0", "level_1"], [("a", "*"), ("b", "*")])
+        masked = make(connection, "masked", ["v"], [("a",), ("*",)])
+        alone = make(connection, "alone", ["v"], [("a",), ("b",)])
+        people = make(connection, "people", ["v"], [("a",)])
+        value = LinkedAttribute("v", "v", "v", (0, 1), (0,), tree, 1)
+        assert rows_of(connection, linkage(link(masked, people, [value]), 2)) == [(0, 0, 0, 2, 0, 0)]
+        assert rows_of(connection, linkage(link(alone, people, [value]), 2)) == [(0, 1, 1, 1, 1, 1)]
+
+
 def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
     """A regression: without a pair, it met the rows of NULL."""
     with duckdb.connect() as connection:
