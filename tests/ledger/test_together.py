@@ -132,3 +132,12 @@ def test_what_a_release_is_based_on_is_based_on_is_one_of_them(folder: Path) -> 
     publish(folder, "two", 3, release={"after": ["one"]})
     publish(folder, "three", 3, release={"after": ["two"]})
     assert [after(name) for name in ("one", "two", "three")] == [0, 1, 2]
+
+
+def test_what_a_stopped_run_may_have_published_stands_in_the_way_where_it_cannot_be_read(folder: Path) -> None:
+    (folder / "there").mkdir()
+    publish(folder, "there/one", 3)
+    (folder / "there").rename(folder / "elsewhere")
+    publish(folder, "two", 3)  # a release that is gone is open to nobody
+    change(folder / "private.duckdb", "UPDATE sqlanon.releases SET intended_at = published_at WHERE path LIKE '%one%'")
+    assert "a run that was stopped may have published it, which cannot be looked at" in refused(folder, "three", 3)

@@ -67,3 +67,19 @@ def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
                 source={"table": "t"}, attributes=attributes, privacy={"population_uniqueness": asked}
             )
             assert db.anonymize(policy).generalization == {"ward": 0}
+
+
+def test_a_class_of_the_population_alone_counts_beside_sensitive_values() -> None:
+    """Nobody of ward b is in the source: with ward a as it is, whoever is of b is known to be absent."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS FROM (VALUES ('a', 'flu'), ('a', 'gout')) AS t(ward, illness)")
+        connection.execute("CREATE TABLE everybody AS SELECT unnest(['a', 'a', 'b', 'b']) AS ward")
+        diverse = {"attribute": "illness", "kind": "distinct", "l": 2}
+        policy = sqlanon.Policy(
+            source={"table": "t"},
+            attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}, "illness": {"role": "sensitive"}},
+            privacy={"l_diversity": [diverse], "delta_presence": {"min": 0.5, "max": 1}},
+            population={"table": "everybody"},
+        )
+        with sqlanon.connect(connection) as db:
+            assert db.anonymize(policy).generalization == {"ward": 1}
