@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, str] = {
 """Columns and types of a comparison: see `Compared`."""
 
 ComparisonProgress = Callable[[str, int, int, "float | None"], None]
-"""Told the strategy, generalizations open and checked, and the best score so far."""
+"""Called with the strategy, generalizations open and checked, and the best score so far."""
 
 
 @dataclass(frozen=True)

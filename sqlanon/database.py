@@ -57,7 +57,7 @@ def connect(
         What each engine may hold in memory, such as ``"2GB"``; what does not fit is spilled to a private directory.
         By default the engine's own limit. An answer does not depend on it.
     threads:
-        How many threads each engine may use; by default as many as the machine has.
+        How many threads each engine may use. Default: all cores.
 
     Raises
     ------
@@ -98,9 +98,9 @@ class Database:
         Parameters
         ----------
         policy:
-            What is asked.
+            The policy.
         progress:
-            Told what is going on.
+            Called as the work goes on.
 
         Raises
         ------
@@ -128,12 +128,12 @@ class Database:
         Parameters
         ----------
         policy:
-            What is asked; its own strategy counts for nothing.
+            The policy; its own strategy is ignored.
         strategies:
             The names of the strategies; by default all that can do what the policy asks, ``iab`` only with a
             ``time_limit`` or ``max_checks`` in the policy. Such a limit holds for each of them.
         progress:
-            Told the strategy, generalizations open and checked, and its best score so far.
+            Called with the strategy, generalizations open and checked, and its best score so far.
 
         Returns
         -------
@@ -184,7 +184,7 @@ class Database:
         Parameters
         ----------
         policy:
-            What is asked.
+            The policy.
         dialect:
             Of a warehouse that has the policy's table: ``bigquery``, ``databricks``, ``duckdb``, ``postgres``,
             ``snowflake``, ``spark`` or ``trino``. Then the stages are what is run there, from the policy and the
@@ -257,7 +257,7 @@ class Database:
         strategies:
             Of a private page: those to compare; None: all that fit the policy.
         progress:
-            Told what is going on, of a policy.
+            Called as the work goes on, if it is a policy.
 
         Returns
         -------
@@ -269,7 +269,7 @@ class Database:
         MissingLibraryError
             The libraries that draw are missing.
         PolicyError
-            What is asked does not fit together.
+            Options do not go together.
         ReleaseError
             There is no release, or it is in PostgreSQL or in Spark; or the page cannot be written.
         SourceError, HierarchyError, InfeasibleError
@@ -300,7 +300,7 @@ class Database:
         Parameters
         ----------
         policy:
-            What is asked.
+            The policy.
         epsilons:
             The ε, each more than 0, to tell the errors of noise for; default: 0.1 to 4.
         leakage:
@@ -394,7 +394,7 @@ class Database:
         Parameters
         ----------
         policy:
-            What is asked; only its source, its quasi-identifiers and what it says of the population count here.
+            The policy; only its source, its quasi-identifiers and what it says of the population count here.
         size:
             The greatest number of attributes of a minimal sample unique; by default all of them. The work grows with
             the sets of attributes of up to that size.
@@ -542,13 +542,13 @@ class Database:
         Parameters
         ----------
         policy:
-            What is asked. Requirements on the whole table, populations, noise, decoys, masks, earlier releases, and
+            The policy. Requirements on the whole table, populations, noise, decoys, masks, earlier releases, and
             strategies below the full domain are no matter for a view. ``[release]`` and ``[catalog]`` do not count.
         name:
             The name of the view, in the schema of the table; by default the table's with ``_live``. A live view of
             that name is replaced, in one transaction.
         progress:
-            Told what is going on, as by `anonymize`.
+            Called as by `anonymize`.
 
         Raises
         ------

@@ -50,7 +50,7 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
     try:
         print_class_sizes(release.class_sizes())
     except ReleaseError as error:  # it is published all the same
-        say(f"the sizes of its classes cannot be told: {error}")
+        say(f"the class sizes are not available: {error}")
     say("")
     say(f"release: {release.path}, table {release.table}")
     if release.sha256 is not None:

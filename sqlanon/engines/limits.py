@@ -30,8 +30,7 @@ class Limits:
         is_number = isinstance(self.threads, int) and not isinstance(self.threads, bool)
         if self.threads is not None and not (is_number and 0 < self.threads <= _MOST_THREADS):
             raise SourceError(
-                f"threads: {self.threads!r} is no number of threads: give a whole number, at least 1 and at most "
-                f"{_MOST_THREADS}"
+                f"threads: {self.threads!r} is no number of threads: give a whole number from 1 to {_MOST_THREADS}"
             )
 
 

@@ -89,7 +89,7 @@ class CardinalityEstimate:
         return draw_shares([size for (size,) in steps.ask(group_sizes(attribute, level), [(1,)])], seed)
 
     def most(self, levels: Levels) -> int:
-        """At most so many classes there are, of any table."""
+        """An upper bound of the number of classes."""
         return math.prod(counts[level] for counts, level in zip(self._counts, levels, strict=True))
 
     def classes(self, levels: Levels) -> float:
@@ -184,7 +184,7 @@ class FrequencySets:
         return replace(self.space, frequency=found.table, sensitive=found.sensitive)
 
     def with_requirements(self, requirements: Requirements) -> FrequencySets:
-        """The same sets, for classes of which something else is asked that looks at no sensitive value."""
+        """The same frequency sets under other requirements, none of which looks at a sensitive value."""
         other = copy(self)
         other.space = replace(self.space, requirements=requirements)
         return other

@@ -242,9 +242,7 @@ def place_of(release: Any, table_name: str | None) -> ReleasePlace:
     """The place of a release that somebody names: a path, an address, or a session."""
     kind = next((kind for kind in reversed(KINDS.values()) if kind.reads(release)), None)
     if kind is None:
-        raise ReleaseError(
-            f"a {type(release).__name__} is no place of a release: give a path, an address, or a session"
-        )
+        raise ReleaseError(f"cannot verify a {type(release).__name__}: give a path, an address, or a session")
     place: ReleasePlace = import_module(kind.module).place_of(release, table_name)
     return place
 

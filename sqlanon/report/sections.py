@@ -19,7 +19,7 @@ from sqlanon.requirements import requirements_in
 
 ROLES: Mapping[str, str] = {
     "identifying": "names people: left out",
-    "quasi": "may be known to others: generalized",
+    "quasi": "quasi-identifier: generalized",
     "sensitive": "sensitive",
     "insensitive": "not critical",
 }
@@ -45,7 +45,7 @@ def _choice(facts: Facts) -> list[str]:
     what = "At most " + f"{100 * float(limit):g} % of the rows may be left out." if limit else "No row may be left out."
     known = measure_named(claims.measure)
     measure = claims.measure if known is None else known.words
-    proof = "It is proven that no other does better." if claims.optimal else "That no other does better is not proven."
+    proof = "It is proven that no other does better." if claims.optimal else "It is not proven to be the best."
     sentences = [what, f"Of the versions that meet all this, one was chosen by {measure}. {proof}"]
     if claims.policy.get("suppressed") == "mask":
         sentences.append("Rows that cannot be kept stay with all generalized columns hidden, where that is safe.")
@@ -247,7 +247,7 @@ def _risk(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[s
     table = html_table("Risk of being found", ["", *(f"in the {of}" for of in tables)], figures, [1, 2][: len(tables)])
     caption = (
         "Somebody who knows that a person is in the table, and all of that person's generalized columns, finds the "
-        "right row with a chance of 1 in as many rows as look alike."
+        "right row with a chance of 1 in the size of the group."
     )
     shares = "".join(_shares(f"In the {of}", one, facts.few, inside is not None) for of, one in tables.items())
     text = "" if not of_persons(facts.claims) else "<p>Counted in rows; the policy counts persons.</p>"

@@ -101,7 +101,7 @@ class Lattice:
 
 
 Progress = Callable[[int, int, float | None], None]
-"""Told how many generalizations are open, how many are checked, and the best score so far."""
+"""Called with how many generalizations are open, how many are checked, and the best score so far."""
 
 
 ROOM = 200_000
