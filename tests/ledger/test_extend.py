@@ -229,6 +229,12 @@ def test_keys_must_tell_rows_apart(hospital: Path) -> None:
         db.extend(policy(hospital))
 
 
+def test_a_number_with_more_digits_gives_the_others_another_label(hospital: Path) -> None:
+    insert(hospital, (100, 105, "m", "02131", "old"))
+    with sqlanon.connect() as db, pytest.raises(SourceError, match=r"attributes\.age: 10 values have another label"):
+        db.extend(policy(hospital))
+
+
 @pytest.mark.slow
 def test_there_must_be_a_release_of_this_policy(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="another policy"):
