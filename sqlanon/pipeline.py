@@ -28,8 +28,7 @@ from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_co
 from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger
 from sqlanon.release.publish import publish as audit_and_publish
-from sqlanon.release.target import target_for
-from sqlanon.release.targets.file import refuse_types_of
+from sqlanon.release.target import kind_taking, target_for
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice
@@ -65,7 +64,6 @@ def anonymize(space: Workspace, policy: Policy, progress: StageProgress = silent
     laps = Laps()
     progress("scan", 0, 0, None)
     run = space.run(policy, counted=True)
-    refuse_types_of(policy, run.source)
     return draft(StatementRunner(run.engine), run, policy, progress, laps)
 
 
@@ -164,6 +162,7 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
 
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
     """From a bound source to all that a release is made of: the stages in their order."""
+    kind_taking(None, policy).refuse(policy, run.source)
     with readable():
         noise = noise_of(steps, run, policy)  # what cannot be drawn is refused before the search
         prepared = prepare_with_earlier(steps, run, policy)

@@ -200,8 +200,10 @@ class TargetKind:
     A release goes to one if it ``takes`` what `publish` was given (None: the policy says where); a caller names one
     that ``reads`` what was given; the ledger has one at a path that is ``recorded`` by it. Then ``module`` is loaded,
     which has ``target_for(draft, place, table_name)``, ``place_of(place, table_name)`` and
-    ``recorded_place(path, table_name, reach)``. ``in_files`` says whether a release there is a file, ``compares``
-    whether its rows can be held against those of another release, and ``writes`` what a plan says is written.
+    ``recorded_place(path, table_name, reach)``. ``refuse`` raises an error, before anything is searched, where the
+    place cannot hold what the policy releases of a source as it is. ``in_files`` says whether a release there is a
+    file, ``compares`` whether its rows can be held against those of another release, and ``writes`` what a plan says
+    is written.
     """
 
     name: str
@@ -209,6 +211,7 @@ class TargetKind:
     takes: Callable[[Any, Policy], bool] = lambda place, policy: False
     reads: Callable[[Any], bool] = lambda place: False
     recorded: Callable[[Path], bool] = lambda path: False
+    refuse: Callable[[Policy, Source], None] = lambda policy, source: None
     in_files: bool = False
     compares: bool = True
     writes: str = "a fresh file"
@@ -273,13 +276,20 @@ def _is_text(place: Any, names: Callable[[str], bool]) -> bool:
     return isinstance(place, str) and names(place)
 
 
+def _refuse_types(policy: Policy, source: Source) -> None:
+    import_module(_FILE).refuse_types_of(policy, source)
+
+
+_FILE = "sqlanon.release.targets.file"
+
 register(
     TargetKind(
         "file",
-        "sqlanon.release.targets.file",
+        _FILE,
         lambda place, policy: True,
         lambda place: isinstance(place, (str, PathLike)),
         lambda path: True,
+        _refuse_types,
         in_files=True,
     )
 )

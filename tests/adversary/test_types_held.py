@@ -75,3 +75,13 @@ def test_a_type_that_a_given_path_does_not_hold(tmp_path: Path) -> None:
                 result.publish(tmp_path / "release.parquet")
             assert result.publish(tmp_path / "release.duckdb").verify().verified
     assert [one.name for one in tmp_path.iterdir()] == ["release.duckdb"]
+
+
+def test_a_plan_refuses_what_the_place_does_not_hold(tmp_path: Path) -> None:
+    policy = make_policy({"q": "suppress", "x": "insensitive"}, release={"file": str(tmp_path / "release.parquet")})
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS q, union_value(u := i) AS x FROM range(4) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            for job in (db.plan, db.anonymize):
+                with pytest.raises(ReleaseError, match=r"Parquet cannot hold the types of 'x' \(UNION"):
+                    job(policy)
