@@ -40,9 +40,9 @@ from sqlanon.noise.stage import Noise, add_noise, draws_here
 from sqlanon.noise.statements import NoisyColumn
 from sqlanon.pipeline import prepare
 from sqlanon.recode.stage import Recoding, recode
-from sqlanon.search import Outcome
 from sqlanon.search.input import SearchInput
-from sqlanon.search.stage import SearchResult, search
+from sqlanon.search.result import SearchResult
+from sqlanon.search.stage import search
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 
@@ -288,9 +288,9 @@ def timed_search(space: Workspace, asked: sqlanon.Policy) -> Figures | None:
         except InfeasibleError:
             return None
         seconds = time.perf_counter() - started
-        assert found.search is not None and isinstance(found.found, Outcome) and found.found.levels is not None
+        assert found.search is not None and found.levels is not None
         weights = [float(name != "height") for name in asked.generalized]
-        measure, levels = MEASURES["loss"](prepared.marginals, weights), found.found.levels
+        measure, levels = MEASURES["loss"](prepared.marginals, weights), found.levels
         return {
             "seconds": seconds,
             "loss": measure.score(levels, found.search.figures[levels]),

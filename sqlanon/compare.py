@@ -14,8 +14,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.strategies import STRATEGIES, traits_of
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of
 from sqlanon.search.input import SearchInput
-from sqlanon.search.outcome import Outcome
-from sqlanon.search.stage import SearchResult
+from sqlanon.search.result import SearchResult
 
 COLUMNS: Mapping[str, str] = {
     "strategy": "VARCHAR",
@@ -99,9 +98,9 @@ def _loss(prepared: SearchInput, found: SearchResult) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
     loss = Loss(prepared.marginals, prepared.weights)
-    if not isinstance(found.found, Outcome):
-        return found.found.score(loss)
-    levels = found.found.levels
+    if found.placed is not None:
+        return found.placed.score(loss)
+    levels = found.levels
     assert levels is not None
     return loss.score(levels, checker(prepared.sets.steps.engine, prepared, loss, allowed_rows(prepared))(levels))
 

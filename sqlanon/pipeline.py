@@ -32,7 +32,8 @@ from sqlanon.release.target import kind_taking, target_for
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice
-from sqlanon.search.stage import SearchResult, search
+from sqlanon.search.result import SearchResult
+from sqlanon.search.stage import search
 from sqlanon.sources import Source, readable
 from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys

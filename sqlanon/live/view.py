@@ -37,9 +37,9 @@ from sqlanon.policy.compatibility import LIVE_VIEWS, asked_of, conflicts
 from sqlanon.release.dependencies import warn_of_unique_columns
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields
-from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
+from sqlanon.search.stage import search
 from sqlanon.sources import find_table, fixed_column, readable
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
@@ -225,9 +225,9 @@ def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> 
     _refuse_ambiguous(base, home)
     columns = _columns(engine, base)  # before all else: of what is altered meanwhile the view shows nothing
     prepared = prepare(StatementRunner(engine), policy, run.source, run.work)
-    search, outcome = find(SearchTask(StatementRunner(engine), prepared, run.work, progress), policy.search.strategy)
-    assert outcome.levels is not None
-    return _Searched(prepared, outcome.levels, search.scores[outcome.levels], outcome.optimal, base, columns)
+    found = search(StatementRunner(engine), prepared, progress)
+    assert found.levels is not None  # strategies below the full domain are refused
+    return _Searched(prepared, found.levels, found.score, found.optimal, base, columns)
 
 
 def _columns(engine: DuckDBEngine, base: exp.Table) -> dict[str, LiveColumn]:

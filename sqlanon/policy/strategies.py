@@ -52,8 +52,7 @@ class Strategy(Protocol):
         """What it is to the rest."""
 
     def run(self, task: Any) -> Any:
-        """Search a `search.full_domain.SearchTask`: a `search.Outcome`, or below the full domain a
-        `search.stage.SearchResult`."""
+        """Search a `search.full_domain.SearchTask`: a `search.result.SearchResult`."""
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,12 @@ from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
-from sqlanon.recode.local.finish import LocalResult
-from sqlanon.recode.local.finish import suppressed_classes as suppressed_combinations
 from sqlanon.recode.recoding import ByClass, FullDomainRecoding, masked_class, suppressed_classes
 from sqlanon.requirements import void_shields
 from sqlanon.search.candidate import smallest_class, whole_classes
 from sqlanon.search.input import SearchInput
-from sqlanon.search.outcome import Outcome
 from sqlanon.search.population_match import PopulationMatch, mapping_of
-from sqlanon.search.stage import SearchResult
+from sqlanon.search.result import Placed, SearchResult
 
 
 @dataclass(frozen=True)
@@ -41,20 +38,20 @@ class Recoding:
 
 def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) -> Recoding:
     """Say how the rows of a version are made. Makes ``suppressed`` where rows are left out or masked."""
-    if isinstance(result.found, LocalResult):
-        return _recode_combinations(steps, prepared, result.found)
-    assert isinstance(result.found, Outcome) and result.found.levels is not None
-    return recode_at(steps, prepared, result.found.levels, result.figures)
+    if result.placed is not None:
+        return _recode_combinations(steps, prepared, result.placed)
+    assert result.levels is not None  # it has the one or the other
+    return recode_at(steps, prepared, result.levels, result.figures)
 
 
-def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: LocalResult) -> Recoding:
+def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: Placed) -> Recoding:
     warnings = list(void_shields(prepared.requirements.shields, prepared.policy.privacy.k))
     masked = 0
     if found.figures.suppressed_rows and _is_masking(prepared):
-        suppressed = suppressed_combinations(steps, prepared, found)
+        suppressed = found.suppressed(steps, prepared)
         masked, warning = _masked(steps, prepared, suppressed, found.floor, found.figures)
         warnings += warning
-    statement = found.recoding(prepared, masked > 0)
+    statement: ByClass = found.recoding(prepared, masked > 0)
     levels = found.generalization
     return Recoding(levels, found.figures, found.smallest_class, statement, masked, tuple(warnings))
 

@@ -34,7 +34,7 @@ from sqlanon.search.examples import example_levels
 from sqlanon.search.full_domain import measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.population_match import generalized_population
-from sqlanon.search.stage import SearchResult
+from sqlanon.search.result import SearchResult
 from sqlanon.sources.run import Run
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import Namer, create_table, drop_table
 from sqlanon.frequency.statements import person_count
 from sqlanon.measures import MEASURES, Figures, Measure
-from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.policy.strategies import Strategy
 from sqlanon.search import vectors as vc
 from sqlanon.search.candidate import candidate, kept_sizes, suppressed_entropy, suppressed_leaves
 from sqlanon.search.input import SearchInput
@@ -23,6 +23,7 @@ from sqlanon.search.lattice import Progress
 from sqlanon.search.limits import Budget
 from sqlanon.search.memory import Data, Rules, Search
 from sqlanon.search.outcome import Outcome
+from sqlanon.search.result import SearchResult
 
 
 def allowed_rows(prepared: SearchInput) -> int:
@@ -157,26 +158,37 @@ class SearchTask:
         return Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data=data)
 
 
-def on_lattice(strategy: Callable[[Search], Outcome]) -> Callable[[SearchTask], Outcome]:
+def on_lattice(strategy: Callable[[Search], Outcome]) -> Callable[[SearchTask], SearchResult]:
     """A strategy of the full domain, as `policy.strategies.Strategy.run`: it ends with a generalization, or an error
     that says why there is none."""
 
     @wraps(strategy)
-    def run(task: SearchTask) -> Outcome:
+    def run(task: SearchTask) -> SearchResult:
         if not task.prepared.lattice.size:
             raise nothing_allowed(task.prepared)
-        outcome = strategy(task.lattice)
-        if outcome.levels is None:
-            raise infeasible(task.engine, task.prepared, task.lattice, outcome)
-        return outcome
+        search = task.lattice
+        outcome = strategy(search)
+        levels = outcome.levels
+        if levels is None:
+            raise infeasible(task.engine, task.prepared, search, outcome)
+        return SearchResult(
+            search.figures[levels],
+            search.scores[levels],
+            outcome.bound,
+            outcome.optimal,
+            levels=levels,
+            search=search,
+            minimal=outcome.minimal,
+            satisfying=outcome.satisfying,
+        )
 
     return run
 
 
-def find(task: SearchTask, strategy: str) -> tuple[Search, Outcome]:
-    """Search the lattice with a strategy of the full domain: what is learnt of it, and the outcome."""
-    outcome = STRATEGIES[strategy].run(task)
-    return task.lattice, outcome
+def find(task: SearchTask, strategy: Strategy) -> SearchResult:
+    """Search with a strategy."""
+    result: SearchResult = strategy.run(task)
+    return result
 
 
 def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:

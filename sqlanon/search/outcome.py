@@ -14,7 +14,7 @@ from sqlanon.search.memory import Search
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a strategy found."""
+    """What a search of the lattice found: with what it learnt, a `search.result.SearchResult`."""
 
     levels: Levels | None  # the chosen generalization; None where nothing satisfies the policy
     optimal: bool  # whether it is proven to be the best by the measure

@@ -25,6 +25,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import table
 from sqlanon.measures import MEASURES
 from sqlanon.pipeline import prepare
+from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import requirements_of
 from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.input import SearchInput
@@ -197,8 +198,9 @@ def recount(data: Path) -> Iterator[Recount]:
 
 @pytest.mark.parametrize("entry", parameters())
 def test_the_proven_optimum_is_found(workshop: Workshop, recount: Recount, entry: Entry) -> None:
-    search, outcome = find(workshop.task(entry), "optimal")
-    assert outcome.levels is not None
+    outcome = find(workshop.task(entry), STRATEGIES["optimal"])
+    search = outcome.search
+    assert search is not None and outcome.levels is not None
     assert outcome.optimal
     assert search.lattice.size == entry["generalizations"]
     assert math.isclose(search.measure.shown(search.scores[outcome.levels]), entry["score"], rel_tol=1e-9, abs_tol=0)

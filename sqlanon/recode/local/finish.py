@@ -40,7 +40,7 @@ from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.search.full_domain import SearchTask, measure_of
 from sqlanon.search.input import SearchInput
-from sqlanon.search.stage import SearchResult
+from sqlanon.search.result import SearchResult
 
 MOST_DIGITS = 40
 """Labels are not made longer than can be read: a column of numbers such as 1e+300 does not sort as text."""
@@ -155,6 +155,11 @@ class LocalResult:
         """By a measure."""
         return measure.recoded(self.figures, self.totals)
 
+    def suppressed(self, steps: StatementRunner, prepared: SearchInput) -> exp.Table:
+        """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
+        frequency = prepared.sets.at(self.floor).frequency
+        return steps.make(prepared.work("suppressed"), suppressed_ground(frequency, self.table, self.trees))
+
     def recoding(self, prepared: SearchInput, mask: bool) -> LocalRecoding:
         """How it is made from the source."""
         types = [type_ if i in self.typed else None for i, type_ in enumerate(prepared.types)]
@@ -247,12 +252,6 @@ def _as_guaranteed(task: LocalTask) -> Requirements:
     return Requirements(shields=tuple(shields))
 
 
-def suppressed_classes(steps: StatementRunner, prepared: SearchInput, found: LocalResult) -> exp.Table:
-    """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
-    frequency = prepared.sets.at(found.floor).frequency
-    return steps.make(prepared.work("suppressed"), suppressed_ground(frequency, found.table, found.trees))
-
-
 def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[SearchTask], SearchResult]:
     """A strategy that places combinations, as `policy.strategies.Strategy.run`."""
 
@@ -260,7 +259,7 @@ def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[
     def run(task: SearchTask) -> SearchResult:
         local = local_task(task.steps, task.prepared, task.progress)
         if task.steps.dry:
-            return SearchResult(example_result(local), Figures(1, 1), 0.0, 0.0, optimal=False)
+            return SearchResult(Figures(1, 1), 0.0, 0.0, optimal=False, placed=example_result(local))
         return _as_readers_see(strategy(local))
 
     return run
@@ -278,4 +277,6 @@ def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
     score = found.score(measure)
     # No recoding scores less than what nothing is generalized and suppressed in.
     bound = min(score, measure.bound(task.floor))
-    return SearchResult(found, found.figures, score, bound, score <= bound, outcome.search, outcome.rounds)
+    return SearchResult(
+        found.figures, score, bound, score <= bound, placed=found, search=outcome.search, rounds=outcome.rounds
+    )

@@ -17,6 +17,7 @@ from sqlanon.expressions import Namer, col, fragment
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS
 from sqlanon.hierarchies.build import EXAMPLE_LEAVES
+from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.recode.local.nodes import Tree, are_numbers, combinations, in_combinations, nodes
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.requirements import Requirements
@@ -64,10 +65,10 @@ class LocalTask:
     def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
         """The search of a full-domain strategy, and the generalization that it chose by the policy's measure."""
         task = SearchTask(self.steps, self.prepared, self.work, self.progress)
-        search, outcome = find(task, strategy)
-        assert outcome.levels is not None  # else it is infeasible
-        self.clock.checks += len(search.figures)
-        return search, outcome.levels
+        found = find(task, STRATEGIES[strategy])
+        assert found.search is not None and found.levels is not None  # as it is of the full domain
+        self.clock.checks += len(found.search.figures)
+        return found.search, found.levels
 
 
 @dataclass(frozen=True)
