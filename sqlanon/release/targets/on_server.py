@@ -19,7 +19,6 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.expressions import create_temporary_table, drop_table, table
 from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.addresses import VERSION_DIGITS
-from sqlanon.release.check import Check
 from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.target import Draft
@@ -199,11 +198,6 @@ def next_version(numbers: Iterable[int | None]) -> int:
 
 def shown_columns(rows_table: str) -> str:
     return f"the columns of the table {rows_table!r}, and nothing more"
-
-
-def check(name: str, faults: Sequence[str], fine: str) -> Check:
-    """A check that passes where there are no faults."""
-    return Check(name, not faults, "; ".join(faults) or fine)
 
 
 @contextmanager

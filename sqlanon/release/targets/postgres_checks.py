@@ -16,11 +16,11 @@ from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.expressions import qualified
 from sqlanon.policy.addresses import MANIFEST
-from sqlanon.release.check import Check
+from sqlanon.release.check import Check, check_of
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.metadata import comments_on
 from sqlanon.release.targets import postgres_statements as ps
-from sqlanon.release.targets.on_server import Spot, check, shown_columns, types_in, version_of
+from sqlanon.release.targets.on_server import Spot, shown_columns, types_in, version_of
 from sqlanon.resources import __version__
 
 _READ = "SELECT"
@@ -86,7 +86,7 @@ class _InCatalog:
         if reads != [self.numbers[self.own]] or not ps.is_column_list(query, columns, self.own):
             return Check("view", False, f"{name!r} is not the view of {shown_columns(self.own)}")
         strange = _attached(self.server, view)
-        return check("view", [f"{name!r} has {strange}"] * bool(strange), shown_columns(self.own))
+        return check_of("view", [f"{name!r} has {strange}"] * bool(strange), shown_columns(self.own))
 
     def _table(self) -> Check:
         """Whether the table behind the view is a plain one, with the released columns and nothing else."""
@@ -95,7 +95,7 @@ class _InCatalog:
         strange, plain = _indexes(self.server, self.own, self.numbers[self.own])
         fine = f"{self.own!r} is a plain table with the released columns"
         fine += f", and has plain indexes that are not sqlanon's: {', '.join(plain)}" if plain else ""
-        return check("table", [f"{self.own!r} {wrong}"] * bool(wrong) + strange, fine)
+        return check_of("table", [f"{self.own!r} {wrong}"] * bool(wrong) + strange, fine)
 
     def _versions(self) -> Check:
         """Whether other relations have the name of the release or of a version, in small letters or capitals: a reader
@@ -108,7 +108,7 @@ class _InCatalog:
             if one not in (name, self.own)
             and (one.lower() == name.lower() or version_of(one.lower(), name.lower()) is not None)
         )
-        return check("versions", [f"not of the release: {', '.join(others)}"] * bool(others), "no other relations")
+        return check_of("versions", [f"not of the release: {', '.join(others)}"] * bool(others), "no other relations")
 
     def _one_manifest(self) -> Check:
         """Whether the release has one row in the table of manifests, of its version, and that table is a plain one."""
@@ -123,7 +123,7 @@ class _InCatalog:
             wrong.append(f"it is of version {version}, and stands there as version {versions[0]}")
         if self.manifest.table_name != name:
             wrong.append("it is of a release of another name")
-        return check("one manifest", wrong, "one, of this version")
+        return check_of("one manifest", wrong, "one, of this version")
 
     def _comments(self) -> Check:
         """Whether the comments are what sqlanon says of the release, and no other relation of it has any."""
@@ -140,7 +140,7 @@ class _InCatalog:
         wrong = [f"those of {one!r} are not sqlanon's" for one in strange]
         wrong += [f"{one} is not sqlanon's: remove it" for one in notes]
         wrong += [f"that of column {one!r} is not sqlanon's" if one else f"that of {name!r} is not" for one in changed]
-        return check("comments", wrong, "as sqlanon made them")
+        return check_of("comments", wrong, "as sqlanon made them")
 
     def _rights(self) -> Check:
         """Whether readers get at the rows by the view alone, can change nothing, and all is of one owner."""
@@ -159,7 +159,7 @@ class _InCatalog:
         if older and not wrong:
             return Check("rights", None, f"an older sqlanon left it so: {'; '.join(dict.fromkeys(older))}; REVOKE it")
         faults = list(dict.fromkeys([*wrong, *older]))
-        return check("rights", faults, "the owner changes, and readers read the view")
+        return check_of("rights", faults, "the owner changes, and readers read the view")
 
     def _schema(self) -> Check:
         """What is in the schema, or built upon the release, and is of no release: others may have made it in good

@@ -20,14 +20,13 @@ from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.expressions import table
 from sqlanon.policy import shown_place, table_parts
 from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_path
-from sqlanon.release.check import Check
+from sqlanon.release.check import Check, check_of
 from sqlanon.release.manifest import DIGEST, Manifest, versioned
 from sqlanon.release.target import Reach, named_place
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
     ServerRelease,
     Spot,
-    check,
     manifests_of,
     refuse_sha256,
     shown_columns,
@@ -252,7 +251,7 @@ def checks_of(
     rows = spot.rows_table(version)
     flaws = ["there is none"] if view is None else view.flaws_of_view(spot, rows, manifest)
     return [
-        check("view", flaws, shown_columns(rows.name)),
+        check_of("view", flaws, shown_columns(rows.name)),
         _tables(server, spot, version, manifest, names),
         _others(server, spot, version, names),
         *of_catalog(server),
@@ -272,7 +271,7 @@ def _tables(server: SparkEngine, spot: SparkSpot, version: int, manifest: Manife
         if list(types_of(server, one).items()) != list(columns.items()):
             flaws.append("its columns are others")
         found += [f"{one.name}: {flaw}" for flaw in flaws]
-    return check("tables", found, "the columns of the release, and nothing more")
+    return check_of("tables", found, "the columns of the release, and nothing more")
 
 
 def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset[str]) -> Check:
