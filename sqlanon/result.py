@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -27,7 +26,6 @@ from sqlanon.release.manifest import utc_now
 from sqlanon.release.markup import html_table
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach
-from sqlanon.resources import __version__
 from sqlanon.search.full_domain import measure_of
 
 if TYPE_CHECKING:
@@ -96,24 +94,24 @@ class ResultFigures:
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""
-        return {
-            "run_id": self.run_id,
-            "started_at": self.started_at,
-            "policy": self.policy.model_dump_json(),
-            "policy_hash": self.policy.fingerprint(),
-            "strategy": self.policy.search.strategy,
-            "measure": self.measure,
-            "rows": self.rows,
-            "suppressed_rows": self.suppressed_rows,
-            "classes": self.classes,
-            "score": self.score,
-            "optimal": self.optimal,
-            "generalization": json.dumps(self.generalization, ensure_ascii=False),
-            "nodes": self.nodes,
-            "checked": self.checked,
-            "seconds": sum(self.seconds.values()),
-            "sqlanon_version": __version__,
-        }
+        from sqlanon.ledger.catalog import run_row  # noqa: PLC0415  (needed with a catalog only)
+
+        return run_row(
+            self.policy,
+            self.generalization,
+            run_id=self.run_id,
+            started_at=self.started_at,
+            strategy=self.policy.search.strategy,
+            measure=self.measure,
+            rows=self.rows,
+            suppressed_rows=self.suppressed_rows,
+            classes=self.classes,
+            score=self.score,
+            optimal=self.optimal,
+            nodes=self.nodes,
+            checked=self.checked,
+            seconds=sum(self.seconds.values()),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, ready for JSON."""

@@ -18,7 +18,7 @@ from sqlanon.expressions import col, create_table, fragment, insert_rows, row_co
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy, why_not_written
 from sqlanon.policy.names import CATALOG
-from sqlanon.resources import macros, sql_text
+from sqlanon.resources import __version__, macros, sql_text
 from sqlanon.workdir import private_files
 
 ATTACHED = CATALOG
@@ -239,6 +239,17 @@ def _rows_of_any_version(engine: DuckDBEngine, query: exp.Select) -> Sequence[tu
         return engine.rows(query)
     except (duckdb.CatalogException, duckdb.BinderException):  # of a version that had no such table, or column
         return []
+
+
+def run_row(policy: Policy, generalization: Mapping[str, int | None], **figures: Any) -> dict[str, Any]:
+    """A run, as a row of ``runs``."""
+    return {
+        **figures,
+        "policy": policy.model_dump_json(),
+        "policy_hash": policy.fingerprint(),
+        "generalization": json.dumps(generalization, ensure_ascii=False),
+        "sqlanon_version": __version__,
+    }
 
 
 def record_run(

@@ -7,7 +7,6 @@ new rows in it than the policy asks for, and what two sets of rows meet, both to
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from sqlanon.expressions import at_random, col, create_table, row_count, select,
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import Kind
+from sqlanon.ledger.catalog import run_row
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
 from sqlanon.ledger.recording import publications
@@ -333,25 +333,22 @@ class Extension:
         ]
 
     def _to_catalog(self) -> dict[str, Any]:
-        policy = self._origin.prepared.policy
-        return {
-            "run_id": self._origin.run_id,
-            "started_at": utc_now(),
-            "policy": policy.model_dump_json(),
-            "policy_hash": policy.fingerprint(),
-            "strategy": "extend",
-            "measure": self.measure,
-            "rows": self.released_before + self.new_rows,
-            "suppressed_rows": self.waiting_rows,
-            "classes": self.classes,
-            "score": self.score,
-            "optimal": False,
-            "generalization": json.dumps(self.generalization, ensure_ascii=False),
-            "nodes": 1,
-            "checked": 1,
-            "seconds": time.perf_counter() - self._origin.started,
-            "sqlanon_version": __version__,
-        }
+        return run_row(
+            self._origin.prepared.policy,
+            self.generalization,
+            run_id=self._origin.run_id,
+            started_at=utc_now(),
+            strategy="extend",
+            measure=self.measure,
+            rows=self.released_before + self.new_rows,
+            suppressed_rows=self.waiting_rows,
+            classes=self.classes,
+            score=self.score,
+            optimal=False,
+            nodes=1,
+            checked=1,
+            seconds=time.perf_counter() - self._origin.started,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, ready for JSON."""
