@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlglot import exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.expressions import table
-from sqlanon.release.check import file_check
 from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
@@ -55,8 +54,7 @@ class Release:
         ReleaseError
             It is gone, or is no release any more; or ``sha256`` is no SHA-256.
         """
-        found = verify_file(self.path, limits=self.limits)
-        return found if sha256 is None else replace(found, checks=(file_check(self.path, sha256), *found.checks))
+        return verify_file(self.path, limits=self.limits, sha256=sha256)
 
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`, to be run in the release file with any DuckDB client."""

@@ -27,7 +27,7 @@ from sqlanon.policy import PrivacySection, shown_place, strange_parts
 from sqlanon.policy.guarantee import combinations_of, guarantee_of
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
-from sqlanon.release.check import UNREAD, Check, check_of, claims_its_decoys, decoy_checks, k_counts_decoys
+from sqlanon.release.check import UNREAD, Check, check_of, claims_its_decoys, decoy_checks, file_check, k_counts_decoys
 from sqlanon.release.contents import (
     ATTACHED,
     changed_macros,
@@ -106,15 +106,21 @@ class Verification:
 
 
 def verify_file(
-    path: Path, fresh: bool = False, limits: Limits = NO_LIMITS, version: int | None = None
+    path: Path,
+    fresh: bool = False,
+    limits: Limits = NO_LIMITS,
+    version: int | None = None,
+    sha256: str | None = None,
 ) -> Verification:
     """Verify a release file by itself; ``fresh``: it was written just now, by ourselves, and its macros are ours.
-    Without a ``version`` it is the newest, and the others that are kept are checked with it."""
+    Without a ``version`` it is the newest, and the others that are kept are checked with it. With the ``sha256`` that
+    the file should have, that is checked, too."""
     with open_release(path, limits, version) as release:
         try:
-            return verify_release(path, release, fresh)
+            found = verify_release(path, release, fresh)
         except duckdb.Error as error:
             raise BrokenReleaseError(f"{path} was a release of sqlanon; it cannot be read: {error}") from error
+    return found if sha256 is None else replace(found, checks=(file_check(path, sha256), *found.checks))
 
 
 def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verification:

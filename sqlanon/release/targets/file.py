@@ -222,8 +222,7 @@ class FilePlace:
     path: Path
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        found = verify_file(self.path, limits=limits)
-        return found if sha256 is None else replace(found, checks=(file_check(self.path, sha256), *found.checks))
+        return verify_file(self.path, limits=limits, sha256=sha256)
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         if not self.path.exists():
