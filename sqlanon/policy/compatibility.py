@@ -419,6 +419,9 @@ def _beside_source(asked: Asked) -> Iterator[Use]:
         yield Use("release.table", {"schema": repr(schema[0])})
 
 
+IN_SCHEMA_OF_SOURCE = (
+    "is in the source's schema {schema}: readers of the release would be let into that one; use another"
+)
 BESIDE_SOURCE = Feature("`release.table` in the schema of the source", _beside_source)
 IN_SPARK = _setting("release.spark")
 
@@ -587,7 +590,7 @@ ROWS_ELSEWHERE = (
     Row(
         BESIDE_SOURCE,
         ELSEWHERE,
-        "is in the source's schema {schema}: readers of the release would be let into that one; use another",
+        IN_SCHEMA_OF_SOURCE,
     ),
     Row(IN_SPARK, NOT_IN_SPARK, "is for a source in Spark, and this one is not: give database = ... or file = ..."),
     Row(UNNAMED, WAREHOUSE, "must be table, schema.table or database.schema.table, as the warehouse has it"),

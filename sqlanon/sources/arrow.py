@@ -11,15 +11,14 @@ from sqlanon.errors import SourceError
 from sqlanon.sources.bind import bind_relation, readable
 from sqlanon.sources.bound import Source
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.plain import refuse_ambiguous, refuse_query
 
 
 class _Arrow(SourceKind):
     name = "arrow"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        if binding.section.query is not None:
-            raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
+        refuse_query(binding.section)
         assert binding.copied is not None
         with readable():
             return binding.engine, bind_relation(binding.engine, binding.copied, binding.place, True, home="arrow")

@@ -16,7 +16,7 @@ from sqlanon.sources.bind import bind_relation, readable
 from sqlanon.sources.bound import Place, Source
 from sqlanon.sources.csv import copy_csv, scan_csv
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.plain import refuse_ambiguous, refuse_query
 
 _ENDINGS = {
     "parquet": (".parquet", ".pq"),
@@ -48,8 +48,7 @@ def bind_files(
     wanted: Collection[str] = (),
     home: str | None = None,
 ) -> Source:
-    if section.query is not None:
-        raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
+    refuse_query(section)
     with readable():
         paths = _paths(engine, section.files)
         found, more = _from_files(engine, paths, place, text_columns, wanted)

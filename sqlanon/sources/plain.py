@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlanon.engines.values import FLOATING, one_form
 from sqlanon.errors import SourceError
 from sqlanon.expressions import anonymous, cast, col, ident, is_there, native_type, number, text
+from sqlanon.policy import PopulationSection, SourceSection
 
 _NESTED = ("list", "array", "struct", "tuple", "map", "union")
 
@@ -23,6 +24,11 @@ def refuse_ambiguous(names: Sequence[str], where: str) -> None:
         raise SourceError(
             f"{where}: columns {', '.join(map(repr, twice))} have the same name, or differ in case only; rename them"
         )
+
+
+def refuse_query(section: SourceSection | PopulationSection) -> None:
+    if section.query is not None:
+        raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
 
 
 def types_here(own: Sequence[tuple[str, str, str | None]], wanted: Container[str], more: str = "") -> dict[str, str]:

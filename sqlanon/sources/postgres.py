@@ -39,6 +39,7 @@ from sqlanon.expressions import (
     used_columns,
 )
 from sqlanon.policy import SourceSection, address_of, server_of, table_parts
+from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
 from sqlanon.sources.bind import readable
 from sqlanon.sources.bound import Ask, Counted, Recodes, Sampled, Source
 from sqlanon.sources.kinds import Binding, SourceKind
@@ -202,10 +203,7 @@ class PostgresSource(Source):
             ):
                 same = other.rows(pg.same_server()) == self.engine.rows(pg.same_server())
         if same:
-            raise SourceError(
-                f"release.table: is in the source's schema {schema!r}: readers of the release would be let into that "
-                "one; use another"
-            )
+            raise SourceError(f"release.table: {IN_SCHEMA_OF_SOURCE.format(schema=repr(schema))}")
 
 
 class _Postgres(SourceKind):
