@@ -34,6 +34,7 @@ from sqlanon.requirements import requirements_in
 from sqlanon.resources import CHECKS, PLAIN
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
 from sqlanon.search.input import SearchInput
+from sqlanon.search.lattice import silent
 from sqlanon.search.stage import search
 from sqlanon.sources.run import Run
 
@@ -202,7 +203,7 @@ def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[R
     """What the policy's strategy finds. A result is the same on every run, unless the clock ends it."""
     try:
         steps = StatementRunner(run.engine)
-        found = search(steps, prepared, lambda open_, checked, best: None)
+        found = search(steps, prepared, silent)
         again = recode(steps, prepared, found)
     except InfeasibleError as error:
         return None, [source_check("requirements", False, f"the strategy finds a recoding ({error})")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from sqlanon.policy import Policy, is_server
 from sqlanon.release.target import place_of
 from sqlanon.release.verify import Verification
 from sqlanon.result import Result
+from sqlanon.search.lattice import silent
 from sqlanon.sources import readable
 from sqlanon.sources.workspace import Workspace
 
@@ -111,7 +112,7 @@ class Database:
         InfeasibleError
             Nothing meets the policy; with the generalization that comes nearest.
         """
-        result = Result(pipeline.anonymize(self._space, policy, progress or pipeline.silent))
+        result = Result(pipeline.anonymize(self._space, policy, progress or silent))
         result.record()
         return result
 
@@ -152,8 +153,7 @@ class Database:
         # (So are the others here: `anonymize` does not wait for them.)
         from sqlanon.compare import policies_of, relation_of  # noqa: PLC0415
 
-        tell = progress or (lambda strategy, open_, checked, best: None)
-        found = list(pipeline.compare(self._space, policies_of(policy, strategies), tell))
+        found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent))
         return self._space.engine.relation(relation_of(found))
 
     def extend(self, policy: Policy) -> Extension:
@@ -529,7 +529,7 @@ class Database:
         self,
         policy: Policy,
         name: str | None = None,
-        progress: Callable[[str, int, int, float | None], None] | None = None,
+        progress: StageProgress | None = None,
     ) -> LiveView:
         """Make a view in the source's database that shows its table as the policy asks, whenever it is read.
 
@@ -579,9 +579,9 @@ class Database:
         """
         from sqlanon.live import live  # noqa: PLC0415
 
-        tell = progress or (lambda stage, open_, checked, best: None)
-        tell("scan", 0, 0, None)
-        return live(self._space, policy, name, partial(tell, "search"))
+        report_progress = progress or silent
+        report_progress("scan", 0, 0, None)
+        return live(self._space, policy, name, partial(report_progress, "search"))
 
     def live_sql(self, policy: Policy, name: str | None = None) -> str:
         """The statements that `live` would run on the database, each with a semicolon; they are not run.

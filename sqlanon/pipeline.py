@@ -31,7 +31,7 @@ from sqlanon.release.publish import publish as audit_and_publish
 from sqlanon.release.target import kind_taking, target_for
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import SearchInput, search_input
-from sqlanon.search.lattice import keep_lattice
+from sqlanon.search.lattice import keep_lattice, silent
 from sqlanon.search.result import SearchResult
 from sqlanon.search.stage import search
 from sqlanon.sources import Source, readable
@@ -54,10 +54,6 @@ if TYPE_CHECKING:
 StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"
 """Called with the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (for noise:
 records that wait for it, and that have it), and the best score so far."""
-
-
-def silent(stage: str, open_: int, checked: int, best: float | None) -> None:
-    """Report no progress."""
 
 
 def anonymize(space: Workspace, policy: Policy, progress: StageProgress = silent) -> ReleaseDraft:
@@ -131,7 +127,7 @@ def risk(space: Workspace, policy: Policy, epsilons: Sequence[float], leakage: i
         steps, columns = StatementRunner(run.engine), columns_for_noise(run.engine, policy, run.source)
         try:
             prepared = prepare(steps, policy, run.source, run.work, run.population)
-            recoding = recode(steps, prepared, search(steps, prepared, partial(silent, "search")))
+            recoding = recode(steps, prepared, search(steps, prepared, silent))
         except InfeasibleError:
             return found
         return replace(found, noise=assess_noise(steps, prepared, recoding, columns, epsilons))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-ReportProgress = Callable[[str, int, int, "float | None"], None]
+if TYPE_CHECKING:
+    from sqlanon.pipeline import StageProgress
 
 _WORDS = {
     "scan": "reading the source",
@@ -17,7 +19,7 @@ _WORDS = {
 
 
 @contextmanager
-def shown_progress() -> Iterator[ReportProgress]:
+def shown_progress() -> Iterator[StageProgress]:
     """A function that reports progress: the stage, generalizations open and checked, and the best score so far."""
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda stage, open_, checked, best: None
@@ -34,7 +36,7 @@ def shown_progress() -> Iterator[ReportProgress]:
 
 
 @contextmanager
-def shown_comparison(strategies: int) -> Iterator[ReportProgress]:
+def shown_comparison(strategies: int) -> Iterator[StageProgress]:
     """A function that reports a comparison of strategies: the one at work in place of the stage. Shows a bar."""
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda strategy, open_, checked, best: None

@@ -38,7 +38,7 @@ from sqlanon.release.dependencies import warn_of_unique_columns
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields
 from sqlanon.search.input import SearchInput
-from sqlanon.search.lattice import Progress
+from sqlanon.search.lattice import Progress, silent
 from sqlanon.search.stage import search
 from sqlanon.sources import find_table, fixed_column, readable
 from sqlanon.sources.run import Run
@@ -156,7 +156,7 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     _refuse(space, policy, name)
     run = space.run(policy)  # it stays: the statements name its tables
     with readable():
-        searched = _search(run, policy, space.home(policy), _silent)
+        searched = _search(run, policy, space.home(policy), silent)
         with run.engine.inside(searched.base.catalog):
             draft, before, others = _draft(run.engine, searched, name)
             secure, counted = can_be_secure(run.engine), sound(run.engine, others)
@@ -287,10 +287,6 @@ def _writable() -> Iterator[None]:
         shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.IOException, duckdb.TransactionException)
         message = str(error).split("\n", 1)[0] if isinstance(error, shown) else "the engine refused it"
         raise SourceError(f"the live view cannot be written ({type(error).__name__}): {message}") from error
-
-
-def _silent(*figures: object) -> None:
-    """Report nothing."""
 
 
 def known_views(engine: DuckDBEngine) -> list[Known]:

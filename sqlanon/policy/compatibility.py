@@ -587,11 +587,7 @@ ROWS_ELSEWHERE = (
     ),
     Row(DECOYS, ELSEWHERE, "are drawn among the rows, {rows}: leave them out"),
     Row(AFTER, ELSEWHERE, "needs to know which rows an earlier release has, {rows}: leave it out"),
-    Row(
-        BESIDE_SOURCE,
-        ELSEWHERE,
-        IN_SCHEMA_OF_SOURCE,
-    ),
+    Row(BESIDE_SOURCE, ELSEWHERE, IN_SCHEMA_OF_SOURCE),
     Row(IN_SPARK, NOT_IN_SPARK, "is for a source in Spark, and this one is not: give database = ... or file = ..."),
     Row(UNNAMED, WAREHOUSE, "must be table, schema.table or database.schema.table, as the warehouse has it"),
     Row(

@@ -104,6 +104,10 @@ Progress = Callable[[int, int, float | None], None]
 """Called with how many generalizations are open, how many are checked, and the best score so far."""
 
 
+def silent(*figures: object) -> None:
+    """Report no progress."""
+
+
 ROOM = 200_000
 """So many boxes wait by their keys; from then on the rest is worked off depth first: that takes next to no memory."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlanon.coding import Levels
 from sqlanon.measures import Figures, Marginals, Measure
 from sqlanon.requirements import Requirements
-from sqlanon.search.lattice import Box, Dominance, Lattice, Progress
+from sqlanon.search.lattice import Box, Dominance, Lattice, Progress, silent
 from sqlanon.search.limits import Budget
 
 PACE = 0.5
@@ -140,7 +140,7 @@ class Search:
     judge: Callable[[Figures, int], Verdict]
     allowed_rows: int
     """As it is tightened on the way."""
-    progress: Progress = lambda open_, checked, best: None
+    progress: Progress = silent
     budget: Budget = field(default_factory=Budget)
     data: Data = field(default_factory=Data)
 
