@@ -49,8 +49,7 @@ def count_combinations(
     """
     columns, values, facts, own = scanned.columns, scanned.values, hierarchies.facts, scanned.own
     # Each engine writes the text of a number in its own way: it is made here.
-    masks = policy.release is not None and policy.release.suppressed == "mask"
-    texts = scanned.source.access != "rows" and masks
+    texts = scanned.source.access != "rows" and policy.masks
     attributes = tuple(
         _coded(steps, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
         for i, (name, column, hierarchy) in enumerate(

@@ -116,7 +116,7 @@ class LedgerEntry:
                 "breaks": audit.breaks,
                 "extends": extends,
             }
-        keep = 1 if policy.release is None or self._kept is None else policy.release.keep
+        keep = 1 if self._kept is None else policy.kept_versions
         path, reach = policy.catalog.database, Reach(policy, self.prepared.source)
         return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
 
@@ -151,7 +151,7 @@ def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str
     noisy = [one for one in noisy if one.source in names]
     in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.after]
     in_place.sort(key=lambda one: one.version or 1, reverse=True)
-    keep = 1 if policy.release is None else policy.release.keep
+    keep = policy.kept_versions
     kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
     folders = {file.parent for file in prepared.source.files}
     folders |= {target.parent} if kind_at(target).in_files else set()

@@ -202,6 +202,16 @@ class Policy(Section):
         return tuple(name for name in self.quasi if self.attributes[name].noise is not None)
 
     @property
+    def masks(self) -> bool:
+        """Whether suppressed rows stay in the release, masked."""
+        return self.release is not None and self.release.suppressed == "mask"
+
+    @property
+    def kept_versions(self) -> int:
+        """How many versions of the release stay in its place."""
+        return 1 if self.release is None else self.release.keep
+
+    @property
     def suppresses_last(self) -> bool:
         """Whether rows may be suppressed after noise was drawn: for confidence, or because they have no value."""
         unknown = any(self.attributes[name].on_unknown == "suppress" for name in self.noisy)

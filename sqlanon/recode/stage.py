@@ -47,7 +47,7 @@ def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) 
 def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: Placed) -> Recoding:
     warnings = list(void_shields(prepared.requirements.shields, prepared.policy.privacy.k))
     masked = 0
-    if found.figures.suppressed_rows and _is_masking(prepared):
+    if found.figures.suppressed_rows and prepared.policy.masks:
         suppressed = found.suppressed(steps, prepared)
         masked, warning = _masked(steps, prepared, suppressed, found.floor, found.figures)
         warnings += warning
@@ -63,7 +63,7 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
     masked, warnings = 0, list(void_shields(prepared.requirements.shields, prepared.asked.privacy.k))
     if figures.suppressed_rows:
         suppressed = steps.make(prepared.work("suppressed"), suppressed_classes(space, levels))
-        if _is_masking(prepared):
+        if prepared.policy.masks:
             masked, warning = _masked(steps, prepared, suppressed, levels, figures)
             warnings += warning
     # Suppressed classes are known by what rows generalize to: at the very top, only unknown values are suppressed.
@@ -86,11 +86,6 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
         smallest = steps.look_up(smallest_class(space, levels), [(0,)])[0][0] or 0
     named = prepared.lattice.named(levels)
     return Recoding(named, figures, smallest, statement, masked, tuple(warnings), mapping)
-
-
-def _is_masking(prepared: SearchInput) -> bool:
-    release = prepared.policy.release
-    return release is not None and release.suppressed == "mask"
 
 
 def _masked(

@@ -208,7 +208,7 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Recoding, releas
     """
     policy, suppressed = prepared.policy, chosen.figures.suppressed_rows
     told = policy.source.person is None and policy.population is None and not policy.noisy
-    alone = not prepared.earlier.after and (policy.release is None or policy.release.keep == 1)
+    alone = not prepared.earlier.after and policy.kept_versions == 1
     if not told or not alone or policy.search.is_local or not suppressed:
         return []
     own = zip(prepared.own_attributes, chosen.generalization.values(), strict=True)

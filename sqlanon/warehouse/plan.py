@@ -104,7 +104,6 @@ def _example(policy: Policy, engine: Engine) -> FullDomainRecoding:
     levels = example_levels(policy, heights)
     # In one class of all rows, nothing tells the suppressed ones apart but values that are unknown.
     told_apart = levels != heights or any(attribute.unknown for attribute in attributes)
-    masks = policy.release is not None and policy.release.suppressed == "mask"
     return FullDomainRecoding(
         table("source"),
         released,
@@ -112,5 +111,5 @@ def _example(policy: Policy, engine: Engine) -> FullDomainRecoding:
         tuple("*" for _ in attributes),
         levels,
         table(SUPPRESSED) if levels != heights else None,
-        mask=masks and told_apart,
+        mask=policy.masks and told_apart,
     )

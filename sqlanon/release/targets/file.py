@@ -204,7 +204,7 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
         private.append(catalog.database)
     if any(same_file(path, file) for file in private):
         raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
-    return FileTarget(path, table_name or released_name(draft.prepared.policy), 1 if section is None else section.keep)
+    return FileTarget(path, table_name or released_name(draft.prepared.policy), draft.prepared.policy.kept_versions)
 
 
 def place_of(place: str | os.PathLike[str], table_name: str | None) -> FilePlace:
