@@ -27,9 +27,8 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.noise_check import NoiseCheck
 from sqlanon.release.reader import attached
 from sqlanon.release.source_audit import SourceAudit
-from sqlanon.release.target import ReleasePlace
+from sqlanon.release.target import ReleasePlace, Verification
 from sqlanon.release.values import different_rows
-from sqlanon.release.verify import Verification
 from sqlanon.requirements import requirements_in
 from sqlanon.resources import CHECKS, PLAIN
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of

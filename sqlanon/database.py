@@ -16,8 +16,7 @@ from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.policy import Policy, is_server
-from sqlanon.release.target import place_of
-from sqlanon.release.verify import Verification
+from sqlanon.release.target import Verification, place_of
 from sqlanon.result import Result
 from sqlanon.search.lattice import silent
 from sqlanon.sources import readable

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from sqlanon.ledger.extend import Extension
     from sqlanon.noise.stage import Noise, NoiseResult
     from sqlanon.release.manifest import Manifest
-    from sqlanon.release.target import ReleasePlace
-    from sqlanon.release.verify import Verification
+    from sqlanon.release.target import ReleasePlace, Verification
     from sqlanon.risk import Risk
 
 StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"

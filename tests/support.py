@@ -16,7 +16,8 @@ import pytest
 
 import sqlanon
 from sqlanon.cli import main
-from sqlanon.release.verify import Verification, verify_file
+from sqlanon.release.target import Verification
+from sqlanon.release.verify import verify_file
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

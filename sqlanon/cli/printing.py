@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sqlanon.policy import Policy
     from sqlanon.release.dependencies import Narrowing
     from sqlanon.release.published import Release
+    from sqlanon.release.target import Verification
     from sqlanon.release.targets.postgres_reader import PostgresRelease
     from sqlanon.release.targets.spark_reader import SparkRelease
-    from sqlanon.release.verify import Verification
     from sqlanon.result import Result
     from sqlanon.risk import Leakage, RequirementRisk, Risk, UniquesMatrix
     from sqlanon.risk.suda import Suda

@@ -27,8 +27,7 @@ from sqlanon.ledger.records import Export, History, Publication, read_history, s
 from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.check import Check, file_check
-from sqlanon.release.target import Reach, recorded_place
-from sqlanon.release.verify import Verification
+from sqlanon.release.target import Reach, Verification, recorded_place
 from sqlanon.workdir import BusyError, alone_at
 
 _INTENTS = template("""

@@ -9,42 +9,67 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlanon.errors import Problem
 from sqlanon.measures import MEASURES
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.problems import join
 from sqlanon.policy.rules import TableRule
-from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.policy.strategies import STRATEGIES, Traits
 from sqlanon.requirements import estimated
 from sqlanon.requirements.registry import kinds
 
 if TYPE_CHECKING:
     from sqlanon.policy.privacy import PrivacySection
-    from sqlanon.policy.sections import (
-        Attribute,
-        CatalogSection,
-        PopulationSection,
-        ReleaseSection,
-        RiskSection,
-        SearchSection,
-        SourceSection,
-    )
+
+
+class AskedSearch(Protocol):
+    """A ``[search]``, as far as what goes together is about it."""
+
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def measure(self) -> str: ...
+    @property
+    def aggregate(self) -> str: ...
+    @property
+    def suppression(self) -> str: ...
+    @property
+    def traits(self) -> Traits: ...
+    @property
+    def is_local(self) -> bool: ...
+    @property
+    def model_fields_set(self) -> set[str]: ...
+
+
+class AskedAttribute(Protocol):
+    """An attribute, likewise."""
+
+    @property
+    def hierarchy(self) -> Sequence[object] | None: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def identification(self) -> str: ...
+    @property
+    def on_unknown(self) -> str: ...
+    @property
+    def noise(self) -> object: ...
 
 
 @dataclass(frozen=True)
 class Asked:
     """A policy as far as it is sound; ``None``: the section is missing, or unsound."""
 
-    source: SourceSection | None = None
-    population: PopulationSection | None = None
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    source: Any = None
+    population: Any = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     privacy: PrivacySection | None = None
-    risk: RiskSection | None = None
-    search: SearchSection | None = None
-    release: ReleaseSection | None = None
-    catalog: CatalogSection | None = None
+    risk: Any = None
+    search: AskedSearch | None = None
+    release: Any = None
+    catalog: Any = None
     written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The sections as they are written, sound or not."""
     complete: bool = True
@@ -159,7 +184,7 @@ def _always(words: str) -> Feature:
     return Feature(words, lambda asked: [Use("")])
 
 
-def _of_attributes(key: str, is_used: Callable[[Attribute], object]) -> Feature:
+def _of_attributes(key: str, is_used: Callable[[AskedAttribute], object]) -> Feature:
     def uses(asked: Asked) -> Iterator[Use]:
         for order, (name, attribute) in enumerate(asked.attributes.items()):
             if is_used(attribute):
@@ -169,7 +194,7 @@ def _of_attributes(key: str, is_used: Callable[[Attribute], object]) -> Feature:
 
 
 def _of_search(
-    words: str, place: str, is_used: Callable[[SearchSection], object], **more: Callable[[SearchSection], str]
+    words: str, place: str, is_used: Callable[[AskedSearch], object], **more: Callable[[AskedSearch], str]
 ) -> Feature:
     def uses(asked: Asked) -> Iterator[Use]:
         if asked.search is not None and is_used(asked.search):
@@ -181,7 +206,7 @@ def _of_search(
 
 
 def _strategy(
-    words: str, trait: str, has: bool = True, between: str = " and ", **more: Callable[[SearchSection], str]
+    words: str, trait: str, has: bool = True, between: str = " and ", **more: Callable[[AskedSearch], str]
 ) -> Feature:
     """A strategy that has a trait, or has it not; ``able`` in messages are those that have it."""
 
@@ -224,7 +249,7 @@ def _unknown_to_strategy(asked: Asked) -> list[str]:
     return [] if known is None else sorted(asked.requirements - known - {*_scoped("population"), *_scoped("table")})
 
 
-def _local(search: SearchSection) -> str:
+def _local(search: AskedSearch) -> str:
     return f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
 
 

@@ -256,8 +256,22 @@ class Policy(Section):
         """Return what the manifest of a release may show of the policy, ready for JSON.
 
         It has roles, kinds of rules and parameters; no ground value, query, path or name of a source.
+
+        Of attributes and rules, what may be shown is listed, not what must be hidden: a field that a later
+        version adds stays hidden until somebody decides otherwise. Of forbidden labels only the number is shown: they
+        are values, or stand for some. Requirements and search are parameters. Whether persons are counted, and that
+        there is a population, says how to read the figures; their names say more.
         """
-        return redact(self)
+        return {
+            "undeclared": self.source.undeclared,
+            "persons": self.source.person is not None,
+            "population": self.population is not None,
+            "attributes": {name: redact(attribute) for name, attribute in self.attributes.items()},
+            "privacy": self.privacy.model_dump(mode="json", exclude_none=True, exclude={"epsilon_total"}),
+            "search": self.search.model_dump(mode="json", exclude_none=True),
+            "suppressed": self.release.suppressed if self.release else "drop",
+            **({"decoys": True} if self.decoys else {}),
+        }
 
 
 on_change(partial(Policy.model_rebuild, force=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.privacy import PrivacySection
@@ -13,31 +13,9 @@ from sqlanon.policy.problems import read_part
 from sqlanon.policy.rules import DatesRule, IntervalsRule, MaskRule
 from sqlanon.policy.sections import Attribute, Identification, Role, SearchSection
 
-if TYPE_CHECKING:
-    from sqlanon.policy.models import Policy
 
-
-def redact(policy: Policy) -> dict[str, Any]:
-    """Return a policy for the eyes of readers of its release, ready for JSON.
-
-    Of attributes and rules, what may be shown is listed, not what must be hidden: a field that a later
-    version adds stays hidden until somebody decides otherwise. Of forbidden labels only the number is shown: they are
-    values, or stand for some. Requirements and search are parameters. Whether
-    persons are counted, and that there is a population, says how to read the figures; their names say more.
-    """
-    return {
-        "undeclared": policy.source.undeclared,
-        "persons": policy.source.person is not None,
-        "population": policy.population is not None,
-        "attributes": {name: _attribute(attribute) for name, attribute in policy.attributes.items()},
-        "privacy": policy.privacy.model_dump(mode="json", exclude_none=True, exclude={"epsilon_total"}),
-        "search": policy.search.model_dump(mode="json", exclude_none=True),
-        "suppressed": policy.release.suppressed if policy.release else "drop",
-        **({"decoys": True} if policy.decoys else {}),
-    }
-
-
-def _attribute(attribute: Attribute) -> dict[str, Any]:
+def redact(attribute: Attribute) -> dict[str, Any]:
+    """An attribute for the eyes of readers of a release."""
     redacted: dict[str, Any] = {"role": attribute.role}
     if attribute.hierarchy is not None:
         redacted["hierarchy"] = [rule.redacted() for rule in attribute.hierarchy]
@@ -60,7 +38,7 @@ def _attribute(attribute: Attribute) -> dict[str, Any]:
 
 
 def strange_parts(redacted: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of a redacted policy, as somebody may have written it, that `redact` makes of no policy; as places.
+    """The parts of a redacted policy, as somebody may have written it, that `Policy.redacted` makes of none; as places.
 
     A key may be missing: older versions knew fewer. Names of attributes are the holder's own.
 

@@ -17,8 +17,7 @@ from sqlglot import exp
 from sqlanon.errors import AuditError, OvertakenError
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Draft, Published, ReleaseTarget, Staged
-from sqlanon.release.verify import Verification
+from sqlanon.release.target import Draft, Published, ReleaseTarget, Staged, Verification
 
 ATTEMPTS = 5
 """A release is made again, where another run has published meanwhile, at most so often."""

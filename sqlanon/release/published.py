@@ -12,7 +12,8 @@ from sqlanon.expressions import table
 from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
-from sqlanon.release.verify import Verification, verification_sql, verify_file
+from sqlanon.release.target import Verification
+from sqlanon.release.verify import verification_sql, verify_file
 from sqlanon.release.words import claims_table
 
 

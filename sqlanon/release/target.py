@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from sqlglot import exp
 
@@ -19,7 +19,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import Kind as RangeKind
-from sqlanon.policy import Policy, in_postgres, is_postgres
+from sqlanon.policy import Policy, in_postgres, is_postgres, shown_place
 from sqlanon.policy.addresses import in_spark, is_session, names_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
@@ -28,8 +28,53 @@ from sqlanon.search.input import SearchInput
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
 
-if TYPE_CHECKING:
-    from sqlanon.release.verify import Verification
+
+@dataclass(frozen=True)
+class Verification:
+    """All checks of a release.
+
+    Attributes
+    ----------
+    path, manifest, checks:
+        The release, what it claims, and what was found.
+    digest:
+        Of the rows that are in the file.
+    suppressed:
+        What it tells of suppressed rows; None where it does not.
+    sha256:
+        Of its file, where it was published just now.
+    """
+
+    path: Path
+    manifest: Manifest
+    checks: tuple[Check, ...]
+    digest: str
+    suppressed: Suppressed | None = None
+    sha256: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file."""
+        return kind_at(self.path).in_files
+
+    @property
+    def verified(self) -> bool:
+        """Whether no check failed."""
+        return all(check.passed is not False for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What the failed checks saw."""
+        return tuple(f"{check.name}: {check.message}" for check in self.checks if check.passed is False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "release": shown_place(self.path),
+            "table": self.manifest.table_name if self.is_file else self.path.name,
+            "verified": self.verified,
+            "checks": [vars(check) for check in self.checks],
+        }
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.expressions import create_temporary_view, star, table
 from sqlanon.measures import MEASURES
-from sqlanon.policy import PrivacySection, shown_place, strange_parts
+from sqlanon.policy import PrivacySection, strange_parts
 from sqlanon.policy.guarantee import combinations_of, guarantee_of
 from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
@@ -38,7 +38,6 @@ from sqlanon.release.contents import (
     unexpected_definitions,
 )
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
-from sqlanon.release.metadata import Suppressed
 from sqlanon.release.metadata_check import (
     SUPPRESSION,
     about_checks,
@@ -49,60 +48,12 @@ from sqlanon.release.metadata_check import (
 from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older, open_release
 from sqlanon.release.score import follows, released_score
-from sqlanon.release.target import kind_at
+from sqlanon.release.target import Verification
 from sqlanon.release.values import leaves_of, with_sign
 from sqlanon.requirements import requirement_checks, requirement_queries, requirements_in, unknown_names
 from sqlanon.requirements.audit import Audited
 from sqlanon.requirements.macros import class_sizes_of, digest_of, k_anonymity_of
 from sqlanon.resources import CHECKS, __version__, macros
-
-
-@dataclass(frozen=True)
-class Verification:
-    """All checks of a release.
-
-    Attributes
-    ----------
-    path, manifest, checks:
-        The release, what it claims, and what was found.
-    digest:
-        Of the rows that are in the file.
-    suppressed:
-        What it tells of suppressed rows; None where it does not.
-    sha256:
-        Of its file, where it was published just now.
-    """
-
-    path: Path
-    manifest: Manifest
-    checks: tuple[Check, ...]
-    digest: str
-    suppressed: Suppressed | None = None
-    sha256: str | None = None
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a file."""
-        return kind_at(self.path).in_files
-
-    @property
-    def verified(self) -> bool:
-        """Whether no check failed."""
-        return all(check.passed is not False for check in self.checks)
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """What the failed checks saw."""
-        return tuple(f"{check.name}: {check.message}" for check in self.checks if check.passed is False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "release": shown_place(self.path),
-            "table": self.manifest.table_name if self.is_file else self.path.name,
-            "verified": self.verified,
-            "checks": [vars(check) for check in self.checks],
-        }
 
 
 def verify_file(

@@ -16,15 +16,11 @@ from typing import Any
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import MissingLibraryError, ReleaseError
-from sqlanon.release.verify import Verification
-from sqlanon.report.facts import Unpublished, facts_of_release
+from sqlanon.release.target import Verification
+from sqlanon.report.facts import MARK, Unpublished, facts_of_release
 from sqlanon.workdir import mode_of_new_files
 
 __all__ = ["MARK", "Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
-
-
-MARK = "<!-- a report of sqlanon -->"
-"""In its second line each page says what it is."""
 
 
 def refuse_without_charts(page: bool = True) -> None:

@@ -26,13 +26,17 @@ from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts as RowFacts
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
+from sqlanon.release.target import Verification
 from sqlanon.release.targets.file import released_name
-from sqlanon.release.verify import Verification, audited_of, verification_sql, verify_release
+from sqlanon.release.verify import audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import Distribution, distribution
 from sqlanon.requirements import promised_k, requirement_checks
 from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.search.full_domain import allowed_rows, measure_of
 from sqlanon.sources.earlier import EARLIER
+
+MARK = "<!-- a report of sqlanon -->"
+"""In its second line each page says what it is."""
 
 FEW = 5
 """Without a k, what is in fewer rows than these is neither named nor counted."""

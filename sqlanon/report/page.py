@@ -17,8 +17,7 @@ from typing import Any
 import vl_convert
 
 from sqlanon.release.markup import escaped
-from sqlanon.report import MARK
-from sqlanon.report.facts import Facts, Inside
+from sqlanon.report.facts import MARK, Facts, Inside
 from sqlanon.report.sections import sections
 
 PRIVATE = "PRIVATE: for inside only. This page shows what is in the source, not only what was released."

@@ -22,11 +22,11 @@ from sqlanon.errors import AuditError
 from sqlanon.release import target as seam
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, Once, OpenRelease
-from sqlanon.release.target import Draft, Reach, ReleaseTarget, Staged, TargetKind
+from sqlanon.release.target import Draft, Reach, ReleaseTarget, Staged, TargetKind, Verification
 from sqlanon.release.targets.file import FileTarget, StagedFile
 from sqlanon.release.targets.postgres import PostgresTarget, StagedPostgres
 from sqlanon.release.targets.spark import SparkTarget, StagedSpark
-from sqlanon.release.verify import Verification, verify_release
+from sqlanon.release.verify import verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macros
 

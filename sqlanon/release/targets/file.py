@@ -43,8 +43,8 @@ from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, present, refuse_name
 from sqlanon.release.published import Release
 from sqlanon.release.reader import KEY, SUBJECT, Once, OpenRelease, attached, open_release, read_claims, read_manifests
-from sqlanon.release.target import Draft, Reach, ReleaseTarget
-from sqlanon.release.verify import Verification, verify_file, verify_release
+from sqlanon.release.target import Draft, Reach, ReleaseTarget, Verification
+from sqlanon.release.verify import verify_file, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macros, sql_text
 from sqlanon.sources import NOT_THERE, Source

@@ -21,8 +21,7 @@ from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.addresses import VERSION_DIGITS
 from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.target import Draft
-from sqlanon.release.verify import Verification
+from sqlanon.release.target import Draft, Verification
 from sqlanon.release.words import claims_table
 
 

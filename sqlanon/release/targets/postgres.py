@@ -20,7 +20,7 @@ from sqlanon.expressions import drop_table, drop_view, star, table
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, comments_on, stable_view
-from sqlanon.release.target import Draft, ReleaseTarget
+from sqlanon.release.target import Draft, ReleaseTarget, Verification
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.file import STAGED_FILE, StagedRows, write_rows
 from sqlanon.release.targets.on_server import (
@@ -34,7 +34,6 @@ from sqlanon.release.targets.on_server import (
 )
 from sqlanon.release.targets.postgres_checks import manifest_table_flaws, number_of, server_checks
 from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot, place_of, recorded_place, types_of
-from sqlanon.release.verify import Verification
 from sqlanon.workdir import spill_directory
 
 __all__ = ["PostgresTarget", "place_of", "recorded_place", "target_for"]

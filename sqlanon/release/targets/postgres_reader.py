@@ -27,11 +27,11 @@ from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
-from sqlanon.release.target import Reach, named_place
+from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerRelease, Spot, copied, manifests_of, refuse_sha256, types_in
 from sqlanon.release.targets.postgres_checks import number_of, server_checks
-from sqlanon.release.verify import Verification, verification_sql, verify_release
+from sqlanon.release.verify import verification_sql, verify_release
 from sqlanon.resources import PLAIN, macros
 from sqlanon.workdir import spill_directory
 

@@ -25,7 +25,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import SUBJECT
-from sqlanon.release.target import Draft, ReleaseTarget
+from sqlanon.release.target import Draft, ReleaseTarget, Verification
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
     ServerTarget,
@@ -49,7 +49,6 @@ from sqlanon.release.targets.spark_reader import (
     version_shown,
 )
 from sqlanon.release.targets.spark_rows import Counted, counted, looked_at
-from sqlanon.release.verify import Verification
 from sqlanon.release.words import comment_on_column, comment_on_release
 from sqlanon.requirements.macros import k_anonymity_of
 

@@ -22,7 +22,7 @@ from sqlanon.policy import shown_place, table_parts
 from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_path
 from sqlanon.release.check import Check, check_of
 from sqlanon.release.manifest import DIGEST, Manifest, versioned
-from sqlanon.release.target import Reach, named_place
+from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
     ServerRelease,
@@ -35,7 +35,7 @@ from sqlanon.release.targets.on_server import (
 )
 from sqlanon.release.targets.spark_digest import digest_there
 from sqlanon.release.targets.spark_rows import all_here, counted, looked_at, types_of
-from sqlanon.release.verify import Verification, verification_sql
+from sqlanon.release.verify import verification_sql
 from sqlanon.release.words import comment_on_column, comment_on_release
 
 _COUNT = "rows"

@@ -35,10 +35,11 @@ from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest, ReleasedColumn
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
+from sqlanon.release.target import Verification
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import copied, types_in
 from sqlanon.release.targets.spark_digest import digest_there, digestible
-from sqlanon.release.verify import Verification, verify_rows
+from sqlanon.release.verify import verify_rows
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.requirements.macros import digest_of
 from sqlanon.resources import PLAIN, macros

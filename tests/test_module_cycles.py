@@ -1,0 +1,50 @@
+"""No two modules of the package import each other, for types included; the order of packages is import-linter's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import sqlanon
+
+ROOT = Path(sqlanon.__file__).parent
+
+
+def test_no_modules_import_each_other() -> None:
+    try:
+        TopologicalSorter(graph(ROOT)).prepare()
+    except CycleError as error:
+        raise AssertionError(" < ".join(error.args[1])) from None
+
+
+def test_a_cycle_for_types_alone_is_found(tmp_path: Path) -> None:
+    root = tmp_path / "package"
+    root.mkdir()
+    (root / "one.py").write_text("from package import two", "utf-8")
+    (root / "two.py").write_text("if TYPE_CHECKING:\n    from package.one import One", "utf-8")
+    assert graph(root) == {"package.one": {"package.two"}, "package.two": {"package.one"}}
+
+
+def graph(root: Path) -> Mapping[str, set[str]]:
+    """By module, those that it imports, wherever in it that stands."""
+    paths = {name_of(path, root): path for path in root.rglob("*.py")}
+    return {name: set(imported(ast.parse(path.read_text("utf-8")), paths)) for name, path in paths.items()}
+
+
+def name_of(path: Path, root: Path) -> str:
+    parts = path.relative_to(root.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.Module, known: Mapping[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names if one.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None and not node.level, "imports name the whole path"
+            names = {f"{node.module}.{one.name}" for one in node.names}
+            yield from names & known.keys()
+            if node.module in known and not names <= known.keys():
+                yield node.module
