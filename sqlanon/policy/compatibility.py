@@ -331,6 +331,10 @@ NOISE = Feature(
 )
 # An unsound attribute may be meant to have noise.
 NO_NOISE = Feature("no noise", lambda asked: [Use("attributes")] if asked.complete and not _noisy(asked) else [])
+NO_LEDGER = Feature(
+    "`release.ledger = false`",
+    lambda asked: [Use("release.ledger")] if asked.release is not None and not asked.release.ledger else [],
+)
 CONFIDENCE = _given("privacy.confidence")
 
 
@@ -508,6 +512,12 @@ OF_SEARCH = (
         "of the full domain",
     ),
 )
+OF_RELEASE = (
+    Row(KEEP, _given("release.file"), "a Parquet file has one version: give database = ... in place of file = ..."),
+    Row(KEEP, _given("release.postgres"), "PostgreSQL keeps one version: leave it out"),
+    Row(KEEP, _setting("release.spark"), "Spark keeps one version: leave it out"),
+    Row(KEEP, NO_LEDGER, "the ledger holds versions that are kept against one another: leave ledger = false out"),
+)
 WEIGHTS = (
     Row(WEIGHT, NO_FIGURES, "the measure {measure} has no weights: leave it out, or use {able} with mean or sum"),
     Row(WEIGHT, NO_SUM, "the aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
@@ -661,6 +671,7 @@ TABLE: Mapping[str, Sequence[Row]] = {
     "Populations": POPULATIONS,
     "Noise": (*BUDGETS, *WITH_NOISE, *AFTER_NOISE),
     "Earlier releases": (*WITH_EARLIER, *IN_LEDGER),
+    "Versions": OF_RELEASE,
     "Decoys": WITH_DECOYS,
     "Sources whose rows stay where they are": ROWS_ELSEWHERE,
     "Live views": LIVE_VIEWS,

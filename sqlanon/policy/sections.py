@@ -31,7 +31,7 @@ from sqlanon.fields import (
 )
 from sqlanon.measures import MEASURES
 from sqlanon.policy.addresses import PostgresAddress, SparkAddress, release_name_flaws, spark_name_flaw
-from sqlanon.policy.compatibility import OF_SEARCH, Asked, conflicts
+from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, Asked, conflicts
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.rules import Hierarchy
@@ -320,21 +320,14 @@ class ReleaseSection(SparseSection):
         yield from self._in_spark()
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
-        if self.keep > 1 and self.file is not None:
-            yield ("keep",), "a Parquet file has one version: give database = ... in place of file = ..."
-        if self.keep > 1 and not self.ledger:
-            yield (
-                ("keep",),
-                "the ledger holds versions that are kept against one another: leave ledger = false out",
-            )
+        for problem in conflicts(OF_RELEASE, Asked(release=self)):
+            yield (problem.place.removeprefix("release."),), problem.message
 
     def _in_postgres(self) -> Iterator[Flaw]:
         if self.postgres is None:
             return
         if self.database is not None or self.file is not None:
             yield ("postgres",), "stands beside a database or a file: give one of them"
-        if self.keep > 1:
-            yield ("keep",), "PostgreSQL keeps one version: leave it out"
         yield from release_name_flaws(self.table)
 
     def _in_spark(self) -> Iterator[Flaw]:
@@ -342,8 +335,6 @@ class ReleaseSection(SparseSection):
             return
         if self.database is not None or self.file is not None or self.postgres is not None:
             yield ("spark",), "stands beside another place: give one of them"
-        if self.keep > 1:
-            yield ("keep",), "Spark keeps one version: leave it out"
         if flaw := spark_name_flaw(self.table):
             yield ("table",), flaw
 

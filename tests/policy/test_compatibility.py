@@ -55,7 +55,7 @@ SEARCH: Mapping[str, tuple[Any, ...]] = {
     "cuts": ("relaxed",),
     "suppression": ("cells",),
 }
-RELEASE: Mapping[str, Any] = {"suppressed": "mask", "after": "all", "decoys": True, "keep": 3}
+RELEASE: Mapping[str, Any] = {"suppressed": "mask", "after": "all", "decoys": True, "keep": 3, "ledger": False}
 
 
 def drawn(seed: int) -> dict[str, Any]:
