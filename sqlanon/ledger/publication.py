@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,8 +69,6 @@ class LedgerEntry:
         """Look at what was published by now; and take what the ledger keeps of the source, before a server is busy with
         the release."""
         policy, extended = self.prepared.policy, self.extended
-        if policy.catalog is None:
-            return
         known = history_of_source(self.run, self.prepared, self.place, self.run_id)
         opened = {} if extended is None else {extended.run_id: extended.release}
         self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, opened)
@@ -91,8 +89,8 @@ class LedgerEntry:
         Where the ledger is not to know the release, it still is to know that another one is gone.
         """
         policy, audit = self.prepared.policy, self.joint_audit
-        if policy.catalog is None or audit is None:
-            return nullcontext()
+        assert policy.catalog is not None  # else it would be `NoLedger`
+        assert audit is not None  # it has begun
         row: dict[str, Any] = {
             "run_id": self.run_id if self._kept is not None else UNRECORDED,
             "published_at": manifest.published_at,

@@ -12,7 +12,7 @@ from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
-from sqlanon.expressions import Namer, create_table, drop_table
+from sqlanon.expressions import create_table, drop_table
 from sqlanon.frequency.statements import person_count
 from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.policy.strategies import Strategy
@@ -135,11 +135,10 @@ def _vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
 
 @dataclass(frozen=True)
 class SearchTask:
-    """What a strategy works on: a prepared source, and where tables are made."""
+    """What a strategy works on: a prepared source."""
 
     steps: StatementRunner
     prepared: SearchInput
-    work: Namer
     progress: Progress
 
     @property

@@ -16,7 +16,7 @@ from sqlanon.search.result import SearchResult
 
 def search(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> SearchResult:
     """Find the best version of a prepared source with the policy's strategy; in a dry run one check stands for all."""
-    asked, task = prepared.policy.search, SearchTask(steps, prepared, prepared.work, progress)
+    asked, task = prepared.policy.search, SearchTask(steps, prepared, progress)
     result = _example(steps, prepared) if steps.dry and not asked.is_local else find(task, strategy_of(asked))
     note = "a check like this for every generalization that bounds leave open"
     if asked.is_local:

@@ -29,6 +29,7 @@ from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import requirements_of
 from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.input import SearchInput
+from sqlanon.search.lattice import silent
 from sqlanon.sources import Place, bind_source
 
 pytestmark = pytest.mark.slow
@@ -117,7 +118,7 @@ class Workshop:
         return replace(made, sets=sets)
 
     def task(self, entry: Entry) -> SearchTask:
-        return SearchTask(StatementRunner(self.engine), self.prepared(entry), table, lambda open_, checked, best: None)
+        return SearchTask(StatementRunner(self.engine), self.prepared(entry), silent)
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ class LocalTask:
 
     def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
         """The search of a full-domain strategy, and the generalization that it chose by the policy's measure."""
-        task = SearchTask(self.steps, self.prepared, self.work, self.progress)
+        task = SearchTask(self.steps, self.prepared, self.progress)
         found = find(task, STRATEGIES[strategy])
         assert found.search is not None and found.levels is not None  # as it is of the full domain
         self.clock.checks += len(found.search.figures)
