@@ -231,37 +231,37 @@ class Result(ResultFigures):
     """
 
     def __init__(self, draft: ReleaseDraft) -> None:
-        prepared, found, chosen = draft.prepared, draft.found, draft.chosen
-        noised, filled = draft.noised, draft.filled
+        prepared, found, recoding = draft.prepared, draft.result, draft.recoding
+        noise, decoys = draft.noise, draft.decoys
         shown = measure_of(prepared).shown
-        self._run, self._prepared, self._made = draft.run, prepared, draft
+        self._run, self._prepared, self._draft = draft.run, prepared, draft
         self.run_id = uuid4().hex
         self.started_at = utc_now()
         self.policy = prepared.policy
-        self.generalization = dict(chosen.generalization)
+        self.generalization = dict(recoding.generalization)
         self.measure = self.policy.search.measure
-        self.score = shown(found.score if filled is None else filled.score)
+        self.score = shown(found.score if decoys is None else decoys.score)
         self.optimal = found.optimal
         self.bound = shown(found.bound)
         self.rows = prepared.marginals.rows
-        self.suppressed_rows = chosen.figures.suppressed_rows
-        self.decoys = None if filled is None else filled.decoys
-        self.score_without_decoys = None if filled is None else shown(found.score)
+        self.suppressed_rows = recoding.figures.suppressed_rows
+        self.decoys = None if decoys is None else decoys.decoys
+        self.score_without_decoys = None if decoys is None else shown(found.score)
         self.released_rows = draft.expected.rows
-        self.classes = chosen.figures.classes
-        self.smallest_class = chosen.smallest_class
-        self.null_map = None if chosen.mapping is None else chosen.mapping.null_map
-        self.wrong_map = None if chosen.mapping is None else chosen.mapping.wrong_map
+        self.classes = recoding.figures.classes
+        self.smallest_class = recoding.smallest_class
+        self.null_map = None if recoding.mapping is None else recoding.mapping.null_map
+        self.wrong_map = None if recoding.mapping is None else recoding.mapping.wrong_map
         self.nodes, self.checked = prepared.lattice.size, found.checked
         named, minimal, satisfying = prepared.lattice.named, found.minimal, found.satisfying
         self.k_minimal = None if minimal is None else [named(levels) for levels in minimal]
         self.satisfying = None if satisfying is None else [named(levels) for levels in satisfying]
         self.epsilon = self.policy.epsilon
-        self.noise = None if noised is None else {name: dict(one) for name, one in noised.attributes.items()}
-        self._linking = None if noised is None else noised.linking
-        self.linking_risk = None if noised is None else noised.linking.risk
-        self.linking_risk_strict = None if noised is None else noised.linking.strict_risk
-        self.confidence = None if noised is None else noised.confidence
+        self.noise = None if noise is None else {name: dict(one) for name, one in noise.attributes.items()}
+        self._linking = None if noise is None else noise.linking
+        self.linking_risk = None if noise is None else noise.linking.risk
+        self.linking_risk_strict = None if noise is None else noise.linking.strict_risk
+        self.confidence = None if noise is None else noise.confidence
         self.held_against: tuple[str, ...] = ()
         self.dependencies = draft.dependencies.narrowing
         self.warnings = draft.warnings
@@ -306,7 +306,7 @@ class Result(ResultFigures):
         SourceError
             The source is in Spark.
         """
-        if self._made.noised is None:
+        if self._draft.noise is None:
             return None
         if self._prepared.source.access == "remote":
             raise SourceError(
@@ -314,7 +314,7 @@ class Result(ResultFigures):
                 f"{self._prepared.source.where} never leave it: what noise does is in noise, linking_risk and "
                 "confidence"
             )
-        return self._run.engine.relation(self._made.noised.statement.all_records())
+        return self._run.engine.relation(self._draft.noise.statement.all_records())
 
     @property
     def decoy_rows(self) -> duckdb.DuckDBPyRelation | None:
@@ -325,7 +325,7 @@ class Result(ResultFigures):
 
     def decoy_query(self) -> exp.Select | None:
         """The query for `decoy_rows`."""
-        statement = None if self._made.filled is None else self._made.filled.statement
+        statement = None if self._draft.decoys is None else self._draft.decoys.statement
         return None if statement is None else statement.decoy_rows()
 
     def sql(self, dialect: str = "duckdb") -> str:
@@ -348,16 +348,16 @@ class Result(ResultFigures):
             Something in the statement is not known to mean the same in that dialect.
         """
         source = self._prepared.source
-        query: exp.Expr = source.release_query(self._made.recoding)
+        query: exp.Expr = source.release_query(self._draft.statement)
         if not source.recodes:
             from sqlanon.warehouse import sql_of  # noqa: PLC0415  (few need it)
 
-            return sql_of(self._made, dialect)
+            return sql_of(self._draft, dialect)
         if source.access != "rows":
             return source.shown(self._run.engine, query)
         if dialect in DIALECTS:
             # Behind everything: a sort that is not the last is left out in some engines.
-            rows = star(subquery(self._made.recoding.select(shuffled=False), "released"))
+            rows = star(subquery(self._draft.statement.select(shuffled=False), "released"))
             query = translated(rows.order_by(*at_random(), copy=False), dialect)
         return without_variables(query, dialect).sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
@@ -406,7 +406,7 @@ class Result(ResultFigures):
         from sqlanon.report import Unpublished  # noqa: PLC0415  (who does not ask for it does not wait for it)
 
         return Unpublished(
-            self._made,
+            self._draft,
             self.generalization,
             self._run.work("lattice"),
             self.nodes,
@@ -441,7 +441,7 @@ class Result(ResultFigures):
         """
         started = time.perf_counter()
         release: Release | PostgresRelease | SparkRelease
-        release, ledger = pipeline.publish(self._made, self.run_id, path, table, force)
+        release, ledger = pipeline.publish(self._draft, self.run_id, path, table, force)
         if ledger.held_against:
             self.held_against = tuple(shown_place(one) for one in ledger.held_against)
         # Published a second time, it says once what it says.
@@ -491,7 +491,7 @@ class Result(ResultFigures):
             "smallest_class": self.smallest_class,
         }
         with self._recording_export(folder, dialect):
-            return export(self._made, figures, folder, dialect)
+            return export(self._draft, figures, folder, dialect)
 
     @contextmanager
     def _recording_export(self, folder: str | os.PathLike[str], dialect: str) -> Iterator[None]:

@@ -30,7 +30,7 @@ from sqlanon.search.classes import KEPT, judged
 MASKED = "masked"
 
 
-class AnyRecoding(Protocol):
+class ReleaseStatement(Protocol):
     """How a release is made from the source: by one generalization of all rows, below the full domain, with noise."""
 
     @property
@@ -46,11 +46,11 @@ class AnyRecoding(Protocol):
     def select(self, shuffled: bool = True) -> exp.Select:
         """The statement that makes the release, rows in random order unless it is for checks."""
 
-    def with_column(self, column: Column) -> AnyRecoding:
+    def with_column(self, column: Column) -> ReleaseStatement:
         """The same, with one more column of the source: for checks."""
 
 
-class ByClass(AnyRecoding, Protocol):
+class ByClass(ReleaseStatement, Protocol):
     """A recoding whose rows tell their classes, before labels stand for codes: what noise can be added to."""
 
     def with_column(self, column: Column) -> ByClass: ...

@@ -17,7 +17,7 @@ from sqlanon.expressions import cast, col, table
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.policy.guarantee import guarantee_of
-from sqlanon.recode.recoding import AnyRecoding, FullDomainRecoding
+from sqlanon.recode.recoding import FullDomainRecoding, ReleaseStatement
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Dependencies
@@ -63,32 +63,32 @@ def ranges_of(prepared: SearchInput) -> dict[str, Kind]:
 class ReleaseDraft:
     """What was found, and what was done to it since: a `sqlanon.release.target.Draft`.
 
-    ``chosen`` is how the rows are made before noise, with the figures of the release; ``noised`` and ``filled`` are
+    ``recoding`` is how the rows are made before noise, with the figures of the release; ``noise`` and ``decoys`` are
     None without noise, and without decoys.
     """
 
     run: Run
     prepared: SearchInput
-    found: SearchResult
-    chosen: Recoding
-    noised: NoiseResult | None
-    filled: DecoyResult | None
+    result: SearchResult
+    recoding: Recoding
+    noise: NoiseResult | None
+    decoys: DecoyResult | None
     dependencies: Dependencies
     warnings: tuple[str, ...]
     seconds: dict[str, float]
 
     @property
-    def recoding(self) -> AnyRecoding:
-        return self.chosen.statement if self.noised is None else self.noised.statement
+    def statement(self) -> ReleaseStatement:
+        return self.recoding.statement if self.noise is None else self.noise.statement
 
     @property
     def score(self) -> float:
         """The cost of its real rows."""
-        return self.found.score if self.filled is None else self.filled.score
+        return self.result.score if self.decoys is None else self.decoys.score
 
     @property
     def quasi(self) -> list[str]:
-        return [column.name for column in self.recoding.columns if column.quasi is not None]
+        return [column.name for column in self.statement.columns if column.quasi is not None]
 
     @property
     def ranges(self) -> dict[str, Kind]:
@@ -96,21 +96,21 @@ class ReleaseDraft:
 
     @property
     def expected(self) -> Expected:
-        chosen = self.chosen
-        rows = self.prepared.marginals.rows - chosen.figures.suppressed_rows + chosen.masked_rows
-        rows += 0 if self.filled is None else self.filled.decoys.rows
-        return Expected(rows, chosen.figures.classes, chosen.smallest_class, chosen.masked_rows)
+        recoding = self.recoding
+        rows = self.prepared.marginals.rows - recoding.figures.suppressed_rows + recoding.masked_rows
+        rows += 0 if self.decoys is None else self.decoys.decoys.rows
+        return Expected(rows, recoding.figures.classes, recoding.smallest_class, recoding.masked_rows)
 
     @contextmanager
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
         """The statement that makes its rows here, in random order unless it is for checks; where the source is
         elsewhere, a relation that can be read once."""
         types = {one.name: one.type for one in self.columns()}
-        with self.prepared.source.recoded(self.run.engine, self.recoding, types, shuffled) as relation:
+        with self.prepared.source.recoded(self.run.engine, self.statement, types, shuffled) as relation:
             yield relation
 
     def rows_there(self) -> AbstractContextManager[exp.Query]:
-        return self.prepared.source.rows_there(self.run.engine, self.recoding)
+        return self.prepared.source.rows_there(self.run.engine, self.statement)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -128,17 +128,17 @@ class ReleaseDraft:
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         roles = {name.lower(): attribute.role for name, attribute in self.prepared.policy.attributes.items()}
-        source, recoding = self.prepared.source, self.recoding
+        source, statement = self.prepared.source, self.statement
         columns = []
-        for column in recoding.columns:
-            type_ = recoding.released_type(column, source.columns[column.name])
+        for column in statement.columns:
+            type_ = statement.released_type(column, source.columns[column.name])
             columns.append(ReleasedColumn(column.name, type_, roles[column.name.lower()]))
         return tuple(columns)
 
     def repeating(self) -> list[str]:
-        recoding = self.recoding
-        counts = self.run.engine.rows(recoding.label_counts())[0]
-        names = {column.quasi: column.name for column in recoding.columns if column.quasi is not None}
+        statement = self.statement
+        counts = self.run.engine.rows(statement.label_counts())[0]
+        names = {column.quasi: column.name for column in statement.columns if column.quasi is not None}
         few = {name for i, name in names.items() if counts[i] <= FEW}
         return [column.name for column in self.columns() if column.name in few and column.type == "VARCHAR"]
 
@@ -147,13 +147,13 @@ class ReleaseDraft:
         if not needs_source(policy.privacy, policy.source.person is not None):
             return []
         macros = run.install_macros()
-        plain = self.chosen.statement
-        audit = SourceAudit(run.engine, run.work, macros, self.prepared, self.recoding, plain, run.population)
+        plain = self.recoding.statement
+        audit = SourceAudit(run.engine, run.work, macros, self.prepared, self.statement, plain, run.population)
         return audit.checks(released.sql(run.engine.dialect))
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        policy, found, prepared = self.prepared.policy, self.found, self.prepared
-        levels, heights = shown_generalization(policy, self.chosen.generalization, prepared.heights)
+        policy, result, prepared = self.prepared.policy, self.result, self.prepared
+        levels, heights = shown_generalization(policy, self.recoding.generalization, prepared.heights)
         claims = Manifest(
             table_name=table_name,
             published_at=utc_now(),
@@ -165,18 +165,18 @@ class ReleaseDraft:
             generalization=levels,
             rows=prepared.marginals.rows,
             released_rows=facts.rows,
-            suppressed_rows=self.chosen.figures.suppressed_rows,
+            suppressed_rows=self.recoding.figures.suppressed_rows,
             classes=facts.classes,
             smallest_class=facts.smallest_class,
             measure=policy.search.measure,
             score=None,
-            optimal=found.optimal and is_shown_as_optimal(policy),
+            optimal=result.optimal and is_shown_as_optimal(policy),
             digest=facts.digest,
             guarantee=guarantee_of(policy.search.strategy),
             heights=heights,
             version=facts.version,
-            **({} if self.noised is None else self.noised.claimed(policy)),
-            **({} if self.filled is None else self.filled.decoys.claimed()),
+            **({} if self.noise is None else self.noise.claimed(policy)),
+            **({} if self.decoys is None else self.decoys.decoys.claimed()),
         )
         is_based = policy.release is not None and bool(policy.release.after)
         if is_based or not follows(claims):
@@ -184,21 +184,21 @@ class ReleaseDraft:
         return replace(claims, score=measure_of(prepared).shown(self.score))
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
-        return () if self.filled is not None else suppressed_rows_by(self.run, self.prepared, self.chosen, released)
+        return () if self.decoys is not None else suppressed_rows_by(self.run, self.prepared, self.recoding, released)
 
     def keyed_rows(self) -> exp.Query | None:
         """The released rows with the key that the policy names; None without one."""
-        key, recoding = self.prepared.columns.key, self.recoding
-        if self.filled is not None and self.filled.statement is not None:
-            recoding = self.filled.statement.real  # a decoy is nobody, and has none
+        key, statement = self.prepared.columns.key, self.statement
+        if self.decoys is not None and self.decoys.statement is not None:
+            statement = self.decoys.statement.real  # a decoy is nobody, and has none
         if not key:
             return None
         for name in key:
-            recoding = recoding.with_column(Column(name))
-        return recoding.select(shuffled=False)
+            statement = statement.with_column(Column(name))
+        return statement.select(shuffled=False)
 
 
-def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Recoding, released: exp.Table) -> Suppressed:
+def suppressed_rows_by(run: Run, prepared: SearchInput, recoding: Recoding, released: exp.Table) -> Suppressed:
     """What may be told of the suppressed rows, by the released labels of one attribute: nothing of fewer than k.
 
     It is the first attribute that is not at its top: one in all releases of a policy, whatever its rows are. Those of
@@ -206,12 +206,12 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, chosen: Recoding, releas
     rows, where rows are not persons, or are nobody's, and beside releases that readers have (versions that are kept,
     those that it is based on), nothing is told: their rows could be taken from the sums.
     """
-    policy, suppressed = prepared.policy, chosen.figures.suppressed_rows
-    told = policy.source.person is None and policy.population is None and not policy.noisy
+    policy, suppressed = prepared.policy, recoding.figures.suppressed_rows
+    may_show = policy.source.person is None and policy.population is None and not policy.noisy
     alone = not prepared.earlier.after and policy.kept_versions == 1
-    if not told or not alone or policy.search.is_local or not suppressed:
+    if not may_show or not alone or policy.search.is_local or not suppressed:
         return []
-    own = zip(prepared.own_attributes, chosen.generalization.values(), strict=True)
+    own = zip(prepared.own_attributes, recoding.generalization.values(), strict=True)
     below = [(attribute, level) for attribute, level in own if level is not None and level < attribute.height]
     if not below:
         return []
@@ -232,7 +232,7 @@ def show_rows(steps: StatementRunner, draft: ReleaseDraft) -> None:
     note = "here: at level 1, or the lowest that is allowed"
     if policy.search.is_local:
         note = "each combination as it was placed"
-    steps.show_text(source.shown(steps.engine, source.release_query(draft.recoding)))
+    steps.show_text(source.shown(steps.engine, source.release_query(draft.statement)))
     steps.finish("recode and suppress", source.release_note(kind_taking(None, policy).writes, note))
 
 

@@ -29,7 +29,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.policy.guarantee import combinations_of
-from sqlanon.recode.recoding import AnyRecoding, FullDomainRecoding
+from sqlanon.recode.recoding import FullDomainRecoding, ReleaseStatement
 from sqlanon.release.check import Check
 from sqlanon.release.reader import Once
 from sqlanon.requirements import requirement_checks
@@ -49,8 +49,8 @@ class SourceAudit:
     work: Namer
     macros: str
     prepared: SearchInput
-    recoding: AnyRecoding
-    plain: AnyRecoding
+    recoding: ReleaseStatement
+    plain: ReleaseStatement
     population: Population | None
 
     def checks(self, relation: str) -> list[Check]:

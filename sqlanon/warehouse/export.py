@@ -42,7 +42,7 @@ _NEEDED = re.compile(r"value|known|(code|label)_\d+")
 
 def export(draft: ReleaseDraft, figures: Mapping[str, int], folder: str | os.PathLike[str], dialect: str) -> Path:
     dialect, target = dialect_of(dialect), Path(os.path.realpath(folder))
-    recoding = draft.recoding
+    recoding = draft.statement
     assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
     place = Target.of_draft(draft)
     try:
@@ -105,7 +105,7 @@ def _audit(
     audit = audit_of(policy, place, names)
     quasi = [names[name] for name in policy.generalized]
     wanted = {name: value for name, value in expected.items() if name != "source_rows"}
-    if draft.chosen.masked_rows:  # they may read like a kept class, or be one of their own
+    if draft.recoding.masked_rows:  # they may read like a kept class, or be one of their own
         wanted = {"released_rows": wanted["released_rows"]}
     found = wa.figures(place.release, quasi)
     counted = {"source_rows": expected["source_rows"]}

@@ -301,6 +301,6 @@ def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
 
 def sql_of(draft: ReleaseDraft, dialect: str) -> str:
     """The statement that makes the release of what was found."""
-    recoding = draft.recoding
+    recoding = draft.statement
     assert isinstance(recoding, FullDomainRecoding)  # policies for warehouses ask for nothing else
     return Target.of_draft(draft).release_statement(recoding, dialect_of(dialect))

@@ -353,7 +353,7 @@ def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
 
 
 def _query(result: sqlanon.Result) -> Any:
-    return result._made.recoding.select()
+    return result._draft.statement.select()
 
 
 def test_the_rows_are_not_in_the_order_of_the_source(schemas: Server) -> None:

@@ -125,7 +125,7 @@ def column(result: sqlanon.Result) -> list[Any]:
 
 
 def type_of(result: sqlanon.Result) -> str:
-    (found,) = (one.type for one in result._made.columns() if one.name == "x")
+    (found,) = (one.type for one in result._draft.columns() if one.name == "x")
     return found
 
 

@@ -211,7 +211,7 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
             assert there.noise[name][figure] == (
                 None if expected[figure] is None else pytest.approx(expected[figure], rel=1e-9)
             )
-    claims = [one._made.noised.claimed(one.policy) for one in (there, here) if one._made.noised is not None]
+    claims = [one._draft.noise.claimed(one.policy) for one in (there, here) if one._draft.noise is not None]
     assert [(one["epsilon"], one["noise"]) for one in claims] == [(claims[1]["epsilon"], claims[1]["noise"])] * 2
     if which == "one":  # nothing depends on what is drawn
         assert (there.classes, there.smallest_class) == (here.classes, here.smallest_class)

@@ -117,7 +117,7 @@ def figures(result: sqlanon.Result) -> dict[str, Any]:
 
 def released(result: sqlanon.Result) -> Counter[tuple[Any, ...]]:
     """The rows of the release that is made here, with the columns in their order."""
-    relation = result._run.engine.relation(result._made.recoding.select(shuffled=False))
+    relation = result._run.engine.relation(result._draft.statement.select(shuffled=False))
     return Counter(relation.project(", ".join(quoted(name) for name in sorted(relation.columns))).fetchall())
 
 
@@ -144,7 +144,7 @@ def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, fold
         audit = follow(connection, result.export(folder / "export", "duckdb"))
         assert made(connection, there.release.table) == rows
         assert violations(audit) == {}
-        return result._made.chosen.masked_rows
+        return result._draft.recoding.masked_rows
 
 
 # --- the same answer ---------------------------------------------------------------------------------
