@@ -18,7 +18,7 @@ from sqlanon.ledger.extend import rows_in_release
 from sqlanon.measures import Figures
 from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
-from sqlanon.recode.recoding import FullDomainRecoding
+from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding, recode, recode_at
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
 from sqlanon.release.decoy_check import DecoyCheck, claims_check, filled_again

@@ -33,7 +33,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
-from sqlanon.recode.recoding import FullDomainRecoding, as_they_are, in_order
+from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, in_order
 from sqlanon.recode.stage import Recoding
 from sqlanon.search.classes import judged
 from sqlanon.search.full_domain import checker, measure_of
@@ -42,7 +42,7 @@ from sqlanon.search.input import SearchInput
 
 @dataclass(frozen=True)
 class WithDecoys:
-    """How a release with decoys is made: a `recode.recoding.ByClass`."""
+    """How a release with decoys is made: a `recode.full_domain.ByClass`."""
 
     real: FullDomainRecoding  # its real rows: nothing is suppressed but unknown values
     decoys: exp.Table  # made by `_decoys`: codes for labels and ``value_j`` for the rest, as in the recoding's rows

@@ -35,7 +35,7 @@ from sqlanon.measures import MEASURES, Figures
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
 from sqlanon.policy.problems import join
-from sqlanon.recode.recoding import FullDomainRecoding, suppressed_classes
+from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing, measure_dependencies, warn_of_unique_columns
 from sqlanon.release.draft import ranges_of

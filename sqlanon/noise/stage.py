@@ -25,8 +25,8 @@ from sqlanon.noise.laplace import Drawing, drawing, refuse_without_opendp
 from sqlanon.noise.statements import NoisyColumn, NoisyRecoding, judged_survivors, kept_records, survivors
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
+from sqlanon.recode.full_domain import ByClass
 from sqlanon.recode.local.placement import class_figures
-from sqlanon.recode.recoding import ByClass
 from sqlanon.recode.stage import Recoding
 from sqlanon.search.full_domain import allowed_rows
 from sqlanon.search.input import SearchInput

@@ -37,7 +37,7 @@ from sqlanon.frequency.distribution import Pairs, value_pairs
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON
 from sqlanon.frequency.uncoded import distribution, frequency
-from sqlanon.recode.recoding import ByClass, in_order
+from sqlanon.recode.full_domain import ByClass, in_order
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.search.classes import judged
 

@@ -11,7 +11,7 @@ from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
-from sqlanon.recode.recoding import ByClass, FullDomainRecoding, masked_class, suppressed_classes
+from sqlanon.recode.full_domain import ByClass, FullDomainRecoding, masked_class, suppressed_classes
 from sqlanon.requirements import void_shields
 from sqlanon.search.candidate import smallest_class, whole_classes
 from sqlanon.search.input import SearchInput

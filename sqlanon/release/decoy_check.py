@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, all_of, col, named, row_count, same, subquery, template, union_all
-from sqlanon.recode.recoding import FullDomainRecoding
+from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import AGAINST, Check, Claim, source_check
 from sqlanon.release.manifest import Manifest

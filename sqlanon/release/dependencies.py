@@ -36,7 +36,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.policy import SourceSection, table_parts
-from sqlanon.recode.recoding import ByClass
+from sqlanon.recode.full_domain import ByClass
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import NOT_THERE
 from sqlanon.sources.column_figures import KEY, NEARLY, nearly_unique, some_rows

@@ -17,7 +17,7 @@ from sqlanon.expressions import cast, col, table
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.policy.guarantee import guarantee_of
-from sqlanon.recode.recoding import FullDomainRecoding, ReleaseStatement
+from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Dependencies

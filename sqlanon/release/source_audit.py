@@ -29,7 +29,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.policy.guarantee import combinations_of
-from sqlanon.recode.recoding import FullDomainRecoding, ReleaseStatement
+from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.release.check import Check
 from sqlanon.release.reader import Once
 from sqlanon.requirements import requirement_checks

@@ -43,7 +43,7 @@ class Placed(Protocol):
         """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
 
     def recoding(self, prepared: SearchInput, mask: bool) -> Any:
-        """A `recode.recoding.ByClass`: how its rows are made from the source."""
+        """A `recode.full_domain.ByClass`: how its rows are made from the source."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.variables import comment_without_variables
 from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
-from sqlanon.recode.recoding import FullDomainRecoding
+from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.resources import __version__
 from sqlanon.sources import NOT_THERE

@@ -11,7 +11,7 @@ from sqlanon.expressions import table
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
-from sqlanon.recode.recoding import FullDomainRecoding
+from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.search.examples import example_height, example_levels, size_of_lattice
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (

@@ -35,7 +35,7 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.policy import Policy, table_parts
-from sqlanon.recode.recoding import FullDomainRecoding
+from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import conditions_of, looked_at_sensitive
 from sqlanon.requirements.plain_sql import Released, sizes

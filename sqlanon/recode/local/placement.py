@@ -12,8 +12,8 @@ from sqlanon.coding import KNOWN, ROWS, Coded, Column, code_name
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, template, text
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER
+from sqlanon.recode.full_domain import MASKED, in_order
 from sqlanon.recode.local.nodes import NODE, Tree, agree, may_be_shown, node_name, released_name
-from sqlanon.recode.recoding import MASKED, in_order
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.search.classes import judged
