@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sqlanon.decoys import DecoyResult
     from sqlanon.ledger import Publication
     from sqlanon.ledger.extend import Extension
-    from sqlanon.noise.stage import Noise, NoiseResult
+    from sqlanon.noise.stage import NoisePlan, NoiseResult
     from sqlanon.release.manifest import Manifest
     from sqlanon.release.target import ReleasePlace, Verification
     from sqlanon.risk import Risk
@@ -258,7 +258,7 @@ def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Led
     return LedgerEntry(draft.run, draft.prepared, run_id, place, rows, force, keyed=keyed)
 
 
-def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise | None:
+def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan | None:
     """The noise that the policy asks for."""
     if not policy.noisy:
         return None
@@ -268,7 +268,7 @@ def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise | None:
 
 
 def add_noise(
-    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, noise: Noise, progress: StageProgress
+    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, noise: NoisePlan, progress: StageProgress
 ) -> NoiseResult:
     """Draw noise for the rows of a recoding."""
     from sqlanon.noise.stage import add_noise  # noqa: PLC0415  (needed with noise only)

@@ -29,8 +29,8 @@ from sqlanon.hierarchies.levels import level_problems
 from sqlanon.hierarchies.parts import TOP, HierarchyDraft, Labelled, Listed, keys_table
 from sqlanon.hierarchies.rules import resolve
 from sqlanon.hierarchies.validate import (
-    Check,
     Finding,
+    HierarchyCheck,
     Summary,
     checks,
     first_findings,
@@ -195,7 +195,7 @@ def _longest(steps: StatementRunner, rules: Sequence[Rule], values: exp.Table) -
     return max(1, steps.look_up(longest_query(values=values), [(EXAMPLE_LENGTH,)])[0][0] or 1)
 
 
-def _messages(engine: Engine, draft: HierarchyDraft, found: Sequence[Check]) -> list[str]:
+def _messages(engine: Engine, draft: HierarchyDraft, found: Sequence[HierarchyCheck]) -> list[str]:
     """What is wrong: one message for each check that found something."""
     messages = []
     for index, total in sorted(engine.rows(totals(found, draft))) if found else ():

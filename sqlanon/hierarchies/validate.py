@@ -27,7 +27,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Check:
+class HierarchyCheck:
     """Something that must not be."""
 
     query: Callable[[], exp.Select]  # the violating rows, with the columns of `Finding`
@@ -55,7 +55,7 @@ _HOW_MANY = fragment("(SELECT count(*) FROM :findings AS f)")
 _OWN_NULLS = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND rows > 0)")
 
 
-def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[Check]) -> exp.Select:
+def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[HierarchyCheck]) -> exp.Select:
     """The query of a table's `Summary`: one statement tells that nothing is wrong, which is the usual case."""
     ground = col("level_0")
     findings = [_HOW_MANY(findings=(check.probe or check.query)()) for check in usual]
@@ -69,18 +69,20 @@ def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[Check]) ->
     )
 
 
-def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> list[Check]:
+def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> list[HierarchyCheck]:
     """The checks that a hierarchy needs whatever its summary says."""
     found = list(_tree_checks(draft.parts, target))
     if draft.height == 0:
-        found.append(Check(partial(_NULLS, values=draft.values), _null_message))
+        found.append(HierarchyCheck(partial(_NULLS, values=draft.values), _null_message))
     if on_unknown == "error" and not all(isinstance(part, Generated) and part.total for part in draft.parts):
         unknown = partial(_UNKNOWN, values=draft.values, hierarchy=target)
-        found.append(Check(unknown, partial(_unknown_message, draft.parts)))
+        found.append(HierarchyCheck(unknown, partial(_unknown_message, draft.parts)))
     return found
 
 
-def checks(draft: HierarchyDraft, target: exp.Table, facts: Summary, usual: Sequence[Check]) -> list[Check]:
+def checks(
+    draft: HierarchyDraft, target: exp.Table, facts: Summary, usual: Sequence[HierarchyCheck]
+) -> list[HierarchyCheck]:
     """The checks that can find something, after what is known from a hierarchy's summary."""
     found = [
         check
@@ -89,7 +91,7 @@ def checks(draft: HierarchyDraft, target: exp.Table, facts: Summary, usual: Sequ
         for check in _listed_checks(part, keys_table(index), draft.column_type)
     ]
     if facts.top != facts.last_top:
-        found.append(Check(partial(_several, target, draft.height, None), partial(_top_message, draft.height)))
+        found.append(HierarchyCheck(partial(_several, target, draft.height, None), partial(_top_message, draft.height)))
     return [*found, *usual] if facts.wrong else found
 
 
@@ -98,13 +100,13 @@ _TOTALS = template('SELECT "check", count(*) FROM :each AS c GROUP BY "check"')
 _FIRST = template("SELECT * FROM :findings AS f ORDER BY n DESC, label NULLS FIRST LIMIT 5")
 
 
-def totals(found: Sequence[Check], draft: HierarchyDraft) -> exp.Select:
+def totals(found: Sequence[HierarchyCheck], draft: HierarchyDraft) -> exp.Select:
     """One query over all checks: number of a check and of its findings. No row: nothing is wrong."""
     each = [_OF_CHECK(number=index, findings=check.query()) for index, check in enumerate(found)]
     return draft.with_keys(_TOTALS(each=union_all(*each)), materialized=True)
 
 
-def first_findings(check: Check, draft: HierarchyDraft) -> exp.Select:
+def first_findings(check: HierarchyCheck, draft: HierarchyDraft) -> exp.Select:
     """A check's first findings, those with the highest counts."""
     return draft.with_keys(_FIRST(findings=check.query()), materialized=True)
 
@@ -134,23 +136,25 @@ _MISSING_LABELS = template("""
 """)
 
 
-def _listed_checks(part: Listed, keys: exp.Table, column_type: str) -> Iterator[Check]:
+def _listed_checks(part: Listed, keys: exp.Table, column_type: str) -> Iterator[HierarchyCheck]:
     """Check a file, table or categories as they are listed."""
     rows = exp.Count(this=exp.Star())
     if part.lines is None:
-        yield Check(partial(_WRONG_SIZE, keys=keys, is_wrong=rows.eq(0)), partial(_empty_message, part))
+        yield HierarchyCheck(partial(_WRONG_SIZE, keys=keys, is_wrong=rows.eq(0)), partial(_empty_message, part))
     else:
-        yield Check(partial(_WRONG_SIZE, keys=keys, is_wrong=rows.neq(part.lines)), partial(_lines_message, part))
-    yield Check(partial(_ODD_KEYS, keys=keys), partial(_odd_message, part, column_type))
-    yield Check(partial(_LISTED_TWICE, keys=keys), partial(_twice_message, part))
+        yield HierarchyCheck(
+            partial(_WRONG_SIZE, keys=keys, is_wrong=rows.neq(part.lines)), partial(_lines_message, part)
+        )
+    yield HierarchyCheck(partial(_ODD_KEYS, keys=keys), partial(_odd_message, part, column_type))
+    yield HierarchyCheck(partial(_LISTED_TWICE, keys=keys), partial(_twice_message, part))
     if part.levels and part.lines is None:  # only a table can have NULL
         gap = exp.Case()
         for level in range(1, part.levels + 1):
             gap = gap.when(col(f"c{level}").is_(exp.null()), exp.Literal.string(str(level)), copy=False)
-        yield Check(partial(_MISSING_LABELS, keys=keys, gap=gap), partial(_missing_message, part))
+        yield HierarchyCheck(partial(_MISSING_LABELS, keys=keys, gap=gap), partial(_missing_message, part))
 
 
-def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Check]:
+def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[HierarchyCheck]:
     """Check that values equal at a level stay equal above it, below the top, which has one value.
 
     What one rule computes is a tree by itself.
@@ -161,7 +165,7 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Check]:
     for level, (lower, upper) in enumerate(pairwise(owners), start=1):
         if lower is not upper or isinstance(upper, Listed):
             broken = partial(_several, target, level + 1, col(f"level_{level}"))
-            yield Check(broken, partial(_tree_message, level), partial(broken, counted=False))
+            yield HierarchyCheck(broken, partial(_tree_message, level), partial(broken, counted=False))
 
 
 # To compare the ends is far faster than to count the distinct values.

@@ -102,24 +102,26 @@ Only the numbers of records get to what draws: no private value does. What was d
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoisePlan:
     """The noise of a policy: its columns, and what draws it where the records are."""
 
     columns: tuple[NoisyColumn, ...]
     draw: Draw
 
 
-def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> Noise:
+def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan:
     """The noise of a policy, refused before the search where it cannot be drawn."""
     if steps.dry:
         columns = noisy_columns(policy, run.source)
-        return Noise(columns, lambda target, *_: steps.show(column_definitions(target, noise.drawn_columns(columns))))
+        return NoisePlan(
+            columns, lambda target, *_: steps.show(column_definitions(target, noise.drawn_columns(columns)))
+        )
     if (workers := run.source.workers) is None:
         refuse_without_opendp(policy.noisy[0])
     columns = columns_for_noise(run.engine, policy, run.source)
     if workers is None:
-        return Noise(columns, draws_here(run.engine, columns, run.engine.limits.threads))
-    return Noise(columns, _draws_there(run.engine, workers, columns, run.work))
+        return NoisePlan(columns, draws_here(run.engine, columns, run.engine.limits.threads))
+    return NoisePlan(columns, _draws_there(run.engine, workers, columns, run.work))
 
 
 def draws_here(engine: WorkEngine, columns: Sequence[NoisyColumn], threads: int | None = None) -> Draw:
@@ -171,7 +173,7 @@ def _draws_there(engine: Engine, workers: Workers, columns: Sequence[NoisyColumn
 
 
 def add_noise(
-    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, asked: Noise, progress: Progress
+    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, asked: NoisePlan, progress: Progress
 ) -> NoiseResult:
     """Draw noise for the rows of a recoding.
 

@@ -103,7 +103,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Feature:
+class PolicyFeature:
     """Something that a policy may ask for, or that is done with it."""
 
     words: str
@@ -115,8 +115,8 @@ class Feature:
 class Row:
     """A feature that does not go with another. The message may name the words of both uses."""
 
-    feature: Feature
-    beside: Feature
+    feature: PolicyFeature
+    beside: PolicyFeature
     message: str
     at: str = ""
     """The place of the problem; by default, that of the feature."""
@@ -161,14 +161,14 @@ def _named(words: str, names: Iterable[str]) -> str:
     return f"{words} ({', '.join(f'`{name}`' for name in names)})"
 
 
-def _setting(*paths: str) -> Feature:
+def _setting(*paths: str) -> PolicyFeature:
     """Keys of which one is set, to something else than nothing."""
-    return Feature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path)])
+    return PolicyFeature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path)])
 
 
-def _given(*paths: str) -> Feature:
+def _given(*paths: str) -> PolicyFeature:
     """Keys, or sections, of which one is there."""
-    return Feature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path) is not None])
+    return PolicyFeature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path) is not None])
 
 
 def _any_of(paths: Sequence[str]) -> str:
@@ -176,38 +176,38 @@ def _any_of(paths: Sequence[str]) -> str:
     return f"{', '.join(names)} or {last}" if names else last
 
 
-def _missing(path: str) -> Feature:
-    return Feature(f"no `{path}`", lambda asked: [] if asked.get(path) else [Use(path)])
+def _missing(path: str) -> PolicyFeature:
+    return PolicyFeature(f"no `{path}`", lambda asked: [] if asked.get(path) else [Use(path)])
 
 
-def _always(words: str) -> Feature:
-    return Feature(words, lambda asked: [Use("")])
+def _always(words: str) -> PolicyFeature:
+    return PolicyFeature(words, lambda asked: [Use("")])
 
 
-def _of_attributes(key: str, is_used: Callable[[AskedAttribute], object]) -> Feature:
+def _of_attributes(key: str, is_used: Callable[[AskedAttribute], object]) -> PolicyFeature:
     def uses(asked: Asked) -> Iterator[Use]:
         for order, (name, attribute) in enumerate(asked.attributes.items()):
             if is_used(attribute):
                 yield Use(join(join("attributes", name), key), order=order)
 
-    return Feature(f"`attributes.*.{key}`", uses, of_attributes=True)
+    return PolicyFeature(f"`attributes.*.{key}`", uses, of_attributes=True)
 
 
 def _of_search(
     words: str, place: str, is_used: Callable[[AskedSearch], object], **more: Callable[[AskedSearch], str]
-) -> Feature:
+) -> PolicyFeature:
     def uses(asked: Asked) -> Iterator[Use]:
         if asked.search is not None and is_used(asked.search):
             search = asked.search
             own = {"strategy": search.strategy, "measure": search.measure, "aggregate": search.aggregate}
             yield Use(place, {**own, **{name: word(search) for name, word in more.items()}})
 
-    return Feature(words, uses)
+    return PolicyFeature(words, uses)
 
 
 def _strategy(
     words: str, trait: str, has: bool = True, between: str = " and ", **more: Callable[[AskedSearch], str]
-) -> Feature:
+) -> PolicyFeature:
     """A strategy that has a trait, or has it not; ``able`` in messages are those that have it."""
 
     def able() -> list[str]:
@@ -221,7 +221,7 @@ def _strategy(
     )
 
 
-def _measure(words: str, trait: str, has: bool = True) -> Feature:
+def _measure(words: str, trait: str, has: bool = True) -> PolicyFeature:
     """The same of a measure."""
 
     def those(has: bool) -> list[str]:
@@ -235,13 +235,13 @@ def _measure(words: str, trait: str, has: bool = True) -> Feature:
     )
 
 
-def _requirements(words: str, names: Callable[[Asked], Iterable[str]]) -> Feature:
+def _requirements(words: str, names: Callable[[Asked], Iterable[str]]) -> PolicyFeature:
     def uses(asked: Asked) -> Iterator[Use]:
         for name in names(asked):
             place = join("privacy", name)
             yield Use(place, {"requirement": place, "name": name})
 
-    return Feature(words, uses)
+    return PolicyFeature(words, uses)
 
 
 def _unknown_to_strategy(asked: Asked) -> list[str]:
@@ -260,7 +260,7 @@ def _local_uses(asked: Asked) -> Iterator[Use]:
         yield Use(f"search.{key}", {"local": _local(search), "strategy": search.strategy})
 
 
-LOCAL = Feature('a strategy below the full domain, or `search.suppression = "cells"`', _local_uses)
+LOCAL = PolicyFeature('a strategy below the full domain, or `search.suppression = "cells"`', _local_uses)
 LOCAL_STRATEGY = _strategy("a strategy below the full domain", "local")
 NO_SUMMARY = _strategy("another strategy than those that summarise", "summarises", has=False)
 NO_CUTS = _strategy("another strategy than those that cut", "cuts", has=False)
@@ -306,7 +306,7 @@ MORE_THAN_K = _requirements("a requirement beside `k`", lambda asked: sorted(ask
 ESTIMATE = _requirements(
     "an estimate of the population", lambda asked: () if asked.privacy is None else estimated(asked.privacy)
 )
-SMALL_K = Feature(
+SMALL_K = PolicyFeature(
     "no `privacy.k`, or `k = 1`",
     lambda asked: [Use("privacy.k")] if asked.privacy is not None and (asked.privacy.k or 1) < 2 else [],
 )
@@ -316,22 +316,22 @@ KEY = _setting("source.key")
 QUERY = _setting("source.query")
 RISK = _given("risk")
 POPULATION = _given("population")
-MASK = Feature(
+MASK = PolicyFeature(
     '`release.suppressed = "mask"`',
     lambda asked: [Use("release.suppressed")] if asked.get("release.suppressed") == "mask" else [],
 )
 AFTER = _setting("release.after")
 DECOYS = _setting("release.decoys")
-KEEP = Feature(
+KEEP = PolicyFeature(
     "`release.keep` of several versions",
     lambda asked: [Use("release.keep")] if asked.release is not None and asked.release.keep > 1 else [],
 )
-NOISE = Feature(
+NOISE = PolicyFeature(
     "noise", lambda asked: [Use("attributes")] if any(one.noise for one in asked.attributes.values()) else []
 )
 # An unsound attribute may be meant to have noise.
-NO_NOISE = Feature("no noise", lambda asked: [Use("attributes")] if asked.complete and not _noisy(asked) else [])
-NO_LEDGER = Feature(
+NO_NOISE = PolicyFeature("no noise", lambda asked: [Use("attributes")] if asked.complete and not _noisy(asked) else [])
+NO_LEDGER = PolicyFeature(
     "`release.ledger = false`",
     lambda asked: [Use("release.ledger")] if asked.release is not None and not asked.release.ledger else [],
 )
@@ -350,7 +350,7 @@ def _noisy_shields(asked: Asked) -> Iterator[Use]:
                 yield Use(f"privacy.k_anonymity[{i}].quasi[{j}]", {"name": repr(name)})
 
 
-NOISY_SHIELD = Feature("a shield over an attribute with noise", _noisy_shields)
+NOISY_SHIELD = PolicyFeature("a shield over an attribute with noise", _noisy_shields)
 
 
 def _decided_before(asked: Asked) -> Iterator[Use]:
@@ -366,8 +366,8 @@ def _decided_of_persons(asked: Asked) -> Iterator[Use]:
         yield Use("privacy.k_anonymity", {"decided": "shields over persons were"})
 
 
-DECIDED = Feature(_named("a requirement on the whole source", _of_whole_source()), _decided_before)
-DECIDED_OF_PERSONS = Feature(
+DECIDED = PolicyFeature(_named("a requirement on the whole source", _of_whole_source()), _decided_before)
+DECIDED_OF_PERSONS = PolicyFeature(
     _named("a requirement on the whole source, or shields over persons", _of_whole_source()), _decided_of_persons
 )
 
@@ -376,13 +376,13 @@ NEEDS_POPULATION = _requirements(
     _named("a requirement on a population", _scoped("population")),
     lambda asked: [name for name in _scoped("population") if asked.written.get("privacy", {}).get(name) is not None],
 )
-NO_POPULATION = Feature(
+NO_POPULATION = PolicyFeature(
     "no `[population]`", lambda asked: [] if asked.written.get("population") is not None else [Use("population")]
 )
-WRITTEN_POPULATION = Feature(
+WRITTEN_POPULATION = PolicyFeature(
     "`[population]`", lambda asked: [Use("population")] if asked.written.get("population") is not None else []
 )
-WRITTEN_MASK = Feature(
+WRITTEN_MASK = PolicyFeature(
     MASK.words,
     lambda asked: [Use("release.suppressed")] if asked.written.get("release", {}).get("suppressed") == "mask" else [],
 )
@@ -399,7 +399,7 @@ def _no_use(asked: Asked) -> Iterator[Use]:
         yield Use("population", {"kinds": " and ".join(_scoped("population"))})
 
 
-NO_USE = Feature("no requirement on a population, and no `[risk]`", _no_use)
+NO_USE = PolicyFeature("no requirement on a population, and no `[risk]`", _no_use)
 
 
 def _elsewhere(asked: Asked) -> Iterator[Use]:
@@ -415,12 +415,12 @@ def _elsewhere(asked: Asked) -> Iterator[Use]:
         yield Use("source", {"where": "in Spark", "rows": "and the rows of a source in Spark never leave it"})
 
 
-ELSEWHERE = Feature("a source in PostgreSQL, in Spark or in a warehouse", _elsewhere)
-COUNTED = Feature(
+ELSEWHERE = PolicyFeature("a source in PostgreSQL, in Spark or in a warehouse", _elsewhere)
+COUNTED = PolicyFeature(
     "a source in PostgreSQL or in a warehouse",
     lambda asked: [use for use in _elsewhere(asked) if use.words["where"] != "in Spark"],
 )
-WAREHOUSE = Feature(
+WAREHOUSE = PolicyFeature(
     "a table in a warehouse", lambda asked: [use for use in _elsewhere(asked) if use.words["where"] == "in a warehouse"]
 )
 FREQUENCY_SET = _setting("source.frequency_set")
@@ -432,7 +432,7 @@ def _population_of_source(asked: Asked) -> Iterator[Use]:
         yield Use("population")
 
 
-POPULATION_OF_SOURCE = Feature("`[population]` without a database or files", _population_of_source)
+POPULATION_OF_SOURCE = PolicyFeature("`[population]` without a database or files", _population_of_source)
 
 
 def _beside_source(asked: Asked) -> Iterator[Use]:
@@ -451,7 +451,7 @@ def _beside_source(asked: Asked) -> Iterator[Use]:
 IN_SCHEMA_OF_SOURCE = (
     "is in the source's schema {schema}: readers of the release would be let into that one; use another"
 )
-BESIDE_SOURCE = Feature("`release.table` in the schema of the source", _beside_source)
+BESIDE_SOURCE = PolicyFeature("`release.table` in the schema of the source", _beside_source)
 IN_SPARK = _setting("release.spark")
 
 
@@ -462,8 +462,8 @@ def _not_in_spark(asked: Asked) -> Iterator[Use]:
         yield Use("source")
 
 
-NOT_IN_SPARK = Feature("a source that is not in Spark", _not_in_spark)
-UNNAMED = Feature(
+NOT_IN_SPARK = PolicyFeature("a source that is not in Spark", _not_in_spark)
+UNNAMED = PolicyFeature(
     "`release.table` that names no table",
     lambda asked: [Use("release.table")] if asked.release and not table_parts(asked.release.table) else [],
 )
@@ -476,7 +476,7 @@ def _is_source(asked: Asked) -> Iterator[Use]:
         yield Use("release.table")
 
 
-IS_SOURCE = Feature("`release.table` that is the source", _is_source)
+IS_SOURCE = PolicyFeature("`release.table` that is the source", _is_source)
 
 LIVE = _always("a live view")
 
@@ -487,10 +487,10 @@ def _files(asked: Asked) -> Iterator[Use]:
         yield Use("source.files")
 
 
-FILES = Feature("`source.files`", _files)
+FILES = PolicyFeature("`source.files`", _files)
 
 EXTENDED = _always("a release that grows")
-NO_FILE = Feature(
+NO_FILE = PolicyFeature(
     "a release outside a file",
     lambda asked: [] if asked.release and (asked.release.database or asked.release.file) else [Use("release")],
 )

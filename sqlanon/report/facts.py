@@ -23,8 +23,7 @@ from sqlanon.release.check import AGAINST, Check, k_counts_decoys
 from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.draft import ReleaseDraft
-from sqlanon.release.manifest import Facts as RowFacts
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.target import Verification
 from sqlanon.release.targets.file import released_name
@@ -43,7 +42,7 @@ FEW = 5
 
 
 @dataclass(frozen=True)
-class ReleasedColumn:
+class ColumnReport:
     name: str
     type: str
     role: str
@@ -51,7 +50,7 @@ class ReleasedColumn:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReportFacts:
     """What everybody may see who has the release. Counts below ``few`` are not shown; of what is not published yet, the
     claims are what they would be; without ``sizes`` the file is not what it claims."""
 
@@ -60,7 +59,7 @@ class Facts:
     few: int
     checks: tuple[Check, ...]
     sizes: ClassSizes | None
-    columns: tuple[ReleasedColumn, ...]
+    columns: tuple[ColumnReport, ...]
     statements: tuple[str, ...]
 
     @property
@@ -167,7 +166,7 @@ SMALL = 120
 WITH_SOURCE = "checked with the source at hand"
 
 
-def facts_of_release(path: Path, with_source: Verification | None = None, limits: Limits = NO_LIMITS) -> Facts:
+def facts_of_release(path: Path, with_source: Verification | None = None, limits: Limits = NO_LIMITS) -> ReportFacts:
     with open_release(path, limits) as release:
         manifest = release.manifest
         checks = verify_release(path, release, fresh=False).checks
@@ -203,7 +202,7 @@ class Unpublished:
     warnings: tuple[str, ...]
     dependencies: tuple[Narrowing, ...]
 
-    def facts(self, private: bool = False) -> Facts:
+    def facts(self, private: bool = False) -> ReportFacts:
         """What its release will show. The rows are made once, in the run's work schema, and dropped."""
         run, policy = self.draft.run, self.draft.prepared.policy
         rows = run.work("reported")
@@ -213,7 +212,7 @@ class Unpublished:
             macros = run.install_macros()
             name = rows.sql(run.engine.dialect)
             k, classes, released, _ = run.engine.rows(k_anonymity_of(name, self.draft.quasi, macros))[0]
-            claims = self.draft.manifest(released_name(policy), RowFacts(released, classes, k or 0, ""))
+            claims = self.draft.manifest(released_name(policy), Facts(released, classes, k or 0, ""))
             audited = replace(audited_of(run.engine, claims, name), macros=macros)
             checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
             if with_source := k_counts_decoys(self.draft.checks(rows), claims):
@@ -282,10 +281,10 @@ def of_persons(claims: Manifest) -> bool:
 
 def _facts(
     engine: Engine, relation: exp.Table, claims: Manifest, checks: Iterable[Check], published: bool, readable: bool
-) -> Facts:
+) -> ReportFacts:
     few = few_of(claims)
     if not readable:
-        return Facts(claims, published, few, tuple(checks), None, (), ())
+        return ReportFacts(claims, published, few, tuple(checks), None, (), ())
     quasi, columns = claims.quasi, engine.columns(relation)
     sizes = ClassSizes.from_rows(engine.rows(class_sizes(relation, quasi)))
 
@@ -295,9 +294,9 @@ def _facts(
         return distribution(engine, relation, name, columns[name], few)
 
     described = tuple(
-        ReleasedColumn(one.name, columns[one.name], one.role, distribution_of(one.name)) for one in claims.columns
+        ColumnReport(one.name, columns[one.name], one.role, distribution_of(one.name)) for one in claims.columns
     )
-    return Facts(claims, published, few, tuple(checks), sizes, described, tuple(verification_sql(claims)))
+    return ReportFacts(claims, published, few, tuple(checks), sizes, described, tuple(verification_sql(claims)))
 
 
 def few_of(claims: Manifest) -> int:

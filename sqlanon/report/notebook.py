@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.report import refuse_without_charts
-from sqlanon.report.facts import Facts, Inside, Unpublished
+from sqlanon.report.facts import Inside, ReportFacts, Unpublished
 
 if TYPE_CHECKING:
     from sqlanon.report.charts import Chart
@@ -102,7 +102,7 @@ class Charts:
             raise PolicyError([Problem("search.strategy", "it does not search the lattice: there is no chart of it")])
 
     @cached_property
-    def _facts(self) -> Facts:
+    def _facts(self) -> ReportFacts:
         refuse_without_charts(page=False)
         return self._found.facts()
 

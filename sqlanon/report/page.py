@@ -17,14 +17,14 @@ from typing import Any
 import vl_convert
 
 from sqlanon.release.markup import escaped
-from sqlanon.report.facts import MARK, Facts, Inside
+from sqlanon.report.facts import MARK, Inside, ReportFacts
 from sqlanon.report.sections import sections
 
 PRIVATE = "PRIVATE: for inside only. This page shows what is in the source, not only what was released."
 RUNNING = "PRIVATE: for inside only"
 
 
-def page(facts: Facts, inside: Inside | None = None) -> str:
+def page(facts: ReportFacts, inside: Inside | None = None) -> str:
     charts: dict[str, Any] = {}
     body = "\n".join(sections(facts, inside, charts))
     title = f"{facts.claims.table_name}: what was done to protect it"

@@ -14,7 +14,7 @@ from sqlanon.release.words import what_was_done
 from sqlanon.report import charts as draw
 from sqlanon.report.charts import STATUSES
 from sqlanon.report.distributions import Distribution
-from sqlanon.report.facts import Facts, Inside, of_persons
+from sqlanon.report.facts import Inside, ReportFacts, of_persons
 from sqlanon.requirements import requirements_in
 
 ROLES: Mapping[str, str] = {
@@ -37,7 +37,7 @@ def sentences(policy: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _choice(facts: Facts) -> list[str]:
+def _choice(facts: ReportFacts) -> list[str]:
     """How the version was chosen, a sentence each."""
     claims = facts.claims
     asked = claims.policy.get("search", {})
@@ -56,7 +56,7 @@ def _choice(facts: Facts) -> list[str]:
     return sentences
 
 
-def _verdict(facts: Facts) -> str:
+def _verdict(facts: ReportFacts) -> str:
     if not facts.holds:
         return "This release does NOT hold what it claims."
     if any(check.passed is None for check in facts.checks):
@@ -74,7 +74,7 @@ _MANY = 200
 """Columns of which no more charts are drawn: the page stays small."""
 
 
-def sections(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> Iterator[str]:
+def sections(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) -> Iterator[str]:
     """All sections; fills ``charts`` with what is to be drawn, by the name of its place."""
     yield _head(facts)
     yield _policy(facts)
@@ -110,7 +110,7 @@ def _scroll(table: str) -> str:
     return f'<div class="scroll">{table}</div>'
 
 
-def _head(facts: Facts) -> str:
+def _head(facts: ReportFacts) -> str:
     claims, sizes = facts.claims, facts.sizes
     kind = "holds" if facts.holds else "fails"
     what = "A release" if facts.published else "What would be released; nothing is published yet"
@@ -131,12 +131,12 @@ def _head(facts: Facts) -> str:
     )
 
 
-def _policy(facts: Facts) -> str:
+def _policy(facts: ReportFacts) -> str:
     items = "".join(f"<li>{escaped(one)}</li>" for one in sentences(facts.claims.policy))
     return f"<section><h2>What was asked</h2>\n<ul>{items}</ul>\n{_paragraphs(_choice(facts))}</section>"
 
 
-def _verdicts(facts: Facts, inside: Inside | None) -> str:
+def _verdicts(facts: ReportFacts, inside: Inside | None) -> str:
     rows = [[check.name, _VERDICTS[check.passed], check.message] for check in facts.checks]
     table = html_table("Each requirement, and what else was checked", ["what", "verdict", "what was seen"], rows)
     warned = "".join(f"<li>{escaped(one)}</li>" for one in (() if inside is None else inside.warnings))
@@ -156,7 +156,7 @@ def _dependencies(inside: Inside | None) -> str:
     return _scroll(html_table("Columns that narrow a quasi-identifier", headings, rows, [2, 3, 4, 5]))
 
 
-def _columns(facts: Facts, inside: Inside | None, charts: dict[str, Any]) -> str:
+def _columns(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) -> str:
     done = [[one.name, ROLES.get(one.role, one.role), what_was_done(facts.claims, one.name)] for one in facts.columns]
     there = {one.name.lower() for one in facts.columns}
     attributes = facts.claims.policy.get("attributes", {})
@@ -184,7 +184,7 @@ def _level(level: int | None) -> str:
 
 
 def _distribution(
-    facts: Facts, place: str, name: str, after: Distribution, inside: Inside | None, charts: dict[str, Any]
+    facts: ReportFacts, place: str, name: str, after: Distribution, inside: Inside | None, charts: dict[str, Any]
 ) -> str:
     before = None if inside is None else inside.before.get(name)
     text = _PERSONS if not after.bars and of_persons(facts.claims) else _in_words(after, facts.few)
@@ -216,7 +216,7 @@ def _in_words(found: Distribution, few: int) -> str:
     return f"The most frequent of its {found.values:,} values; {found.others:,} are not shown."
 
 
-def _classes(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
+def _classes(facts: ReportFacts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
     before = None if inside is None else inside.sizes
     caption = "Rows that agree in all generalized columns are a group: nobody can tell its members apart by these."
     tables = _sizes_table("In the release", sizes, facts.few, inside is not None)
@@ -234,7 +234,7 @@ def _sizes_table(caption: str, sizes: ClassSizes, few: int, apart: bool) -> str:
     return html_table(caption, ["rows in a group", "groups", "rows"], rows, [1, 2])
 
 
-def _risk(facts: Facts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
+def _risk(facts: ReportFacts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
     tables = {"release": sizes} if inside is None else {"source": inside.sizes, "release": sizes}
     figures = [
         ["highest risk of a row", *map(_highest, tables.values())],
@@ -271,7 +271,7 @@ def _highest(sizes: ClassSizes) -> str:
     return f"1 in {sizes.smallest:,}" if sizes.smallest else "none"
 
 
-def _search(facts: Facts, inside: Inside, charts: dict[str, Any]) -> str:
+def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
     names = list(inside.heights)
     counts: dict[str, int] = {}
     for _, status, n in inside.statuses:
@@ -322,7 +322,7 @@ def _strategies(inside: Inside, charts: dict[str, Any]) -> str:
     return f"<section><h2>Strategies compared</h2>\n{figure}</section>"
 
 
-def _check_it(facts: Facts, inside: Inside | None) -> str:
+def _check_it(facts: ReportFacts, inside: Inside | None) -> str:
     parts = ["<section><h2>Check it yourself</h2>"]
     if facts.published:
         parts.append("<p>Open the release with DuckDB, and ask it. Or: <code>sqlanon verify</code> and its path.</p>")
@@ -336,7 +336,7 @@ def _check_it(facts: Facts, inside: Inside | None) -> str:
     return "\n".join([*parts, "</section>"])
 
 
-def _versions(facts: Facts) -> str:
+def _versions(facts: ReportFacts) -> str:
     claims = facts.claims
     rows = [
         ["table", claims.table_name],

@@ -48,7 +48,7 @@ from sqlanon.release.targets.spark_reader import (
     recorded_place,
     version_shown,
 )
-from sqlanon.release.targets.spark_rows import Counted, counted, looked_at
+from sqlanon.release.targets.spark_rows import CountedRelease, counted, looked_at
 from sqlanon.release.words import comment_on_column, comment_on_release
 from sqlanon.requirements.macros import k_anonymity_of
 
@@ -112,7 +112,7 @@ class StagedSpark(StagedOnServer):
     target: SparkTarget
     draft: Draft
     version: int
-    found: Counted
+    found: CountedRelease
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         return self.found.copied(self.draft.run.engine)

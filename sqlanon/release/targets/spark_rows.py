@@ -66,7 +66,7 @@ def looked_at(privacy: Mapping[str, Any], quasi: Sequence[str], columns: Sequenc
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedRelease:
     # has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers
     engine: DuckDBEngine
     asked: Once
@@ -111,14 +111,14 @@ def counted(
     wanted: Mapping[str, str],
     limits: Limits,
     older: Manifest | None = None,
-) -> Iterator[Counted]:
+) -> Iterator[CountedRelease]:
     """Count rows that are in Spark; of a release with an older digest, by its manifest."""
     types = types_of(server, relation)
     as_claimed = list(types.items()) == list(types_in(columns).items())
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(macros(PLAIN))
         count, target = count_column(wanted), table("combinations", "main", "temp")
-        found = Counted(engine, Once(engine), target, wanted, count, types, "")
+        found = CountedRelease(engine, Once(engine), target, wanted, count, types, "")
         if not (as_claimed and all(map(digestible, types.values()))):
             yield found
             return
