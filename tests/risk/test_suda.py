@@ -301,3 +301,16 @@ def test_the_command(tmp_path: Path) -> None:
     assert "4 of 10 rows are alone" in run("--suda")
     assert json.loads(run("--suda-size", "1", "--json"))["suda"]["msus_by_size"] == {"1": 4}
     assert "suda" not in json.loads(run("--json"))
+
+
+def test_the_fraction_is_of_persons_where_persons_count() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i // 2 AS who, 'w' || i AS ward FROM range(4) AS r(i)")
+        policy = sqlanon.Policy(
+            source={"table": "t", "person": "who"},
+            attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}},
+            privacy={"population_uniqueness": {"limit": 1, "population": 100}},
+        )
+        with sqlanon.connect(connection) as db:
+            found = db.suda(policy)
+    assert (found.fraction, found.fraction_by) == (0.02, "policy")
