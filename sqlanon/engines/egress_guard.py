@@ -1,6 +1,9 @@
 """The guard that keeps rows of a source where they are: a query may bring what they have in common, and no rows.
 
-It reads the query alone, and asks no engine. `engines.federated` lets nothing pass that the guard has not seen.
+It reads the query alone, and asks no engine. `engines.federated` lets nothing pass that the guard has not seen. Of a
+source in PostgreSQL come what `sources.postgres` groups and counts itself, the hashes and counts of
+`ledger.postgres_samples`, the rows of a release, and answers about its temporary rows: what others ask of these can be
+any query, and the guard sees it.
 """
 
 from __future__ import annotations

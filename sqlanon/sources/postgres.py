@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -18,6 +18,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.egress_guard import refuse_rows
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.engines.travel import arrived, count_column, repeated, travelling
@@ -166,7 +167,12 @@ class PostgresSource(Source):
             some = there if share is None else pg.some_rows(rows=there, share=share)
             self.engine.execute(create_temporary_table(table(_ROWS.name), some))
             self.engine.execute(pg.analyzed(_ROWS.copy()))
-            yield lambda asked: self.engine.rows(pg.put_there(asked, {})), _ROWS
+            yield self._figures, _ROWS
+
+    def _figures(self, asked: exp.Query) -> list[tuple[Any, ...]]:
+        """The answer to a query over `_ROWS`, of which it tells figures alone."""
+        refuse_rows(asked, {name_of(_ROWS)}, {}, "PostgreSQL")
+        return self.engine.rows(pg.put_there(asked, {}))
 
     def temporary_rows_shown(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
         return _ROWS, [self.shown(engine, create_temporary_table(table(_ROWS.name), query))]

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 from postgres_server import VARIABLE, Server
+from sqlglot import exp
 from test_narrowing import PEOPLE, ROLES
 
 import sqlanon
@@ -61,6 +62,16 @@ def test_the_figures_are_those_of_duckdb(postgres: Server, suppressed: str, tmp_
         _, strict = policies(search=search, release=release, privacy={"dependencies": "error"})
         with pytest.raises(AuditError, match="'district' narrows 'zip'"):
             db.anonymize(strict).publish()
+
+
+def test_temporary_rows_answer_with_figures_alone(postgres: Server) -> None:
+    load(postgres, 4000).close()
+    with sqlanon.connect() as db, db._space.run(policies()[1], counted=True) as run:
+        rows = exp.select(exp.column("zip", quoted=True)).from_(run.source.relation)
+        with run.source.temporary_rows(run.engine, rows, None) as (ask, relation):
+            assert ask(exp.select(exp.Count(this=exp.Star())).from_(relation)) == [(4000,)]
+            with pytest.raises(SourceError, match="the rows of a source in PostgreSQL never leave it"):
+                ask(exp.select(exp.column("zip", quoted=True)).from_(relation))
 
 
 def test_of_many_rows_some_are_measured(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
