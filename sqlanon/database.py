@@ -25,13 +25,13 @@ from sqlanon.sources.workspace import Workspace
 if TYPE_CHECKING:
     import pyarrow
 
-    from sqlanon.compare import ComparisonProgress
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.ledger.extend import Extension
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
     from sqlanon.risk import Risk, UniquesMatrix
     from sqlanon.risk.suda import Suda
+    from sqlanon.search.compare import ComparisonProgress
 
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
@@ -150,7 +150,7 @@ class Database:
             As of `anonymize`.
         """
         # (So are the others here: `anonymize` does not wait for them.)
-        from sqlanon.compare import policies_of, relation_of  # noqa: PLC0415
+        from sqlanon.search.compare import policies_of, relation_of  # noqa: PLC0415
 
         found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent))
         return self._space.engine.relation(relation_of(found))

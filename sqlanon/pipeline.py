@@ -41,7 +41,6 @@ from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sqlanon.compare import Compared, ComparisonProgress
     from sqlanon.decoys import DecoyResult
     from sqlanon.ledger import Publication
     from sqlanon.ledger.extend import Extension
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from sqlanon.release.manifest import Manifest
     from sqlanon.release.target import ReleasePlace, Verification
     from sqlanon.risk import Risk
+    from sqlanon.search.compare import Compared, ComparisonProgress
 
 StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"
 """Called with the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (for noise:
@@ -78,7 +78,7 @@ def compare(
     space: Workspace, policies: Mapping[str, Policy | PolicyError], progress: ComparisonProgress
 ) -> Iterator[Compared]:
     """What each strategy finds. Each reads the source anew: none is quick because of what another has left."""
-    from sqlanon.compare import Compared, compared  # noqa: PLC0415  (needed for comparisons only)
+    from sqlanon.search.compare import Compared, compared  # noqa: PLC0415  (needed for comparisons only)
 
     for name, policy in policies.items():
         progress(name, 0, 0, None)

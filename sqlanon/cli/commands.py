@@ -276,8 +276,8 @@ def compare(
 ) -> None:
     """Say what each of several strategies finds; nothing is published."""
     from sqlanon.cli.progress import shown_comparison
-    from sqlanon.compare import policies_of
     from sqlanon.database import connect
+    from sqlanon.search.compare import policies_of
 
     loaded = load(policy)
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]

@@ -20,8 +20,8 @@ from test_cli import folder, made, on_a_terminal, rewrite
 from test_search_properties import arrow_table, policy, thorough
 
 import sqlanon
-from sqlanon.compare import COLUMNS, policies_of
 from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.search.compare import COLUMNS, policies_of
 
 __all__ = ["folder", "made"]  # fixtures
 

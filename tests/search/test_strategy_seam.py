@@ -17,8 +17,8 @@ from support import cli, insert
 from whole_classes import WholeClasses
 
 import sqlanon
-from sqlanon.compare import policies_of
 from sqlanon.policy.strategies import STRATEGIES, register, unregister
+from sqlanon.search.compare import policies_of
 
 POLICY = """
 [source]
