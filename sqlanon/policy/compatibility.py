@@ -342,12 +342,19 @@ def _noisy(asked: Asked) -> list[str]:
     return [name for name, attribute in asked.attributes.items() if attribute.noise is not None]
 
 
+def _shields(asked: Asked) -> dict[str, Sequence[Any]]:
+    """By key, the requirements on some of the quasi-identifiers."""
+    keys = [kind.entry.key for kind in kinds() if kind.entry.subsets]
+    return {} if asked.privacy is None else {key: found for key in keys if (found := getattr(asked.privacy, key))}
+
+
 def _noisy_shields(asked: Asked) -> Iterator[Use]:
     noisy = _noisy(asked)
-    for i, shield in enumerate(asked.privacy.k_anonymity if asked.privacy is not None else ()):
-        for j, name in enumerate(shield.quasi):
-            if name in noisy:
-                yield Use(f"privacy.k_anonymity[{i}].quasi[{j}]", {"name": repr(name)})
+    for key, shields in _shields(asked).items():
+        for i, shield in enumerate(shields):
+            for j, name in enumerate(shield.quasi):
+                if name in noisy:
+                    yield Use(f"{join('privacy', key)}[{i}].quasi[{j}]", {"name": repr(name)})
 
 
 NOISY_SHIELD = PolicyFeature("a shield over an attribute with noise", _noisy_shields)
@@ -362,8 +369,8 @@ def _decided_before(asked: Asked) -> Iterator[Use]:
 
 def _decided_of_persons(asked: Asked) -> Iterator[Use]:
     yield from _decided_before(asked)
-    if asked.privacy is not None and asked.privacy.k_anonymity and asked.get("source.person") is not None:
-        yield Use("privacy.k_anonymity", {"decided": "shields over persons were"})
+    if asked.get("source.person") is not None:
+        yield from (Use(join("privacy", key), {"decided": "shields over persons were"}) for key in _shields(asked))
 
 
 DECIDED = PolicyFeature(_named("a requirement on the whole source", _of_whole_source()), _decided_before)

@@ -245,6 +245,7 @@ class Entry:
     ``scope``: it is on classes, on classes beside those of a population, or on the table as a whole. ``alone``: a
     release alone shows that it is met, where rows are counted. ``plain_macros``: the macros of each release file are
     enough for its audit. ``whole_source``: it holds of all rows of one source together, and not with some left out.
+    ``subsets``: each of its ``quasi`` are some of the quasi-identifiers.
     """
 
     key: str
@@ -255,6 +256,7 @@ class Entry:
     alone: bool = True
     plain_macros: bool = False
     whole_source: bool = False
+    subsets: bool = False
     macros: Sequence[Macro] = ()
 
 

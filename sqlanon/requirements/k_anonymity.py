@@ -105,6 +105,7 @@ class Shield(Section, Requirement):
         "k_anonymity",
         "list",
         "shields: k-anonymity over some of the quasi attributes, each with its k",
+        subsets=True,
         macros=(ROWS, PERSONS),
         plain_macros=True,
     )
