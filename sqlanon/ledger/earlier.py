@@ -27,12 +27,14 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.expressions import create_table, drop_table, row_count, subquery, table, template
 from sqlanon.ledger import catalog
+from sqlanon.ledger.marks import EarlierAttribute, marked, marked_by_key, marks, unmarked
 from sqlanon.ledger.recording import publications
 from sqlanon.ledger.records import Publication, kept_secret, named_publications
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
+from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import join
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, recorded_place
@@ -40,7 +42,6 @@ from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.search.input import EarlierReleases, SearchInput
 from sqlanon.sources import Source
-from sqlanon.sources.earlier import EARLIER, EarlierAttribute, marked, marked_by_key, marks, unmarked
 from sqlanon.sources.run import Run
 
 MOST = 60
@@ -304,9 +305,9 @@ def _search_policy(policy: Policy, floors: Mapping[str, int], ks: Sequence[int],
     privacy, k = policy.privacy, policy.privacy.k
     own = promised_k(policy.privacy, policy.quasi)
     least = max(min(own, its) for its in ks)
-    shields = privacy.k_anonymity
+    shields = getattr(privacy, Shield.entry.key)
     if k is not None and least < k:
         shields = (*shields, Shield(quasi=policy.generalized, k=k))
-    privacy = privacy.model_copy(update={"k": least, "k_anonymity": shields})
+    privacy = privacy.model_copy(update={"k": least, Shield.entry.key: shields})
     # What is never released has no columns here.
     return policy.model_copy(update={"attributes": attributes, "privacy": privacy, "risk": None})

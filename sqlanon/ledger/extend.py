@@ -27,6 +27,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import Kind
 from sqlanon.ledger.catalog import run_row
 from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.marks import KEY_HASH
 from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
 from sqlanon.ledger.recording import publications
 from sqlanon.ledger.records import Publication
@@ -34,6 +35,7 @@ from sqlanon.ledger.trees import changed_labels, tree_of_both, trees_of
 from sqlanon.measures import MEASURES, Figures
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
+from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import join
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.release.check import Check
@@ -52,7 +54,6 @@ from sqlanon.search.candidate import candidate, suppressed_leaves
 from sqlanon.search.full_domain import measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.columns import refuse_repeated_keys
-from sqlanon.sources.earlier import EARLIER, KEY_HASH
 from sqlanon.sources.run import Run
 
 # The mark of the release that is extended is the first: the bit 1.

@@ -16,6 +16,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.catalog import open_catalog
 from sqlanon.ledger.earlier import Earlier
 from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
+from sqlanon.ledger.marks import KEY_HASH, key_hash
 from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
 from sqlanon.ledger.records import Publication, Spent, not_compared, publications_elsewhere, read_history
 from sqlanon.ledger.source_match import SameRows, sample_of
@@ -23,7 +24,6 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, kind_at
 from sqlanon.search.input import SearchInput
-from sqlanon.sources.earlier import KEY_HASH, key_hash
 from sqlanon.sources.run import Run
 
 

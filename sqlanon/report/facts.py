@@ -18,6 +18,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.expressions import cast, col, create_table, drop_table, fragment, number, template
 from sqlanon.policy import PrivacySection
+from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import read_part
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys
 from sqlanon.release.class_sizes import ClassSizes, class_sizes
@@ -32,7 +33,6 @@ from sqlanon.report.distributions import Distribution, distribution
 from sqlanon.requirements import promised_k, requirement_checks
 from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.search.full_domain import allowed_rows, measure_of
-from sqlanon.sources.earlier import EARLIER
 
 MARK = "<!-- a report of sqlanon -->"
 """In its second line each page says what it is."""

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import cast, column_definitions, named
-from sqlanon.sources.earlier import EARLIER
+from sqlanon.policy.names import EARLIER
 
 
 @dataclass(frozen=True)

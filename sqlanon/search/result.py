@@ -12,9 +12,9 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.measures import Figures, Measure
+from sqlanon.policy.names import EARLIER
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import Search
-from sqlanon.sources.earlier import EARLIER
 
 
 class Placed(Protocol):

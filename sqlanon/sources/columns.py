@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from sqlanon.coding import Column
 from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import SourceError
+from sqlanon.expressions import col, is_null, template
 from sqlanon.policy import Policy
+from sqlanon.policy.names import EARLIER
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source
-from sqlanon.sources.earlier import EARLIER, repeated_keys
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,19 @@ def _released(policy: Policy, source: Source, matched: Mapping[str, str]) -> tup
         for column in source.columns
         if column in by_column and column != EARLIER and policy.attributes[by_column[column]].role != "identifying"
     )
+
+
+_REPEATED_KEYS = template("""
+    SELECT count(*) FILTER (WHERE n > 1 AND NOT missing), coalesce(sum(n) FILTER (WHERE missing), 0)
+    FROM (SELECT :missing AS missing, count(*) AS n FROM :source GROUP BY :key) AS k
+""")
+
+
+def repeated_keys(source: exp.Expr, key: Sequence[str]) -> exp.Select:
+    """One row: the keys that several rows have, and the rows without a whole key."""
+    columns = [col(name) for name in key]
+    missing = exp.or_(*(is_null(one.copy()) for one in columns), copy=False)
+    return _REPEATED_KEYS(missing=missing, source=source, key=columns)
 
 
 def refuse_repeated_keys(engine: Engine, source: Source, key: Sequence[str]) -> None:

@@ -21,7 +21,6 @@ from sqlanon.expressions import (
     cast,
     col,
     fragment,
-    is_null,
     is_there,
     named,
     number,
@@ -30,9 +29,8 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.policy import names
+from sqlanon.policy.names import EARLIER
 
-EARLIER = names.EARLIER
 KEY_HASH = "key_hash"
 
 # The column of the marks is `EARLIER`.
@@ -50,10 +48,6 @@ _MARKED = template("""
 """)
 _MARKS = template("SELECT count(*), :counts FROM :rows")
 _HAS_MARK = fragment('count(*) FILTER (WHERE ("sqlanon earlier releases" & :bit) > 0)')
-_REPEATED_KEYS = template("""
-    SELECT count(*) FILTER (WHERE n > 1 AND NOT missing), coalesce(sum(n) FILTER (WHERE missing), 0)
-    FROM (SELECT :missing AS missing, count(*) AS n FROM :source GROUP BY :key) AS k
-""")
 
 
 @dataclass(frozen=True)
@@ -148,13 +142,6 @@ def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.E
 def marks(rows: exp.Expr, releases: int) -> exp.Select:
     """One row: how many rows there are, and how many have the mark of each release."""
     return _MARKS(counts=[_HAS_MARK(bit=1 << i) for i in range(releases)], rows=rows)
-
-
-def repeated_keys(source: exp.Expr, key: Sequence[str]) -> exp.Select:
-    """One row: the keys that several rows have, and the rows without a whole key."""
-    columns = [col(name) for name in key]
-    missing = exp.or_(*(is_null(one.copy()) for one in columns), copy=False)
-    return _REPEATED_KEYS(missing=missing, source=source, key=columns)
 
 
 def _own_names(columns: Sequence[str]) -> str:
