@@ -25,7 +25,7 @@ from sqlanon.expressions import named, select, text
 from sqlanon.expressions import table as named_table
 from sqlanon.policy.addresses import spark_name_flaw
 from sqlanon.release.targets import spark_statements as sr
-from sqlanon.release.targets.spark_reader import SparkSpot
+from sqlanon.release.targets.spark_reader import SparkPlace
 
 SCHEMA = "sqlanon_names"
 TABLE = named_table("columns_of_a_name")
@@ -326,7 +326,7 @@ def test_a_collation_of_a_schema_is_none_of_the_release(session: Any, small: sql
         assert own.table(f"{SCHEMA}.other").dtypes == [("a", "string collate UTF8_LCASE")]
         assert dict(own.table(f"{SCHEMA}.r").dtypes)["ill"] == "string" and release
         own.sql(f"ALTER TABLE {SCHEMA}.r_v1 ALTER COLUMN ill TYPE STRING COLLATE UTF8_LCASE")
-        assert not SparkSpot.of(own, f"{SCHEMA}.r").verify().verified
+        assert not SparkPlace.of(own, f"{SCHEMA}.r").verify().verified
     session.newSession().sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 

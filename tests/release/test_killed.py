@@ -29,7 +29,7 @@ import sqlanon
 import sqlanon.release.targets.file as publishing
 from sqlanon.ledger import Publication, publications, recording
 from sqlanon.release.target import Reach, place_of
-from sqlanon.release.targets.postgres_reader import PostgresSpot
+from sqlanon.release.targets.postgres_reader import PostgresPlace
 from sqlanon.workdir import BusyError, alone_at, mode_of_new_files, private_files
 
 __all__ = ["hospital"]
@@ -241,7 +241,7 @@ def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path
     """Also right after COMMIT."""
     postgres.run("DROP SCHEMA IF EXISTS killed CASCADE", "CREATE SCHEMA killed")
     here = f"env:{VARIABLE}"
-    place = str(PostgresSpot.of(here, "killed.r").path)
+    place = str(PostgresPlace.of(here, "killed.r").path)
     section = f'postgres = "{here}"\ntable = "killed.r"\n'
     check_each_step(folder, Target(section, place, lambda: place_of(here, "killed.r").verify()), "recording")
 

@@ -41,7 +41,7 @@ from sqlanon.ledger import publications, recording
 from sqlanon.release.target import Reach, place_of
 from sqlanon.release.targets import spark_rows
 from sqlanon.release.targets.spark_digest import digest_there, digestible
-from sqlanon.release.targets.spark_reader import Described, SparkSpot, checks_of, names_there
+from sqlanon.release.targets.spark_reader import Described, SparkPlace, checks_of, names_there
 from sqlanon.release.targets.spark_statements import filled
 from sqlanon.requirements.macros import digest_of
 from sqlanon.resources import PLAIN, macros, sql_text
@@ -730,7 +730,7 @@ def test_what_is_told_beside_the_rows_is_seen(place: Any) -> None:
     patients(place, 60)
     manifest = publish(place).manifest
     made = _made(place)
-    spot = SparkSpot.of(place, "shared.r")
+    spot = SparkPlace.of(place, "shared.r")
     with spot.opened_server() as server:
         for statement, expected in {"SELECT 1": None, **ALTERED, "SELECT 2": None}.items():
             place.sql(statement)

@@ -32,7 +32,7 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True)
-class Spot(ABC):
+class ServerPlace(ABC):
     """Where on a server a release is: the address, the schema, and the name of the view that readers know."""
 
     address: str | None = field(repr=False)
@@ -82,20 +82,20 @@ class Spot(ABC):
             ) from error
 
 
-AnySpot = TypeVar("AnySpot", bound=Spot)
+AnyServerPlace = TypeVar("AnyServerPlace", bound=ServerPlace)
 
 
 @dataclass(frozen=True)
-class ServerTarget(Generic[AnySpot]):
-    spot: AnySpot
+class ServerTarget(Generic[AnyServerPlace]):
+    place: AnyServerPlace
 
     @property
     def path(self) -> Path:
-        return self.spot.path
+        return self.place.path
 
     @property
     def table_name(self) -> str:
-        return self.spot.name
+        return self.place.name
 
 
 class StagedOnServer:
@@ -108,10 +108,10 @@ class StagedOnServer:
 
 
 @dataclass(frozen=True)
-class ServerRelease(Generic[AnySpot]):
+class ServerRelease(Generic[AnyServerPlace]):
     """A release that was published on a server."""
 
-    spot: AnySpot
+    place: AnyServerPlace
     manifest: Manifest
     limits: Limits = NO_LIMITS  # what `verify` may take of this machine
     sha256: ClassVar[None] = None
@@ -120,32 +120,32 @@ class ServerRelease(Generic[AnySpot]):
     @property
     def path(self) -> str:
         """The server, the schema and the view, in one text; no user, password or token is in it."""
-        return shown_place(self.spot.path)
+        return shown_place(self.place.path)
 
     @property
     def table(self) -> str:
         """The view that readers know, with its schema."""
-        return f"{self.spot.schema}.{self.spot.name}"
+        return f"{self.place.schema}.{self.place.name}"
 
     def verify(self) -> Verification:
         """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
-        return self.spot.verify(self.limits)
+        return self.place.verify(self.limits)
 
     def class_sizes(self) -> list[tuple[int, int]]:
         """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
-        with self.spot.opened_server() as server, server.translated_errors(ReleaseError):
+        with self.place.opened_server() as server, server.translated_errors(ReleaseError):
             return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
 
     def class_sizes_sql(self) -> str:
         """The statement behind `class_sizes`, to be run on the server."""
-        return self._class_sizes().sql(self.spot.dialect, pretty=True)
+        return self._class_sizes().sql(self.place.dialect, pretty=True)
 
     def _repr_html_(self) -> str:
         """For notebooks: what it claims as a small table; nothing is asked of the server."""
-        return claims_table(self.manifest, f"Release {self.table}", f"in {self.spot.where}", self.path)
+        return claims_table(self.manifest, f"Release {self.table}", f"in {self.place.where}", self.path)
 
     def _class_sizes(self) -> exp.Query:
-        return class_sizes(self.spot.table, self.manifest.quasi)
+        return class_sizes(self.place.table, self.manifest.quasi)
 
 
 def release_section(draft: Draft) -> ReleaseSection:

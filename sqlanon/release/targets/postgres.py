@@ -33,7 +33,7 @@ from sqlanon.release.targets.on_server import (
     version_of,
 )
 from sqlanon.release.targets.postgres_checks import manifest_table_flaws, number_of, server_checks
-from sqlanon.release.targets.postgres_reader import PostgresRelease, PostgresSpot, place_of, recorded_place, types_of
+from sqlanon.release.targets.postgres_reader import PostgresPlace, PostgresRelease, place_of, recorded_place, types_of
 from sqlanon.workdir import spill_directory
 
 __all__ = ["PostgresTarget", "place_of", "recorded_place", "target_for"]
@@ -43,12 +43,14 @@ _READ_BACK = "read_back"
 
 
 @dataclass(frozen=True)
-class PostgresTarget(ServerTarget[PostgresSpot]):
+class PostgresTarget(ServerTarget[PostgresPlace]):
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedPostgres]:
         """Write the rows to a table of their own, in a transaction that is undone unless it is committed; and read them
         back."""
-        draft.prepared.source.refuse_release(self.spot.address, self.spot.schema)  # it may be another than the policy's
+        draft.prepared.source.refuse_release(
+            self.place.address, self.place.schema
+        )  # it may be another than the policy's
         types = types_in(draft.columns())
         refuse_types(types, lambda type_: pg.type_there(type_) is not None, "PostgreSQL")
         with (
@@ -56,11 +58,11 @@ class PostgresTarget(ServerTarget[PostgresSpot]):
             server.undone_unless_committed(ReleaseError),
             spill_directory() as directory,
         ):
-            older = _Older.found(server, self.spot)
-            relation = table(versioned(self.spot.name, older.next_version), self.spot.schema)
+            older = _Older.found(server, self.place)
+            relation = table(versioned(self.place.name, older.next_version), self.place.schema)
             server.execute(ps.released_table(relation.copy(), types))
             _closed(server, relation)
-            _fill(server, self.spot.address, draft, relation, types)
+            _fill(server, self.place.address, draft, relation, types)
             file = directory / STAGED_FILE
             with (
                 server.stream(travelling(star(relation.copy()), types)) as reader,
@@ -68,7 +70,7 @@ class PostgresTarget(ServerTarget[PostgresSpot]):
             ):
                 write_rows(draft, arrived(here, types), file, _READ_BACK)
             with StagedRows.opened(draft, file, _READ_BACK) as rows:
-                yield StagedPostgres(self.spot, server, relation, older, rows)
+                yield StagedPostgres(self.place, server, relation, older, rows)
 
     def facts(self, staged: StagedPostgres) -> Facts:
         """Count the rows there and here: both must find the same."""
@@ -92,22 +94,22 @@ class PostgresTarget(ServerTarget[PostgresSpot]):
         finally:
             with suppress(Exception):  # the connection may be gone
                 staged.server.rollback()
-        return PostgresRelease(self.spot, manifest, staged.staged.engine.limits)
+        return PostgresRelease(self.place, manifest, staged.staged.engine.limits)
 
     @contextmanager
     def _server(self, draft: Draft) -> Iterator[PostgresEngine]:
         """The source's connection, if that is the place, by the very text of its address; else a new one."""
-        if (own := draft.prepared.source.server(PostgresEngine, self.spot.address)) is not None:
+        if (own := draft.prepared.source.server(PostgresEngine, self.place.address)) is not None:
             yield own
             return
-        with closing(PostgresEngine.open(self.spot.address, "release.postgres")) as server:
+        with closing(PostgresEngine.open(self.place.address, "release.postgres")) as server:
             yield server
 
 
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedPostgres, PostgresRelease]:
     section = release_section(draft)
     assert section.postgres is not None
-    return PostgresTarget(PostgresSpot.of(section.postgres, table_name or section.table))
+    return PostgresTarget(PostgresPlace.of(section.postgres, table_name or section.table))
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class StagedPostgres(StagedOnServer):
     """A release in an open transaction, which has the lock of the place; what was there before; and its rows, as they
     were read back."""
 
-    spot: PostgresSpot
+    place: PostgresPlace
     server: PostgresEngine
     relation: exp.Table
     older: _Older
@@ -126,9 +128,9 @@ class StagedPostgres(StagedOnServer):
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
         """Have the view show the new version, and verify the rows, and what PostgreSQL has of the release."""
-        verification = self.staged.verified(self.spot.path, manifest)
-        _put_in_place(self.server, self.spot, self.relation, self.older, manifest)
-        checks = server_checks(self.server, self.spot, manifest)
+        verification = self.staged.verified(self.place.path, manifest)
+        _put_in_place(self.server, self.place, self.relation, self.older, manifest)
+        checks = server_checks(self.server, self.place, manifest)
         return replace(verification, checks=(*verification.checks, *checks))
 
 
@@ -154,84 +156,86 @@ class _Older:
     readers: tuple[tuple[str, bool], ...]
 
     @classmethod
-    def found(cls, server: PostgresEngine, spot: PostgresSpot) -> _Older:
+    def found(cls, server: PostgresEngine, place: PostgresPlace) -> _Older:
         """Look, and let nobody else publish under this name meanwhile."""
-        server.rows(ps.lock(name=f"sqlanon {spot.schema}.{spot.name}"))  # of this database
-        schemas = server.rows(ps.schema(), [spot.schema])
+        server.rows(ps.lock(name=f"sqlanon {place.schema}.{place.name}"))  # of this database
+        schemas = server.rows(ps.schema(), [place.schema])
         if not schemas:
-            raise spot.without_schema()
+            raise place.without_schema()
         if not schemas[0][1]:
-            raise ReleaseError(f"this user may not use the schema {spot.schema!r}: GRANT USAGE, CREATE ON SCHEMA")
-        kinds = dict(server.rows(ps.relations_of(), [spot.schema]))
-        known, manifests = [], ps.manifests(spot.schema)
+            raise ReleaseError(f"this user may not use the schema {place.schema!r}: GRANT USAGE, CREATE ON SCHEMA")
+        kinds = dict(server.rows(ps.relations_of(), [place.schema]))
+        known, manifests = [], ps.manifests(place.schema)
         if MANIFEST in kinds:
-            _refuse_of_others(server, spot, MANIFEST)
+            _refuse_of_others(server, place, MANIFEST)
             # What its triggers did would be done by us.
             server.execute(ps.locked_for_rows(manifests))
-            if wrong := manifest_table_flaws(server, spot.schema):
-                raise ReleaseError(f"{spot.schema}.{MANIFEST} is not as sqlanon made it: it {wrong}; remove that first")
-            known = server.rows(ps.manifest_of(manifests=manifests), [spot.name])
-        if kinds.get(spot.name, "v") != "v" or (spot.name in kinds and not known):
-            raise spot.taken()
+            if wrong := manifest_table_flaws(server, place.schema):
+                raise ReleaseError(
+                    f"{place.schema}.{MANIFEST} is not as sqlanon made it: it {wrong}; remove that first"
+                )
+            known = server.rows(ps.manifest_of(manifests=manifests), [place.name])
+        if kinds.get(place.name, "v") != "v" or (place.name in kinds and not known):
+            raise place.taken()
         readers = []
-        if spot.name in kinds:
-            _refuse_of_others(server, spot, spot.name)
-            rights = _rights(server, spot.table)
+        if place.name in kinds:
+            _refuse_of_others(server, place, place.name)
+            rights = _rights(server, place.table)
             readers = [
                 (role, grant) for role, privilege, grant, column in rights if privilege == "SELECT" and not column
             ]
-        own = versioned(spot.name, known[-1][0]) if known else ""
-        shown = table(own, spot.schema) if kinds.get(own) == "r" else None
-        return cls(next_version(version_of(name, spot.name) for name in kinds), shown, tuple(readers))
+        own = versioned(place.name, known[-1][0]) if known else ""
+        shown = table(own, place.schema) if kinds.get(own) == "r" else None
+        return cls(next_version(version_of(name, place.name) for name in kinds), shown, tuple(readers))
 
 
-def _refuse_of_others(server: PostgresEngine, spot: PostgresSpot, name: str) -> None:
+def _refuse_of_others(server: PostgresEngine, place: PostgresPlace, name: str) -> None:
     """The owner of a view, or of a table, can change it at any time: a release is of one."""
-    _, _, owner, is_own = server.rows(ps.relation(), [number_of(server, spot.schema, name)])[0]
+    _, _, owner, is_own = server.rows(ps.relation(), [number_of(server, place.schema, name)])[0]
     if not is_own:
         raise ReleaseError(
-            f"{spot.schema}.{name} belongs to {owner}: publish as that role (SET ROLE, in options of the address), or "
+            f"{place.schema}.{name} belongs to {owner}: publish as that role (SET ROLE, in options of the address), or "
             "into another schema"
         )
 
 
 def _put_in_place(
-    server: PostgresEngine, spot: PostgresSpot, staged: exp.Table, older: _Older, manifest: Manifest
+    server: PostgresEngine, place: PostgresPlace, staged: exp.Table, older: _Older, manifest: Manifest
 ) -> None:
     """Have the view show the new version, to those who could read it before; the older one goes."""
-    view = stable_view(spot.table, staged.copy(), [column.name for column in manifest.columns])
-    there = number_of(server, spot.schema, spot.name)
+    view = stable_view(place.table, staged.copy(), [column.name for column in manifest.columns])
+    there = number_of(server, place.schema, place.name)
     # A view that is replaced keeps who may read what of it, and what others have built upon it.
     if there is None:
         server.execute(view)
-        _readers_only(server, spot.table)
+        _readers_only(server, place.table)
     elif _has_the_columns_of(server, there, staged):
         view.set("replace", True)
         server.execute(view)
     else:
-        _refuse_if_needed(server, spot, spot.name, "has other columns now")
-        server.execute(drop_view(spot.table))
+        _refuse_if_needed(server, place, place.name, "has other columns now")
+        server.execute(drop_view(place.table))
         server.execute(view)
-        _closed(server, spot.table)
+        _closed(server, place.table)
         for role, may_grant in older.readers:
-            server.execute(ps.grant_select(spot.table, role, may_grant))
-    for told in comments_on("VIEW", spot.table, manifest):
+            server.execute(ps.grant_select(place.table, role, may_grant))
+    for told in comments_on("VIEW", place.table, manifest):
         server.execute(told)
-    _manifest_in_place(server, spot, older.next_version, manifest)
+    _manifest_in_place(server, place, older.next_version, manifest)
     if older.table is not None:
-        _refuse_if_needed(server, spot, older.table.name, f"is dropped, and {spot.name} is what readers use")
+        _refuse_if_needed(server, place, older.table.name, f"is dropped, and {place.name} is what readers use")
         server.execute(drop_table(older.table.copy()))
 
 
-def _manifest_in_place(server: PostgresEngine, spot: PostgresSpot, version: int, manifest: Manifest) -> None:
-    manifests = ps.manifests(spot.schema)
+def _manifest_in_place(server: PostgresEngine, place: PostgresPlace, version: int, manifest: Manifest) -> None:
+    manifests = ps.manifests(place.schema)
     # Two that publish into a new schema would both make the table, and the later one would fail.
-    server.rows(ps.lock(name=f"sqlanon {spot.schema}"))
-    if number_of(server, spot.schema, MANIFEST) is None:
+    server.rows(ps.lock(name=f"sqlanon {place.schema}"))
+    if number_of(server, place.schema, MANIFEST) is None:
         server.execute(ps.manifest_table(manifests=manifests))
         _readers_only(server, manifests)
-    server.execute(ps.forget_manifest(manifests=manifests), [spot.name])
-    server.execute(ps.insert_manifest(manifests=manifests), [spot.name, version, manifest.to_json()])
+    server.execute(ps.forget_manifest(manifests=manifests), [place.name])
+    server.execute(ps.insert_manifest(manifests=manifests), [place.name, version, manifest.to_json()])
 
 
 def _rights(server: PostgresEngine, relation: exp.Table) -> list[tuple[str, str, bool, str]]:
@@ -260,11 +264,11 @@ def _has_the_columns_of(server: PostgresEngine, view: int, staged: exp.Table) ->
     return server.rows(ps.shape(), [view]) == server.rows(ps.shape(), [table_number])
 
 
-def _refuse_if_needed(server: PostgresEngine, spot: PostgresSpot, name: str, why: str) -> None:
+def _refuse_if_needed(server: PostgresEngine, place: PostgresPlace, name: str, why: str) -> None:
     """What others have built upon a relation is theirs: it is not dropped with it."""
-    own, view = (number_of(server, spot.schema, one) for one in (name, spot.name))
+    own, view = (number_of(server, place.schema, one) for one in (name, place.name))
     if needed := [one for (one,) in server.rows(ps.upon(), [own, view])]:
         raise ReleaseError(
-            f"{spot.schema}.{name} {why}, but this depends on it: {', '.join(needed)}; drop that first, and make it "
-            f"again over {spot.schema}.{spot.name}"
+            f"{place.schema}.{name} {why}, but this depends on it: {', '.join(needed)}; drop that first, and make it "
+            f"again over {place.schema}.{place.name}"
         )

@@ -20,7 +20,7 @@ from sqlanon.release.check import Check, check_of
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.metadata import comments_on
 from sqlanon.release.targets import postgres_statements as ps
-from sqlanon.release.targets.on_server import Spot, shown_columns, types_in, version_of
+from sqlanon.release.targets.on_server import ServerPlace, shown_columns, types_in, version_of
 from sqlanon.resources import __version__
 
 _READ = "SELECT"
@@ -40,8 +40,8 @@ def number_of(server: PostgresEngine, schema: str, name: str) -> int | None:
     return found
 
 
-def server_checks(server: PostgresEngine, spot: Spot, manifest: Manifest) -> list[Check]:
-    return list(_InCatalog(server, spot, manifest).checks())
+def server_checks(server: PostgresEngine, place: ServerPlace, manifest: Manifest) -> list[Check]:
+    return list(_InCatalog(server, place, manifest).checks())
 
 
 def manifest_table_flaws(server: PostgresEngine, schema: str) -> str:
@@ -55,7 +55,7 @@ def manifest_table_flaws(server: PostgresEngine, schema: str) -> str:
 @dataclass(frozen=True)
 class _InCatalog:
     server: PostgresEngine
-    spot: Spot
+    place: ServerPlace
     manifest: Manifest
 
     def checks(self) -> Iterator[Check]:
@@ -70,16 +70,16 @@ class _InCatalog:
     @cached_property
     def own(self) -> str:
         """The table of its version."""
-        name, version = self.spot.name, self.manifest.version
+        name, version = self.place.name, self.manifest.version
         return name if version is None else versioned(name, version)
 
     @cached_property
     def numbers(self) -> Mapping[str, int | None]:
-        return {one: number_of(self.server, self.spot.schema, one) for one in (self.spot.name, self.own, MANIFEST)}
+        return {one: number_of(self.server, self.place.schema, one) for one in (self.place.name, self.own, MANIFEST)}
 
     def _view(self) -> Check:
         """Whether the view shows the columns of the table of its version, and does nothing more."""
-        name, view = self.spot.name, self.numbers[self.spot.name]
+        name, view = self.place.name, self.numbers[self.place.name]
         reads = [number for (number,) in self.server.rows(ps.behind(), [view])]
         query = self.server.rows(ps.definition(), [view])[0][0] if reads else ""
         columns = [column.name for column in self.manifest.columns]
@@ -100,8 +100,8 @@ class _InCatalog:
     def _versions(self) -> Check:
         """Whether other relations have the name of the release or of a version, in small letters or capitals: a reader
         may take one for it."""
-        name = self.spot.name
-        found = [one for one, _ in self.server.rows(ps.relations_of(), [self.spot.schema])]
+        name = self.place.name
+        found = [one for one, _ in self.server.rows(ps.relations_of(), [self.place.schema])]
         others = sorted(
             one
             for one in found
@@ -112,10 +112,10 @@ class _InCatalog:
 
     def _one_manifest(self) -> Check:
         """Whether the release has one row in the table of manifests, of its version, and that table is a plain one."""
-        name, version, wrong = self.spot.name, self.manifest.version, []
-        if unlike := manifest_table_flaws(self.server, self.spot.schema):
+        name, version, wrong = self.place.name, self.manifest.version, []
+        if unlike := manifest_table_flaws(self.server, self.place.schema):
             wrong.append(f"{MANIFEST!r} {unlike}")
-        known = self.server.rows(ps.manifest_of(manifests=ps.manifests(self.spot.schema)), [name])
+        known = self.server.rows(ps.manifest_of(manifests=ps.manifests(self.place.schema)), [name])
         versions = [one for one, _ in known]
         if len(versions) != 1:
             wrong.append(f"there are {len(versions)} manifests of {name!r}")
@@ -127,13 +127,13 @@ class _InCatalog:
 
     def _comments(self) -> Check:
         """Whether the comments are what sqlanon says of the release, and no other relation of it has any."""
-        name, rows = self.spot.name, self.server.rows
+        name, rows = self.place.name, self.server.rows
         found = {one: dict(rows(ps.comments(), [number])) for one, number in self.numbers.items()}
         strange = [one for one in (self.own, MANIFEST) if found[one]]
         notes = [what for number in self.numbers.values() for (what,) in rows(ps.notes(), [number])]
         if not strange and not notes and self.manifest.sqlanon_version != __version__:
             return Check("comments", None, f"written by sqlanon {self.manifest.sqlanon_version}, not by this one")
-        expected = _told(comments_on("VIEW", self.spot.table, self.manifest))
+        expected = _told(comments_on("VIEW", self.place.table, self.manifest))
         changed = sorted(
             one for one in expected.keys() | found[name].keys() if expected.get(one) != found[name].get(one)
         )
@@ -164,13 +164,13 @@ class _InCatalog:
     def _schema(self) -> Check:
         """What is in the schema, or built upon the release, and is of no release: others may have made it in good
         faith, or to tell anything."""
-        schema, rows = self.spot.schema, self.server.rows
+        schema, rows = self.place.schema, self.server.rows
         there = rows(ps.beside(), [schema])
         known = rows(ps.releases_of(manifests=ps.manifests(schema)))
         pairs = {view: {(view, "v"), (versioned(view, version), "r")} for view, version in known}
         whole = {view: pair for view, pair in pairs.items() if pair <= {(one, kind) for _, one, kind in there}}
         ours = {(MANIFEST, "r")}.union(*whole.values())
-        upon = [rows(ps.upon(), [number, self.numbers[self.spot.name]]) for number in self.numbers.values()]
+        upon = [rows(ps.upon(), [number, self.numbers[self.place.name]]) for number in self.numbers.values()]
         lists = {
             "in the schema": [what for what, one, kind in there if (one, kind) not in ours],
             "built upon the release": list(dict.fromkeys(one for found in upon for (one,) in found)),

@@ -29,7 +29,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import postgres_statements as ps
-from sqlanon.release.targets.on_server import ServerRelease, Spot, copied, manifests_of, refuse_sha256, types_in
+from sqlanon.release.targets.on_server import ServerPlace, ServerRelease, copied, manifests_of, refuse_sha256, types_in
 from sqlanon.release.targets.postgres_checks import number_of, server_checks
 from sqlanon.release.verify import verification_sql, verify_release
 from sqlanon.resources import PLAIN, macros
@@ -37,14 +37,14 @@ from sqlanon.workdir import spill_directory
 
 
 @dataclass(frozen=True)
-class PostgresSpot(Spot):
+class PostgresPlace(ServerPlace):
     address: str = field(repr=False)
 
     where: ClassVar[str] = "PostgreSQL"
     dialect: ClassVar[str] = PostgresEngine.dialect
 
     @classmethod
-    def of(cls, place: str, table_name: str) -> PostgresSpot:
+    def of(cls, place: str, table_name: str) -> PostgresPlace:
         parts = table_parts(table_name)
         if len(parts) != 2:
             raise ReleaseError(f"{table_name!r} names no release in PostgreSQL: write schema.name")
@@ -125,17 +125,17 @@ class OpenedPostgres:
         return copied(engine, table(alias, "main", "temp"), types, stream)
 
 
-def place_of(place: str, table_name: str | None) -> PostgresSpot:
-    return PostgresSpot.of(*named_place(place, table_name, PostgresSpot.where))
+def place_of(place: str, table_name: str | None) -> PostgresPlace:
+    return PostgresPlace.of(*named_place(place, table_name, PostgresPlace.where))
 
 
-def recorded_place(path: Path, table_name: str, reach: Reach) -> PostgresSpot:
+def recorded_place(path: Path, table_name: str, reach: Reach) -> PostgresPlace:
     """The release that the ledger has, by the addresses that the policy has."""
     for section in () if reach.policy is None else (reach.policy.source, reach.policy.release):
         if section is not None and section.postgres is not None:
-            spot = PostgresSpot(address_of(section.postgres), path.name.removesuffix(f".{table_name}"), table_name)
-            if spot.path == path:
-                return spot
+            place = PostgresPlace(address_of(section.postgres), path.name.removesuffix(f".{table_name}"), table_name)
+            if place.path == path:
+                return place
     raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, and the policy names no server that is this one")
 
 
@@ -145,12 +145,12 @@ def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
     return {column: pg.type_here(kind) or kind for column, kind, _ in rows}
 
 
-class PostgresRelease(ServerRelease[PostgresSpot]):
+class PostgresRelease(ServerRelease[PostgresPlace]):
     """A release that was published in PostgreSQL."""
 
     def class_sizes_sql(self) -> str:
         """The statement behind `class_sizes`, to be run on the server: it holds on any search path."""
-        return by_full_names(self._class_sizes()).sql(self.spot.dialect, pretty=True)
+        return by_full_names(self._class_sizes()).sql(self.place.dialect, pretty=True)
 
     def verify_sql(self) -> list[str]:
         """The statements behind `verify`: they run in DuckDB, on a copy of the rows."""
@@ -158,46 +158,46 @@ class PostgresRelease(ServerRelease[PostgresSpot]):
 
 
 @contextmanager
-def _opened(spot: PostgresSpot, limits: Limits) -> Iterator[tuple[OpenRelease, list[Check]]]:
+def _opened(place: PostgresPlace, limits: Limits) -> Iterator[tuple[OpenRelease, list[Check]]]:
     """A release in PostgreSQL: its rows are read, as a reader sees them, into an engine of their own; and what only the
     server can tell of it."""
     with (
-        spot.opened_server() as server,
+        place.opened_server() as server,
         spill_directory() as spill,
         closing(DuckDBEngine.private(spill, limits)) as engine,
     ):
         engine.script(macros(PLAIN))
         try:
-            with spot.manifest_read(), server.reading(ReleaseError):
-                manifest = _read(engine, server, spot)
-                checks = server_checks(server, spot, manifest)
+            with place.manifest_read(), server.reading(ReleaseError):
+                manifest = _read(engine, server, place)
+                checks = server_checks(server, place, manifest)
         except duckdb.Error as error:
             raise BrokenReleaseError(
-                f"{shown_place(spot.path)} cannot be read: a value does not have its type"
+                f"{shown_place(place.path)} cannot be read: a value does not have its type"
             ) from error
         load_older(engine, manifest)
         # Of rows alone.
         yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,)), checks
 
 
-def _read(engine: DuckDBEngine, server: PostgresEngine, spot: PostgresSpot) -> Manifest:
-    schemas = server.rows(ps.schema(), [spot.schema])
+def _read(engine: DuckDBEngine, server: PostgresEngine, place: PostgresPlace) -> Manifest:
+    schemas = server.rows(ps.schema(), [place.schema])
     if schemas and not schemas[0][1]:
-        raise ReleaseError(f"this user may not use the schema {spot.schema!r}: GRANT USAGE ON SCHEMA")
-    types = types_of(server, spot.schema, spot.name) if schemas else {}
-    if not (types and types_of(server, spot.schema, MANIFEST)):
-        raise spot.without_manifest()
-    for name in (MANIFEST, spot.name):
-        if not server.rows(ps.may_read(), [number_of(server, spot.schema, name)])[0][0]:
+        raise ReleaseError(f"this user may not use the schema {place.schema!r}: GRANT USAGE ON SCHEMA")
+    types = types_of(server, place.schema, place.name) if schemas else {}
+    if not (types and types_of(server, place.schema, MANIFEST)):
+        raise place.without_manifest()
+    for name in (MANIFEST, place.name):
+        if not server.rows(ps.may_read(), [number_of(server, place.schema, name)])[0][0]:
             raise ReleaseError(
-                f"this user may not read {spot.schema}.{name}: verify needs SELECT on the view and on {MANIFEST}"
+                f"this user may not read {place.schema}.{name}: verify needs SELECT on the view and on {MANIFEST}"
             )
-    manifests = server.rows(ps.manifest_of(manifests=ps.manifests(spot.schema)), [spot.name])
+    manifests = server.rows(ps.manifest_of(manifests=ps.manifests(place.schema)), [place.name])
     if not manifests:
-        raise spot.without_manifest()
+        raise place.without_manifest()
     manifest = Manifest.from_json(manifests[0][1])
     target = table("rows_of_the_release")
-    with server.stream(spot.shown(types)) as reader:
+    with server.stream(place.shown(types)) as reader:
         engine.copy_arrow(target, reader, lambda relation: arrived(relation, types))
     engine.execute(create_view(SUBJECT.copy(), star(target.copy())))
     return manifest

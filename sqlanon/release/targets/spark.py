@@ -37,8 +37,8 @@ from sqlanon.release.targets.on_server import (
 )
 from sqlanon.release.targets.spark_digest import digestible
 from sqlanon.release.targets.spark_reader import (
+    SparkPlace,
     SparkRelease,
-    SparkSpot,
     in_the_way,
     names_there,
     number_in,
@@ -59,7 +59,7 @@ _TAKEN = "LOCATION_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True)
-class SparkTarget(ServerTarget[SparkSpot]):
+class SparkTarget(ServerTarget[SparkPlace]):
     """A release in a schema of Spark: the one that the source is in."""
 
     server: SparkEngine
@@ -67,20 +67,20 @@ class SparkTarget(ServerTarget[SparkSpot]):
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedSpark]:
         """Write the rows to a table that no view shows; it goes again, unless the view shows it in the end."""
-        server, spot = self.server, self.spot
+        server, place = self.server, self.place
         columns = draft.columns()
         types = types_in(columns)
         refuse_types(types, _is_held, "a release in Spark")
         with server.translated_errors(ReleaseError), draft.rows_there() as query:
-            version = _make_table(server, spot, types, _next_version(server, spot))
+            version = _make_table(server, place, types, _next_version(server, place))
             try:
-                _fill(draft.run.engine, server, spot.rows_table(version), query, list(types))
+                _fill(draft.run.engine, server, place.rows_table(version), query, list(types))
                 wanted = looked_at(draft.prepared.policy.redacted()["privacy"], draft.quasi, columns)
-                with counted(server, spot.rows_table(version), columns, wanted, draft.run.engine.limits) as found:
+                with counted(server, place.rows_table(version), columns, wanted, draft.run.engine.limits) as found:
                     yield StagedSpark(self, draft, version, found)
             except BaseException:
                 with suppress(Exception):  # Spark may be gone
-                    _take_back(server, spot, version)
+                    _take_back(server, place, version)
                 raise
 
     def facts(self, staged: StagedSpark) -> Facts:
@@ -91,18 +91,18 @@ class SparkTarget(ServerTarget[SparkSpot]):
         return Facts(rows, classes, smallest or 0, found.digest, staged.version)
 
     def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
-        server, spot = self.server, self.spot
-        server.execute(_view(spot, staged.version, manifest))
-        notes = [*_without_older(server, spot, staged.version), *of_catalog(server)]
+        server, place = self.server, self.place
+        server.execute(_view(place, staged.version, manifest))
+        notes = [*_without_older(server, place, staged.version), *of_catalog(server)]
         warnings = tuple(one.message for one in notes)
-        return SparkRelease(spot, manifest, staged.draft.run.engine.limits, warnings)
+        return SparkRelease(place, manifest, staged.draft.run.engine.limits, warnings)
 
 
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedSpark, SparkRelease]:
     """The Spark that the source is in, and the schema that the policy names."""
     if (there := draft.prepared.source.server(SparkEngine)) is None:
         raise ReleaseError("a release goes to the Spark that its source is in, and this source is in none")
-    return SparkTarget(SparkSpot.of(there.home, table_name or release_section(draft).table), there)
+    return SparkTarget(SparkPlace.of(there.home, table_name or release_section(draft).table), there)
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ class StagedSpark(StagedOnServer):
         return self.found.copied(self.draft.run.engine)
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
-        server, spot, version = self.target.server, self.target.spot, self.version
-        verification = self.found.verified(manifest, spot.path)
-        server.execute(sr.manifest_table(spot.manifest(version), spot.name))
+        server, place, version = self.target.server, self.target.place, self.version
+        verification = self.found.verified(manifest, place.path)
+        server.execute(sr.manifest_table(place.manifest(version), place.name))
         row = sr.manifest_row(
-            target=spot.manifest(version), release=spot.name, version=version, manifest=manifest.to_json()
+            target=place.manifest(version), release=place.name, version=version, manifest=manifest.to_json()
         )
         server.execute(row)
         return verification
@@ -132,28 +132,28 @@ def _is_held(type_: str) -> bool:
     return type_here(type_there(type_) or "") == type_ and digestible(type_)
 
 
-def _next_version(server: SparkEngine, spot: SparkSpot) -> int:
-    names = names_there(server, spot)
-    if spot.name in names:
-        shown = version_shown(server, spot, names)
-        if shown is None or spot.manifest(shown).name not in names:
-            raise spot.taken()
-    return next_version(number_in(name, spot.name) for name in names)
+def _next_version(server: SparkEngine, place: SparkPlace) -> int:
+    names = names_there(server, place)
+    if place.name in names:
+        shown = version_shown(server, place, names)
+        if shown is None or place.manifest(shown).name not in names:
+            raise place.taken()
+    return next_version(number_in(name, place.name) for name in names)
 
 
-def _make_table(server: SparkEngine, spot: SparkSpot, types: Mapping[str, str], version: int) -> int:
+def _make_table(server: SparkEngine, place: SparkPlace, types: Mapping[str, str], version: int) -> int:
     """Make the table of a version, without rows; its number. Files that no catalog knows any more may be in the way of
     a number: of a session whose catalog was in memory."""
     for number in range(version, version + _MOST_IN_THE_WAY):
         try:
-            server.execute(sr.released_table(spot.rows_table(number), types, spot.name))
+            server.execute(sr.released_table(place.rows_table(number), types, place.name))
         except Exception as error:
             if condition_of(error) != _TAKEN:
                 raise
         else:
             return number
     raise ReleaseError(
-        f"files of tables that are gone are in the way of {spot.schema}.{spot.name}: remove them, or take another name"
+        f"files of tables that are gone are in the way of {place.schema}.{place.name}: remove them, or take another name"
     )
 
 
@@ -171,28 +171,28 @@ def _fill(
             server.forget(name)
 
 
-def _view(spot: SparkSpot, version: int, manifest: Manifest) -> exp.Create:
+def _view(place: SparkPlace, version: int, manifest: Manifest) -> exp.Create:
     comments = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
-    return sr.stable_view(spot.table, spot.rows_table(version), comments, comment_on_release(manifest))
+    return sr.stable_view(place.table, place.rows_table(version), comments, comment_on_release(manifest))
 
 
-def _take_back(server: SparkEngine, spot: SparkSpot, version: int) -> None:
+def _take_back(server: SparkEngine, place: SparkPlace, version: int) -> None:
     """Remove what a publication has made that came to nothing. If the view shows it, it did not."""
-    if version_shown(server, spot, names_there(server, spot)) != version:
-        for one in (spot.manifest(version), spot.rows_table(version)):
+    if version_shown(server, place, names_there(server, place)) != version:
+        for one in (place.manifest(version), place.rows_table(version)):
             server.execute(drop_table(one, exists=True))
 
 
-def _without_older(server: SparkEngine, spot: SparkSpot, version: int) -> list[Check]:
+def _without_older(server: SparkEngine, place: SparkPlace, version: int) -> list[Check]:
     """Remove older versions, and what publications have left that did not end: tables of ours that readers do not see.
     What somebody else publishes meanwhile has a higher number."""
     try:
-        names = names_there(server, spot)
-        shown = version_shown(server, spot, names)
-        for name, number in ours(server, spot, names).items():
+        names = names_there(server, place)
+        shown = version_shown(server, place, names)
+        for name, number in ours(server, place, names).items():
             if number < version and number != shown:
-                server.execute(drop_table(table(name, spot.schema), exists=True))
-        return in_the_way(server, spot, names)
+                server.execute(drop_table(table(name, place.schema), exists=True))
+        return in_the_way(server, place, names)
     except Exception as error:
         if not condition_of(error):
             raise

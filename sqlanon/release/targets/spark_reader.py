@@ -25,8 +25,8 @@ from sqlanon.release.manifest import DIGEST, Manifest, versioned
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
+    ServerPlace,
     ServerRelease,
-    Spot,
     manifests_of,
     refuse_sha256,
     shown_columns,
@@ -57,7 +57,7 @@ _FIXED = (None, "BINDING", "COMPENSATION", "UNSUPPORTED")
 
 
 @dataclass(frozen=True)
-class SparkSpot(Spot):
+class SparkPlace(ServerPlace):
     """Where in Spark a release is: the address, or the session; the schema, and the name of the view."""
 
     session: Any = field(default=None, repr=False, compare=False)
@@ -67,7 +67,7 @@ class SparkSpot(Spot):
     dialect: ClassVar[str] = SparkEngine.dialect
 
     @classmethod
-    def of(cls, place: Any, table_name: str) -> SparkSpot:
+    def of(cls, place: Any, table_name: str) -> SparkPlace:
         """Of a session, an address or ``env:NAME``, and ``schema.name``; in lower case, as Spark's catalog has them."""
         if flaw := spark_name_flaw(table_name):
             raise ReleaseError(f"{table_name!r} names no release in Spark: it {flaw}")
@@ -170,14 +170,14 @@ class Described:
         mark = (self.of.get("table_properties") or {}).get(sr.MADE_BY)
         return not self.is_view and mark in (release, _REDACTED)
 
-    def version_shown(self, spot: SparkSpot) -> int | None:
+    def version_shown(self, place: SparkPlace) -> int | None:
         """The version of a release whose table this view reads, if that is all that it reads."""
         read = sr.read_by(self.of.get("view_text") or "") if self.is_view else []
-        if len(read) != 1 or read[0].db.lower() != spot.schema or read[0].catalog:
+        if len(read) != 1 or read[0].db.lower() != place.schema or read[0].catalog:
             return None
-        return version_of(read[0].name.lower(), spot.name)
+        return version_of(read[0].name.lower(), place.name)
 
-    def flaws_of_view(self, spot: SparkSpot, rows: exp.Table, manifest: Manifest) -> list[str]:
+    def flaws_of_view(self, place: SparkPlace, rows: exp.Table, manifest: Manifest) -> list[str]:
         """What is not as in the view that is made of a table: a list of its columns, and nothing more."""
         columns = [column.name for column in manifest.columns]
         query = sr.shown_by_view(rows, columns).sql(SparkEngine.dialect)
@@ -190,7 +190,7 @@ class Described:
             and self.of.get("view_query_output_columns") == columns == own
             and catalog.strip("`") == self.of.get("catalog_name")
         )
-        flaws = [] if is_list else [f"{spot.name!r} is not the view of {shown_columns(rows.name)}"]
+        flaws = [] if is_list else [f"{place.name!r} is not the view of {shown_columns(rows.name)}"]
         if self.of.get("view_schema_mode") not in _FIXED:
             flaws.append("its columns change with those of the table")
         if self.properties:
@@ -215,31 +215,31 @@ class Described:
         return flaws
 
 
-def names_there(server: SparkEngine, spot: SparkSpot) -> frozenset[str]:
+def names_there(server: SparkEngine, place: SparkPlace) -> frozenset[str]:
     """The tables and views in the schema of a release whose names begin with its own."""
-    if spot.schema not in {str(name).lower() for (name,) in server.rows(sr.schemas(spot.schema))}:
-        raise spot.without_schema()
-    found = server.rows(sr.relations(spot.schema, spot.name))
+    if place.schema not in {str(name).lower() for (name,) in server.rows(sr.schemas(place.schema))}:
+        raise place.without_schema()
+    found = server.rows(sr.relations(place.schema, place.name))
     return frozenset(name.lower() for _, name, temporary in found if not temporary)
 
 
-def version_shown(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> int | None:
+def version_shown(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> int | None:
     """The version of a release that its view shows; None where it shows none, or where there is no view."""
-    return Described.by(server, spot.table).version_shown(spot) if spot.name in names else None
+    return Described.by(server, place.table).version_shown(place) if place.name in names else None
 
 
-def ours(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> dict[str, int]:
+def ours(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> dict[str, int]:
     found = {}
     for name in sorted(names):
-        number = number_in(name, spot.name)
-        if number is not None and Described.by(server, table(name, spot.schema)).made_for(spot.name):
+        number = number_in(name, place.name)
+        if number is not None and Described.by(server, table(name, place.schema)).made_for(place.name):
             found[name] = number
     return found
 
 
 def checks_of(
     server: SparkEngine,
-    spot: SparkSpot,
+    place: SparkPlace,
     view: Described | None,
     version: int,
     manifest: Manifest,
@@ -248,36 +248,36 @@ def checks_of(
     """Whether the catalog has a release as it was published, and nothing more. The right rows may come from the wrong
     place, and be others tomorrow; and what a view does not show may still be told.
     """
-    rows = spot.rows_table(version)
-    flaws = ["there is none"] if view is None else view.flaws_of_view(spot, rows, manifest)
+    rows = place.rows_table(version)
+    flaws = ["there is none"] if view is None else view.flaws_of_view(place, rows, manifest)
     return [
         check_of("view", flaws, shown_columns(rows.name)),
-        _tables(server, spot, version, manifest, names),
-        _others(server, spot, version, names),
+        _tables(server, place, version, manifest, names),
+        _others(server, place, version, names),
         *of_catalog(server),
     ]
 
 
-def _tables(server: SparkEngine, spot: SparkSpot, version: int, manifest: Manifest, names: frozenset[str]) -> Check:
+def _tables(server: SparkEngine, place: SparkPlace, version: int, manifest: Manifest, names: frozenset[str]) -> Check:
     """Whoever may read the view may often read what is behind it."""
     of_manifest = {name: type_here(type_.lower()) or "" for name, type_ in sr.MANIFEST.items()}
     found = []
-    tables = (spot.rows_table(version), types_in(manifest.columns)), (spot.manifest(version), of_manifest)
+    tables = (place.rows_table(version), types_in(manifest.columns)), (place.manifest(version), of_manifest)
     for one, columns in tables:
         if one.name not in names:
             found.append(f"there is no {one.name}")
             continue
-        flaws = Described.by(server, one).flaws_of_table(spot.name)
+        flaws = Described.by(server, one).flaws_of_table(place.name)
         if list(types_of(server, one).items()) != list(columns.items()):
             flaws.append("its columns are others")
         found += [f"{one.name}: {flaw}" for flaw in flaws]
     return check_of("tables", found, "the columns of the release, and nothing more")
 
 
-def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset[str]) -> Check:
+def _others(server: SparkEngine, place: SparkPlace, version: int, names: frozenset[str]) -> Check:
     """What a publication that did not end has left is in nobody's way: the next one removes it."""
-    others = frozenset(name for name in names if number_in(name, spot.name) not in (None, version))
-    left = ours(server, spot, others)
+    others = frozenset(name for name in names if number_in(name, place.name) not in (None, version))
+    left = ours(server, place, others)
     if strange := sorted(others - left.keys()):
         return Check("versions", False, f"not of the release: {', '.join(strange)}")
     if left:
@@ -286,10 +286,10 @@ def _others(server: SparkEngine, spot: SparkSpot, version: int, names: frozenset
     return Check("versions", True, "no other relations")
 
 
-def in_the_way(server: SparkEngine, spot: SparkSpot, names: frozenset[str]) -> list[Check]:
+def in_the_way(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> list[Check]:
     """What is told at publishing of tables of others, which stay."""
-    named = frozenset(name for name in names if number_in(name, spot.name) is not None)
-    strange = sorted(named - ours(server, spot, named).keys())
+    named = frozenset(name for name in names if number_in(name, place.name) is not None)
+    strange = sorted(named - ours(server, place, named).keys())
     if not strange:
         return []
     message = "called like a version, not known as one, and left; verify fails until that is gone"
@@ -307,7 +307,7 @@ def of_catalog(server: SparkEngine) -> list[Check]:
 
 
 @dataclass(frozen=True)
-class SparkRelease(ServerRelease[SparkSpot]):
+class SparkRelease(ServerRelease[SparkPlace]):
     """A release that was published in Spark."""
 
     warnings: tuple[str, ...] = ()  # what the holder should know of it
@@ -317,11 +317,11 @@ class SparkRelease(ServerRelease[SparkSpot]):
         requirements look at. The rest runs in DuckDB, over these."""
         there = [
             *(
-                [digest_there(self.spot.table, types_in(self.manifest.columns))]
+                [digest_there(self.place.table, types_in(self.manifest.columns))]
                 if self.manifest.digest_algorithm == DIGEST
                 else []
             ),
-            sr.combinations(self.spot.table, _looked_at(self.manifest), _COUNT),
+            sr.combinations(self.place.table, _looked_at(self.manifest), _COUNT),
         ]
         here = [one for one in verification_sql(self.manifest) if ".DIGEST(" not in one.upper()]
         return [*(one.sql(SparkEngine.dialect) for one in there), *here]
@@ -331,17 +331,17 @@ def _looked_at(manifest: Manifest) -> dict[str, str]:
     return looked_at(manifest.policy["privacy"], manifest.quasi, manifest.columns)
 
 
-def place_of(place: Any, table_name: str | None) -> SparkSpot:
-    return SparkSpot.of(*named_place(place, table_name, SparkSpot.where))
+def place_of(place: Any, table_name: str | None) -> SparkPlace:
+    return SparkPlace.of(*named_place(place, table_name, SparkPlace.where))
 
 
-def recorded_place(path: Path, table_name: str, reach: Reach) -> SparkSpot:
+def recorded_place(path: Path, table_name: str, reach: Reach) -> SparkPlace:
     """The release that the ledger has, if it is in the Spark that the source is in."""
     there = None if reach.source is None else reach.source.server(SparkEngine)
     if there is not None:
-        spot = replace(SparkSpot.of(there.home, path.name), server=there)
-        if spot.path == path:
-            return spot
+        place = replace(SparkPlace.of(there.home, path.name), server=there)
+        if place.path == path:
+            return place
     raise ReleaseError(_stays(path))
 
 
@@ -349,18 +349,18 @@ def _stays(path: Path) -> str:
     return f"{shown_place(path)} is in Spark, and nothing can be held against releases there yet"
 
 
-def _version(spot: SparkSpot, view: Described | None, names: frozenset[str]) -> int:
+def _version(place: SparkPlace, view: Described | None, names: frozenset[str]) -> int:
     """The version that the view shows; if it shows none, the newest that has a manifest."""
-    shown = None if view is None else view.version_shown(spot)
-    numbers = [number_in(name, spot.name) for name in names if name.endswith(OF_MANIFEST)]
+    shown = None if view is None else view.version_shown(place)
+    numbers = [number_in(name, place.name) for name in names if name.endswith(OF_MANIFEST)]
     known = [number for number in numbers if number is not None]
     if view is None or not known:
-        raise spot.without_manifest()
+        raise place.without_manifest()
     return shown if shown in known else max(known)
 
 
-def _row(server: SparkEngine, spot: SparkSpot, version: int) -> tuple[str, int, str]:
-    rows = server.rows(sr.manifest_of(relation=spot.manifest(version)))
+def _row(server: SparkEngine, place: SparkPlace, version: int) -> tuple[str, int, str]:
+    rows = server.rows(sr.manifest_of(relation=place.manifest(version)))
     if len(rows) != 1:
         raise ValueError(f"it has {len(rows)} rows")
     release, number, text = rows[0]
