@@ -31,7 +31,7 @@ from sqlglot import exp
 from sqlanon.expressions import fragment
 from sqlanon.hierarchies.numerals import NUMERAL, part_of
 
-Kind: TypeAlias = Literal["integer", "number", "date"]
+RangeKind: TypeAlias = Literal["integer", "number", "date"]
 """What the labels are made of: integers of up to 64 bits, any numbers, or dates and timestamps."""
 
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -50,7 +50,7 @@ _BEFORE = fragment(":bound - 1")  # the last integer or day before a bound
 _FIRST_KNOWN = fragment("coalesce(:values)")
 
 
-def bounds(label: exp.Expr, kind: Kind) -> tuple[exp.Expr, exp.Expr]:
+def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     """The least and the greatest value of a label: BIGINT, DOUBLE or DATE, as the kind says.
 
     An integer or a date lies between its bounds, both included. So does another number, but the upper bound of

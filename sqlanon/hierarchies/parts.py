@@ -14,7 +14,7 @@ from sqlglot.errors import ParseError
 
 from sqlanon.engines.values import one_form
 from sqlanon.expressions import col, fragment, ident, named, native_type, select, subquery, template
-from sqlanon.hierarchies.bounds import Kind
+from sqlanon.hierarchies.bounds import RangeKind
 
 TOP = "*"
 CAST_IT = "cast it in the source query"
@@ -76,7 +76,7 @@ def is_narrow_integer(column_type: str) -> bool:
     return _parsed_type(column_type).this in _NARROW
 
 
-def bounds_kind(column_type: str) -> Kind | None:
+def bounds_kind(column_type: str) -> RangeKind | None:
     """What the labels of a column are made of, as `hierarchies.bounds` asks; None: of no numbers or dates.
 
     >>> bounds_kind("SMALLINT"), bounds_kind("UBIGINT"), bounds_kind("TIMESTAMP"), bounds_kind("VARCHAR")

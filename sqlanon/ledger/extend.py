@@ -24,7 +24,7 @@ from sqlanon.errors import AuditError, PolicyError, Problem, ReleaseError, Sourc
 from sqlanon.expressions import at_random, col, create_table, row_count, select, star, subquery, template
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.hierarchies.bounds import Kind
+from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.ledger.catalog import run_row
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.marks import KEY_HASH
@@ -378,7 +378,7 @@ class ExtensionDraft:
         return self.release.manifest.quasi
 
     @property
-    def ranges(self) -> dict[str, Kind]:
+    def ranges(self) -> dict[str, RangeKind]:
         return ranges_of(self.prepared)
 
     def columns(self) -> tuple[ReleasedColumn, ...]:

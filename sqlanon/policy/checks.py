@@ -48,7 +48,7 @@ from sqlanon.policy.sections import (
     SourceSection,
 )
 from sqlanon.requirements.base import SensitiveSpot
-from sqlanon.requirements.registry import Kind, kinds_by_key
+from sqlanon.requirements.registry import RequirementType, kinds_by_key
 
 _Keys: TypeAlias = Mapping[str, Any]
 
@@ -62,7 +62,7 @@ def _sensitive_attributes(privacy: _Keys, attributes: Mapping[str, Attribute], n
             yield from _shield(place, keys, attributes, names)
 
 
-def _kinds_with(field: str) -> list[tuple[str, Kind]]:
+def _kinds_with(field: str) -> list[tuple[str, RequirementType]]:
     return [(key, kind) for key, kind in kinds_by_key().items() if field in getattr(kind, "model_fields", ())]
 
 
@@ -83,7 +83,7 @@ def _each(privacy: _Keys, kind: str) -> Iterator[tuple[str, _Keys]]:
 
 
 def _on_sensitive(
-    kind: Kind, place: str, keys: _Keys, attributes: Mapping[str, Attribute], names: list[str]
+    kind: RequirementType, place: str, keys: _Keys, attributes: Mapping[str, Attribute], names: list[str]
 ) -> Iterator[Problem]:
     name = keys.get("attribute")
     if not isinstance(name, str) or not name:

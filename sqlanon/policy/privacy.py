@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from sqlanon.fields import Flaw, Section, as_list, as_real, one_or_more
 from sqlanon.policy.noise import Epsilon
-from sqlanon.requirements.registry import Kind, kinds_by_key, on_change
+from sqlanon.requirements.registry import RequirementType, kinds_by_key, on_change
 
 
 class PrivacySection(Section):
@@ -68,7 +68,7 @@ class PrivacySection(Section):
 _OWN: Mapping[str, FieldInfo] = dict(PrivacySection.model_fields)
 
 
-def _field(kind: Kind) -> tuple[Any, Any]:
+def _field(kind: RequirementType) -> tuple[Any, Any]:
     entry = kind.entry
     if entry.form == "list":
         several = tuple[kind, ...]  # type: ignore[valid-type]  # known at run time

@@ -14,7 +14,7 @@ from sqlanon.coding import KNOWN, Column
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import cast, col, table
-from sqlanon.hierarchies.bounds import Kind
+from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.policy.guarantee import guarantee_of
 from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
@@ -45,10 +45,10 @@ FEW = 1000
 """Labels that repeat so often that a column of them is best written as a dictionary."""
 
 
-def ranges_of(prepared: SearchInput) -> dict[str, Kind]:
+def ranges_of(prepared: SearchInput) -> dict[str, RangeKind]:
     """By column, in lower case, what the labels of an attribute are ranges of: of those whose rules, or whose strategy,
     make ranges of numbers or times."""
-    policy, found = prepared.policy, dict[str, Kind]()
+    policy, found = prepared.policy, dict[str, RangeKind]()
     summarised = policy.search.traits.summarises
     for name in policy.generalized:
         rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
@@ -91,7 +91,7 @@ class ReleaseDraft:
         return [column.name for column in self.statement.columns if column.quasi is not None]
 
     @property
-    def ranges(self) -> dict[str, Kind]:
+    def ranges(self) -> dict[str, RangeKind]:
         return ranges_of(self.prepared)
 
     @property

@@ -22,7 +22,7 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.hierarchies.bounds import Kind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.policy.names import METADATA_VIEWS, labels_table
 from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest
@@ -166,7 +166,7 @@ def refuse_name(manifest: Manifest) -> None:
 def present(
     engine: DuckDBEngine,
     manifests: Sequence[Manifest],
-    ranges: Mapping[str, Kind],
+    ranges: Mapping[str, RangeKind],
     suppressed: Suppressed,
     catalog: str,
 ) -> None:
@@ -248,7 +248,7 @@ def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
     return [stable, *about_views(manifest.table_name, manifest.quasi, catalog)]
 
 
-def labels_of(name: str, rows: exp.Table, kind: Kind | None) -> exp.Select:
+def labels_of(name: str, rows: exp.Table, kind: RangeKind | None) -> exp.Select:
     """The labels of a generalized attribute in the rows of a release, in order: those of no suppressed row."""
     names: dict[str, exp.Expr] = {"label": col(name), "place": ident(f"{name}_order")}
     there = _LABELS_THERE(label=col(name), rows=rows)

@@ -20,7 +20,7 @@ from sqlanon.expressions import (
     subquery,
     table,
 )
-from sqlanon.hierarchies.bounds import Kind
+from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.names import labels_table
 from sqlanon.policy.problems import read_part
@@ -45,7 +45,7 @@ from sqlanon.release.metadata import (
 from sqlanon.release.reader import SUBJECT
 from sqlanon.requirements import promised_k
 
-_KINDS: Mapping[str, Kind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
+_KINDS: Mapping[str, RangeKind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
 """By the type of the bounds of a table of labels, what they are ranges of."""
 
 SUPPRESSION = "suppression by value"

@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
-from sqlanon.hierarchies.bounds import Kind as RangeKind
+from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy import Policy, in_postgres, is_postgres, shown_place
 from sqlanon.policy.addresses import in_spark, is_session, names_spark
 from sqlanon.release.check import Check

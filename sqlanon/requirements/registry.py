@@ -18,9 +18,9 @@ from sqlanon.requirements.population_uniqueness import PopulationUniqueness
 from sqlanon.requirements.sample_uniqueness import SampleUniqueness
 from sqlanon.requirements.t_closeness import TCloseness
 
-Kind: TypeAlias = type[Requirement]
+RequirementType: TypeAlias = type[Requirement]
 
-_registered: list[Kind] = [
+_registered: list[RequirementType] = [
     KAnonymity,
     Shield,
     LDiversity,
@@ -38,17 +38,17 @@ _FORMS = ("number", "table", "list")
 _listeners: list[Callable[[], object]] = []
 
 
-def kinds() -> tuple[Kind, ...]:
+def kinds() -> tuple[RequirementType, ...]:
     """All kinds of requirement, in the order of audits and reports."""
     return tuple(_registered)
 
 
-def kinds_by_key() -> Mapping[str, Kind]:
+def kinds_by_key() -> Mapping[str, RequirementType]:
     """The same by their keys in ``[privacy]``, in the order of the policy: numbers, then tables, then lists."""
     return {kind.entry.key: kind for form in _FORMS for kind in _registered if kind.entry.form == form}
 
 
-def register(kind: Kind) -> None:
+def register(kind: RequirementType) -> None:
     """Add a requirement. Policies know its key from now on."""
     if kind.entry.key in kinds_by_key():
         raise ValueError(f"there is a requirement {kind.entry.key!r} already")
@@ -56,7 +56,7 @@ def register(kind: Kind) -> None:
     _announce()
 
 
-def unregister(kind: Kind) -> None:
+def unregister(kind: RequirementType) -> None:
     """Take one away that was added."""
     _registered.remove(kind)
     _announce()
@@ -84,7 +84,7 @@ def requirements_as_written(section: Any) -> Iterator[Requirement]:
         yield from _of_kind(kind, section)
 
 
-def _of_kind(kind: Kind, section: Any) -> Iterator[Requirement]:
+def _of_kind(kind: RequirementType, section: Any) -> Iterator[Requirement]:
     value = getattr(section, kind.entry.key)
     if kind.entry.form == "list":
         yield from value

@@ -15,7 +15,7 @@ from sqlglot import exp
 from test_hierarchies import Bench, few, interval_rules, reference_interval
 
 from sqlanon.expressions import col, select, subquery, values_query
-from sqlanon.hierarchies.bounds import Kind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.policy.rules import DatesRule, IntervalsRule, MaskRule
 
@@ -25,7 +25,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def told(labels: Iterable[str | None], kind: Kind) -> dict[str | None, tuple[Any, Any]]:
+def told(labels: Iterable[str | None], kind: RangeKind) -> dict[str | None, tuple[Any, Any]]:
     """The bounds of some labels."""
     rows = values_query({"label": "VARCHAR"}, [(label,) for label in labels])
     query = select([col("label"), *bounds(col("label"), kind)], subquery(rows, "l"))
@@ -87,7 +87,7 @@ def told(labels: Iterable[str | None], kind: Kind) -> dict[str | None, tuple[Any
         ),
     ],
 )
-def test_each_form(kind: Kind, expected: dict[str, tuple[Any, Any]]) -> None:
+def test_each_form(kind: RangeKind, expected: dict[str, tuple[Any, Any]]) -> None:
     assert told(expected, kind) == expected
 
 
@@ -100,7 +100,7 @@ NO_RANGES: Sequence[str | None] = [
 
 
 @pytest.mark.parametrize("kind", ["integer", "number", "date"])
-def test_what_is_no_range_has_no_bounds(kind: Kind) -> None:
+def test_what_is_no_range_has_no_bounds(kind: RangeKind) -> None:
     assert told(NO_RANGES, kind) == dict.fromkeys(NO_RANGES, (None, None))
     assert told(["1980-13"], "date") == {"1980-13": (None, None)}
 
@@ -215,7 +215,7 @@ def test_masks_of_integers_have_none(bench: Bench) -> None:
         ("ENUM('1', '2')", None),
     ],
 )  # fmt: skip
-def test_what_a_column_is_made_of(column_type: str, kind: Kind | None) -> None:
+def test_what_a_column_is_made_of(column_type: str, kind: RangeKind | None) -> None:
     assert bounds_kind(column_type) == kind
 
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-Kind: TypeAlias = Literal["whole", "double", "decimal", "text", "date", "boolean", "null"]
+ValueKind: TypeAlias = Literal["whole", "double", "decimal", "text", "date", "boolean", "null"]
 """``whole``: an integer of any width. ``double``: a binary floating point number."""
 
 WHOLE = frozenset(
@@ -15,7 +15,7 @@ WHOLE = frozenset(
 )
 """DuckDB's types of integers."""
 
-_BY_TYPE: dict[str, Kind] = {
+_BY_TYPE: dict[str, ValueKind] = {
     **dict.fromkeys(WHOLE, "whole"),
     "FLOAT": "double",
     "DOUBLE": "double",
@@ -24,7 +24,7 @@ _BY_TYPE: dict[str, Kind] = {
     "DATE": "date",
     "BOOLEAN": "boolean",
 }
-_ALWAYS: dict[type[exp.Expr], Kind] = {
+_ALWAYS: dict[type[exp.Expr], ValueKind] = {
     **dict.fromkeys((exp.Count, exp.RowNumber, exp.DenseRank, exp.ApproxDistinct), "whole"),
     **dict.fromkeys((exp.Div, exp.Ln, exp.Exp, exp.Sqrt, exp.Pow, exp.Avg), "double"),
     **dict.fromkeys((exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.Not, exp.And, exp.Or), "boolean"),
@@ -46,13 +46,13 @@ def is_nested(type_: str) -> bool:
 
 class Kinds:
     def __init__(self) -> None:
-        self._known: dict[int, Kind | None] = {}
+        self._known: dict[int, ValueKind | None] = {}
         self._kept: list[exp.Expr] = []  # so that no other node gets the number of one that is gone
 
-    def of(self, node: exp.Expr | None) -> Kind | None:
+    def of(self, node: exp.Expr | None) -> ValueKind | None:
         return None if node is None else self._known.get(id(node))
 
-    def put(self, node: exp.Expr, kind: Kind | None) -> None:
+    def put(self, node: exp.Expr, kind: ValueKind | None) -> None:
         self._known[id(node)] = kind
         self._kept.append(node)
 
@@ -78,12 +78,12 @@ def type_text(node: exp.Cast) -> str:
     return node.to.sql("duckdb").upper().replace(", ", ",")
 
 
-def _kind(node: exp.Expr, kinds: Kinds) -> Kind | None:
+def _kind(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     rule = _RULES.get(type(node))
     return _ALWAYS.get(type(node)) if rule is None else rule(node, kinds)
 
 
-def _of_literal(node: exp.Expr, kinds: Kinds) -> Kind | None:
+def _of_literal(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     if node.args.get("is_string"):
         return "text"
     if node.name.isdigit():
@@ -93,21 +93,21 @@ def _of_literal(node: exp.Expr, kinds: Kinds) -> Kind | None:
     return "decimal" if is_decimal else "double"
 
 
-def _of_cast(node: exp.Expr, kinds: Kinds) -> Kind | None:
+def _of_cast(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     assert isinstance(node, exp.Cast)
     type_ = type_text(node)
     return "decimal" if type_.startswith("DECIMAL") else _BY_TYPE.get(type_)
 
 
-def _of_part(node: exp.Expr, kinds: Kinds) -> Kind | None:
+def _of_part(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     return "double" if node.args.get("decimals") else kinds.of(node.this)
 
 
-def _of_sum(node: exp.Expr, kinds: Kinds) -> Kind | None:
+def _of_sum(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     return "whole" if isinstance(node.this, exp.Column) else kinds.of(node.this)  # a column that is added up: counts
 
 
-def _of_choice(node: exp.Expr, kinds: Kinds) -> Kind | None:
+def _of_choice(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     ends = [node.args.get(name) for name in ("true", "false", "default")]
     parts = [*node.args.get("ifs", ()), *node.expressions, *(end for end in ends if end is not None)]
     if isinstance(node, (exp.Coalesce, exp.Nullif)):
@@ -115,12 +115,12 @@ def _of_choice(node: exp.Expr, kinds: Kinds) -> Kind | None:
     return _together(map(kinds.of, parts))
 
 
-def _of_call(node: exp.Expr, kinds: Kinds) -> Kind | None:
+def _of_call(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     name = node.name.upper()
     return _of_choice(node, kinds) if name in ("GREATEST", "LEAST") else "double" if name in _DOUBLE_FUNCTIONS else None
 
 
-def _of_arithmetic(node: exp.Expr, kinds: Kinds) -> Kind | None:
+def _of_arithmetic(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     left, right = kinds.of(node.this), kinds.of(node.expression)
     if "date" in (left, right):
         return ("whole" if left == right else "date") if isinstance(node, (exp.Add, exp.Sub)) else None
@@ -129,14 +129,14 @@ def _of_arithmetic(node: exp.Expr, kinds: Kinds) -> Kind | None:
     return "whole" if left == right == "whole" else None
 
 
-def _together(parts: Iterable[Kind | None]) -> Kind | None:
+def _together(parts: Iterable[ValueKind | None]) -> ValueKind | None:
     found = set(parts) - {"null"}
     if found == {"whole", "double"}:
         return "double"
     return found.pop() if len(found) == 1 else None
 
 
-_RULES: dict[type[exp.Expr], Callable[[exp.Expr, Kinds], Kind | None]] = {
+_RULES: dict[type[exp.Expr], Callable[[exp.Expr, Kinds], ValueKind | None]] = {
     **dict.fromkeys((exp.Cast, exp.TryCast), _of_cast),
     **dict.fromkeys((exp.Paren, exp.Filter, exp.Window, exp.Neg, exp.Abs, exp.Min, exp.Max, exp.AnyValue), _of_part),
     **dict.fromkeys((exp.Round, exp.Ceil, exp.Floor), _of_part),

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects.kinds import WHOLE, Kind, Kinds, type_text
+from sqlanon.engines.dialects.kinds import WHOLE, Kinds, ValueKind, type_text
 from sqlanon.errors import UntranslatableError
 from sqlanon.expressions import ANY_NUMBER, anonymous, fragment, ident, is_null, native_type, number, text
 
@@ -101,7 +101,7 @@ def _converted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return _to_text(value, kind, to) if target == "STRING" else _to_other(value, kind, target, to)
 
 
-def _to_other(value: exp.Expr, kind: Kind | None, target: str, to: _Caster) -> exp.Expr:
+def _to_other(value: exp.Expr, kind: ValueKind | None, target: str, to: _Caster) -> exp.Expr:
     """To a boolean, a date or a time: of text each engine reads some that others do not."""
     if target.endswith(">"):
         raise UntranslatableError(f"{to(value).sql('spark')}: lists are not cast in Spark")
@@ -113,7 +113,7 @@ def _to_other(value: exp.Expr, kind: Kind | None, target: str, to: _Caster) -> e
     return _by_type(value, [(types, to(value))], _refused_there(value, "of another type"))
 
 
-def _to_whole(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
+def _to_whole(value: exp.Expr, kind: ValueKind | None, to: _Caster) -> exp.Expr:
     to_even = to(anonymous("RINT", value.copy()))
     if kind in ("whole", "boolean", "text"):
         return to(value)
@@ -125,7 +125,7 @@ def _to_whole(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
     return _by_type(value, [(_FLOATING, to_even), (_DECIMAL, to(away_from_zero))], to(value))
 
 
-def _to_decimal(value: exp.Expr, kind: Kind | None, scale: int, to: _Caster) -> exp.Expr:
+def _to_decimal(value: exp.Expr, kind: ValueKind | None, scale: int, to: _Caster) -> exp.Expr:
     """Of a DOUBLE it is the binary number that is rounded."""
     of_double = to(_to_decimals(_cast(value.copy(), "DOUBLE"), scale))
     if kind == "double":
@@ -133,7 +133,7 @@ def _to_decimal(value: exp.Expr, kind: Kind | None, scale: int, to: _Caster) -> 
     return to(value) if kind is not None else _by_type(value, [(_FLOATING, of_double)], to(value))
 
 
-def _to_text(value: exp.Expr, kind: Kind | None, to: _Caster) -> exp.Expr:
+def _to_text(value: exp.Expr, kind: ValueKind | None, to: _Caster) -> exp.Expr:
     if kind in ("whole", "text", "date", "boolean", "decimal"):
         return to(value)
     in_utc = exp.DPipe(this=to(value), expression=text("+00"))

@@ -34,7 +34,7 @@ from sqlanon.expressions import (
     table,
     text,
 )
-from sqlanon.hierarchies.bounds import Kind
+from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy import Policy, same_file, table_parts, why_not_written
 from sqlanon.policy.names import STAGED, VERIFIED
 from sqlanon.release.check import file_check, sha256_of
@@ -313,7 +313,7 @@ class StagedFile:
 
     target: FileTarget
     staged: StagedRows
-    ranges: Mapping[str, Kind]
+    ranges: Mapping[str, RangeKind]
     version: int | None
     kept: Sequence[Manifest]
     there: tuple[int, ...] | None
