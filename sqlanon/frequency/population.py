@@ -23,7 +23,7 @@ def population_size(policy: Policy, counted: int) -> float | None:
     >>> population_size(Policy(attributes=attributes, privacy={"k": 2}, risk={"sampling_fraction": 0.5}), 10)
     20.0
     """
-    place, size, fraction = _told(policy)
+    place, size, fraction = _population_setting(policy)
     if size is not None and size < counted:
         raise SourceError(
             f"{place}.population: is {size}, and the source alone has {counted}: say how many the whole population has"
@@ -33,7 +33,7 @@ def population_size(policy: Policy, counted: int) -> float | None:
 
 def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
     """The source's share of the population; None where the policy does not tell."""
-    _, size, fraction = _told(policy)
+    _, size, fraction = _population_setting(policy)
     if size is None:
         return fraction
     counted = count()
@@ -49,7 +49,7 @@ def people(steps: StatementRunner, source: exp.Table, person: str | None) -> int
     return int(steps.ask(person_count(subquery(persons, "p")), [(0,)])[0][0])
 
 
-def _told(policy: Policy) -> tuple[str, int | None, float | None]:
+def _population_setting(policy: Policy) -> tuple[str, int | None, float | None]:
     """The section that says so, and the size of the population, or the sampling fraction, or neither."""
     found = [("risk", policy.risk.population, policy.risk.sampling_fraction)] if policy.risk else []
     found += [(f"privacy.{one.entry.key}", *one.sampled_from) for one in requirements_in(policy.privacy)]
