@@ -19,7 +19,7 @@ from sqlanon.policy import Policy, is_server
 from sqlanon.release.target import Verification, place_of
 from sqlanon.result import Result
 from sqlanon.search.lattice import silent
-from sqlanon.sources import readable
+from sqlanon.sources import source_errors
 from sqlanon.sources.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -355,7 +355,7 @@ class Database:
         from sqlanon.risk import row_risks  # noqa: PLC0415
 
         run = self._space.run(policy)  # it stays: the relation reads its views and tables
-        with readable():
+        with source_errors():
             return run.engine.relation(row_risks(run, policy))
 
     def uniques_matrix(self, policy: Policy, first: str, second: str) -> UniquesMatrix:
@@ -370,7 +370,7 @@ class Database:
         """
         from sqlanon.risk import uniques_matrix  # noqa: PLC0415
 
-        with self._space.run(policy) as run, readable():
+        with self._space.run(policy) as run, source_errors():
             return uniques_matrix(run, policy, first, second)
 
     def uniques_matrix_sql(self, policy: Policy, first: str, second: str) -> str:
@@ -416,7 +416,7 @@ class Database:
 
         refuse_settings(policy, size, fraction)
         run = self._space.run(policy)  # it stays: the relations read its tables
-        with readable():
+        with source_errors():
             return find_special_uniques(run, policy, size, fraction)
 
     def suda_sql(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> str:
@@ -480,7 +480,7 @@ class Database:
         refuse_size(size)
         policy = table if isinstance(table, Policy) else None
         run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table)  # it stays
-        with readable():
+        with source_errors():
             return run.engine.relation(find_distinction(run, policy, size))
 
     def distinction_sql(self, table: str | Policy | None = None, size: int = 3) -> str:
@@ -521,7 +521,7 @@ class Database:
         from sqlanon.suggest import suggest  # noqa: PLC0415
 
         given = self._space.given
-        with readable():
+        with source_errors():
             return suggest(self._space.run, table, given.get("database"), given.get("files", ()))
 
     def live(

@@ -34,7 +34,7 @@ from sqlanon.search.input import SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice, silent
 from sqlanon.search.result import SearchResult
 from sqlanon.search.stage import search
-from sqlanon.sources import Source, readable
+from sqlanon.sources import Source, source_errors
 from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
@@ -89,7 +89,7 @@ def compare(
         try:
             with space.run(policy, counted=True) as run:
                 steps = StatementRunner(run.engine)
-                with readable():
+                with source_errors():
                     prepared = prepare_with_earlier(steps, run, policy)
                 found = search(steps, prepared, partial(progress, name))
                 figures = recode(steps, prepared, found).figures
@@ -104,7 +104,7 @@ def extend(space: Workspace, policy: Policy) -> Extension:
 
     run = space.run(policy)  # what is found publishes from it
     started, steps = time.perf_counter(), StatementRunner(run.engine)
-    with readable():
+    with source_errors():
         extended = release_to_extend(run, policy)
         fixed, verified = extended.manifest, {extended.publication.run_id}
         prepared = prepare_beside(steps, run, policy, [extended.publication, *extended.others], fixed, verified)
@@ -115,14 +115,14 @@ def risk(space: Workspace, policy: Policy, epsilons: Sequence[float], leakage: i
     """How risky a source is as it stands; with noise, the errors that it would make in the version that is found."""
     from sqlanon.risk import assess  # noqa: PLC0415  (needed for risk only)
 
-    with space.run(policy) as run, readable():
+    with space.run(policy) as run, source_errors():
         found = assess(run, policy, leakage)
     if not policy.noisy:
         return found
     from sqlanon.noise.columns import columns_for_noise  # noqa: PLC0415  (needed with noise only)
     from sqlanon.risk import assess_noise  # noqa: PLC0415
 
-    with space.run(policy) as run, readable():
+    with space.run(policy) as run, source_errors():
         steps, columns = StatementRunner(run.engine), columns_for_noise(run.engine, policy, run.source)
         try:
             prepared = prepare(steps, policy, run.source, run.work, run.population)
@@ -144,7 +144,7 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
     found = place.verify(space.limits, sha256)
     if not found.is_file and (policy.noisy or policy.decoys):
         raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
-    with space.run(policy, counted=True) as run, readable():
+    with space.run(policy, counted=True) as run, source_errors():
         steps, checks = StatementRunner(run.engine), check_policy(policy, found.manifest)
         recorded, known = check_against_ledger(run.engine, policy, found), publication_of(run.engine, policy, found)
         if known is None or known.extends is None:
@@ -159,7 +159,7 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
     """From a bound source to all that a release is made of: the stages in their order."""
     kind_taking(None, policy).refuse(policy, run.source)
-    with readable():
+    with source_errors():
         noise = noise_of(steps, run, policy)  # what cannot be drawn is refused before the search
         prepared = prepare_with_earlier(steps, run, policy)
         warnings = warn_of_unique_columns(steps, prepared)

@@ -36,7 +36,7 @@ from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Tree, Trees,
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
 from sqlanon.release.reader import attach_release, detach_release, read_claims, shut
-from sqlanon.sources import Source, bind_source, file_kind, readable
+from sqlanon.sources import Source, bind_source, file_kind, source_errors
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
@@ -159,7 +159,7 @@ def opened_attacker(
                 shut(engine)
             yield Attacker(engine, subjects, writer, None, known, counts)
             return
-        with readable():
+        with source_errors():
             private = _private_side(policy, run, None if outside is None else os.fspath(outside), writer)
         yield Attacker(engine, subjects, writer, private, known, counts)
 

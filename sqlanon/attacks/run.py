@@ -12,7 +12,7 @@ from sqlanon.attacks.findings import Attack, Attacks
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy import Policy
-from sqlanon.sources import readable
+from sqlanon.sources import source_errors
 
 _ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
     "homogeneity": disclosure.find_homogeneity,
@@ -96,7 +96,7 @@ def attack(
     'needs two releases of one table'
     """
     names = _names(only, known)
-    with opened_attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, readable():
+    with opened_attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, source_errors():
         return Attacks(tuple(_run(name, attacker) for name in names), attacker.decoys)
 
 
@@ -112,7 +112,10 @@ def attack_sql(
     Parameters and errors are those of `attack`. Hierarchies are built, if there is a policy.
     """
     names = _names(only, known)
-    with opened_attacker(releases, policy, outside, known, Limits(None, None), counts=False) as attacker, readable():
+    with (
+        opened_attacker(releases, policy, outside, known, Limits(None, None), counts=False) as attacker,
+        source_errors(),
+    ):
         attacks = [_run(name, attacker) for name in names]
     return "\n\n".join(
         "\n".join(

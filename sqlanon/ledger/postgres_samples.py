@@ -28,7 +28,7 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.ledger.source_samples import HASHES, HEX_FROM, Counts, SampledRows, hash_at, known_values
-from sqlanon.sources import readable
+from sqlanon.sources import source_errors
 
 _ROW_COUNT = template("SELECT pg_catalog.count(*) FROM :relation", "postgres")
 
@@ -224,5 +224,5 @@ class RowsInPostgres(SampledRows):
 
     def _bring(self, target: exp.Table, query: exp.Select, arrive: Callable[[exp.Expr], exp.Select]) -> None:
         server = self.sampled.engine
-        with readable(), server.reading(), server.stream(query, [self.key]) as reader:
+        with source_errors(), server.reading(), server.stream(query, [self.key]) as reader:
             self.run.engine.copy_arrow(target, reader, arrive)

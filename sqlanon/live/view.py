@@ -40,7 +40,7 @@ from sqlanon.requirements import void_shields
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress, silent
 from sqlanon.search.stage import search
-from sqlanon.sources import find_table, fixed_column, readable
+from sqlanon.sources import find_table, fixed_column, source_errors
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 
@@ -124,7 +124,7 @@ class _Searched:
 def live(space: Workspace, policy: Policy, name: str | None, progress: Progress) -> LiveView:
     _refuse(space, policy, name)
     with space.run(policy) as run:
-        with readable():
+        with source_errors():
             searched = _search(run, policy, space.home(policy), progress)
             warnings = warn_of_unique_columns(StatementRunner(run.engine), searched.prepared)
         warnings += tuple(void_shields(searched.prepared.requirements.shields, policy.privacy.k))
@@ -155,7 +155,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
 def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     _refuse(space, policy, name)
     run = space.run(policy)  # it stays: the statements name its tables
-    with readable():
+    with source_errors():
         searched = _search(run, policy, space.home(policy), silent)
         with run.engine.inside(searched.base.catalog):
             draft, before, others = _draft(run.engine, searched, name)

@@ -1,7 +1,7 @@
 """Where the private table comes from: a database, files, a live connection, Arrow, a server."""
 
-from sqlanon.sources.bind import readable, unbind_source
-from sqlanon.sources.bound import NOT_THERE, Place, Sampled, Source
+from sqlanon.sources.bind import source_errors, unbind_source
+from sqlanon.sources.bound import NOT_THERE, Sampled, Source, WorkNames
 from sqlanon.sources.duckdb import bind_source, find_table
 from sqlanon.sources.files import file_kind
 from sqlanon.sources.kinds import Binding, SourceKind, register_source
@@ -10,16 +10,16 @@ from sqlanon.sources.plain import fixed_column, plain_column
 __all__ = [
     "NOT_THERE",
     "Binding",
-    "Place",
     "Sampled",
     "Source",
     "SourceKind",
+    "WorkNames",
     "bind_source",
     "file_kind",
     "find_table",
     "fixed_column",
     "plain_column",
-    "readable",
     "register_source",
+    "source_errors",
     "unbind_source",
 ]

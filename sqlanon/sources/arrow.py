@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.sources.bind import bind_relation, readable
+from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
@@ -20,7 +20,7 @@ class _Arrow(SourceKind):
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
         refuse_query(binding.section)
         assert binding.copied is not None
-        with readable():
+        with source_errors():
             return binding.engine, bind_relation(binding.engine, binding.copied, binding.place, True, home="arrow")
 
 
@@ -34,6 +34,6 @@ def copy_arrow(engine: DuckDBEngine, arrow: Any, target: exp.Table) -> exp.Table
             f"a {type(arrow).__name__} is no source: give a path, a duckdb connection, an Arrow table or stream"
         )
     refuse_ambiguous(arrow.schema.names, "the Arrow source")
-    with readable():
+    with source_errors():
         engine.copy_arrow(target, arrow)
     return target

@@ -18,14 +18,14 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import create_temporary_view, drop_view, named, select
-from sqlanon.sources.bound import Place, Source
+from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.plain import plain_column, refuse_ambiguous
 
 
 def bind_relation(
     engine: DuckDBEngine,
     found: exp.Table,
-    place: Place,
+    place: WorkNames,
     in_place: bool,
     files: tuple[Path, ...] = (),
     more: Mapping[str, str] | None = None,
@@ -37,7 +37,7 @@ def bind_relation(
 
 
 @contextmanager
-def readable() -> Iterator[None]:
+def source_errors() -> Iterator[None]:
     """Errors of the engine become a `SourceError` that quotes nothing of the data."""
     try:
         yield
@@ -45,7 +45,7 @@ def readable() -> Iterator[None]:
         raise SourceError(f"the source cannot be read ({type(error).__name__}): {without_values(error)}") from error
 
 
-def unbind_source(engine: Engine, place: Place) -> None:
+def unbind_source(engine: Engine, place: WorkNames) -> None:
     for suffix in ("recoded", "rows", "source", "query", "files"):
         engine.execute(drop_view(place.view(suffix)))
 

@@ -40,7 +40,7 @@ class Recodes(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkNames:
     name: str  # the names of views begin with it
     table: exp.Table  # the table that is made of rows that are copied
     reads: bool = True  # whether rows may be read
@@ -180,4 +180,4 @@ class Population:
 
     engine: WorkEngine
     source: Source
-    place: Place
+    place: WorkNames

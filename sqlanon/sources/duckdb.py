@@ -11,8 +11,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import create_temporary_view, star, table, template
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
-from sqlanon.sources.bind import bind_relation, readable, without_values
-from sqlanon.sources.bound import Place, Source
+from sqlanon.sources.bind import bind_relation, source_errors, without_values
+from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.scope import is_read_alike, read_by_holder, schemas_in_use
@@ -46,14 +46,14 @@ _KNOWN_TABLES = template("""
 def bind_source(
     engine: DuckDBEngine,
     section: SourceSection | PopulationSection,
-    place: Place,
+    place: WorkNames,
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
     home: str | None = None,
 ) -> Source:
     if section.files:
         return bind_files(engine, section, place, text_columns, wanted, home)
-    with readable():
+    with source_errors():
         if section.query is not None:
             found = _from_query(engine, section.query, place)
         else:
@@ -100,7 +100,7 @@ def _known_tables(engine: DuckDBEngine) -> str:
     return f"; there is: {', '.join(shown)}" if shown else ""
 
 
-def _from_query(engine: DuckDBEngine, query: str, place: Place) -> exp.Table:
+def _from_query(engine: DuckDBEngine, query: str, place: WorkNames) -> exp.Table:
     """The holder's query, which must be a single SELECT: the engine's own parser says so."""
     try:
         statements = engine.connection.extract_statements(query)
@@ -117,7 +117,7 @@ def _from_query(engine: DuckDBEngine, query: str, place: Place) -> exp.Table:
     return view
 
 
-def _from_table(engine: DuckDBEngine, name: str | None, place: Place) -> exp.Table:
+def _from_table(engine: DuckDBEngine, name: str | None, place: WorkNames) -> exp.Table:
     """A table of the holder's. A temporary one is known to the holder's connection alone."""
     found = find_table(engine, name)
     if found.catalog == "temp" and engine.holder is not engine:

@@ -12,8 +12,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import create_temporary_view, literal_path, read_parquet, star, template, union_all
 from sqlanon.policy import PopulationSection, SourceSection
-from sqlanon.sources.bind import bind_relation, readable
-from sqlanon.sources.bound import Place, Source
+from sqlanon.sources.bind import bind_relation, source_errors
+from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.csv import copy_csv, scan_csv
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
@@ -43,13 +43,13 @@ KIND = _Files()
 def bind_files(
     engine: DuckDBEngine,
     section: SourceSection | PopulationSection,
-    place: Place,
+    place: WorkNames,
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
     home: str | None = None,
 ) -> Source:
     refuse_query(section)
-    with readable():
+    with source_errors():
         paths = _paths(engine, section.files)
         found, more = _from_files(engine, paths, place, text_columns, wanted)
         return bind_relation(engine, found, place, True, tuple(map(Path, paths)), more, home)
@@ -73,7 +73,7 @@ def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:
 
 
 def _from_files(
-    engine: DuckDBEngine, paths: list[str], place: Place, text_columns: Collection[str], wanted: Collection[str]
+    engine: DuckDBEngine, paths: list[str], place: WorkNames, text_columns: Collection[str], wanted: Collection[str]
 ) -> tuple[exp.Table, Mapping[str, str]]:
     kinds = {file_kind(path) for path in paths}
     if len(kinds) != 1 or None in kinds:

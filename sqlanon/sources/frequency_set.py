@@ -26,7 +26,7 @@ from sqlanon.expressions import (
     total,
 )
 from sqlanon.policy import SourceSection
-from sqlanon.sources.bind import readable
+from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
 from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.columns import listed
@@ -100,7 +100,7 @@ def _bind(binding: Binding) -> FrequencySetSource:
     if place.copy is None:
         engine.execute(create_table(combinations, added_up(read.relation, names, found[count]).limit(0, copy=False)))
     else:
-        with readable():
+        with source_errors():
             _refuse_counts(engine, read.relation, found[count])
             engine.execute(create_table(combinations, added_up(read.relation, names, found[count])))
     rows = place.view("rows")

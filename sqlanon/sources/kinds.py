@@ -22,7 +22,7 @@ from sqlglot.errors import SqlglotError
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
 from sqlanon.requirements import looked_at_sensitive
-from sqlanon.sources.bound import Place, Source
+from sqlanon.sources.bound import Source, WorkNames
 
 
 class _Closes(Protocol):
@@ -51,7 +51,7 @@ class Binding:
     engine: DuckDBEngine  # it reads the source, or stands beside the one that does
     policy: Policy  # the policy, and its ``[source]`` with what `sqlanon.connect` was given
     section: SourceSection
-    place: Place  # where relations are made
+    place: WorkNames  # where relations are made
     servers: Servers  # connections, which stay open as long as the `Database`
     # what `sqlanon.connect` was given; of Arrow the table that it was copied to
     given: Any = field(default=None, repr=False)

@@ -41,7 +41,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
-from sqlanon.sources.bind import readable
+from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Ask, Counted, Recodes, Sampled, Source
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, types_here
@@ -255,7 +255,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     else:
         with (
             _carrying(server, relation, types),
-            readable(),
+            source_errors(),
             server.reading(),
             server.stream(statement) as reader,
         ):

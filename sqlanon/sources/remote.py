@@ -14,7 +14,7 @@ from sqlanon.engines.base import Engine, Feature, WorkEngine
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import at_random, named, row_count, select, subquery
-from sqlanon.sources.bound import SMALL, Place, Recodes, Source
+from sqlanon.sources.bound import SMALL, Recodes, Source, WorkNames
 from sqlanon.sources.plain import types_here
 
 _Server = TypeVar("_Server")
@@ -77,7 +77,7 @@ class RemoteSource(Source):
 def bind_remote(
     engine: FederatedEngine,
     found: exp.Expr,
-    place: Place,
+    place: WorkNames,
     wanted: Collection[str],
     files: tuple[Path, ...] = (),
     home: str | None = None,

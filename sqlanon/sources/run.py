@@ -12,7 +12,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import Namer, drop_schema
 from sqlanon.resources import CHECKS, macros
 from sqlanon.sources.bind import unbind_source
-from sqlanon.sources.bound import Place, Population, Source
+from sqlanon.sources.bound import Population, Source, WorkNames
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Run:
 
     engine: DuckDBEngine
     work: Namer
-    place: Place
+    place: WorkNames
     source: Source
     population: Population | None = None
     identity: str = ""

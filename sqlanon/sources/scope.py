@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import anonymous, col, create_table, ident, star, table, template
-from sqlanon.sources.bound import Place
+from sqlanon.sources.bound import WorkNames
 
 _SHADOWS = template("""
     WITH named AS (
@@ -84,7 +84,7 @@ def temporary(holder: DuckDBEngine) -> set[str]:
     return found
 
 
-def read_by_holder(engine: DuckDBEngine, query: str, place: Place) -> exp.Table:
+def read_by_holder(engine: DuckDBEngine, query: str, place: WorkNames) -> exp.Table:
     """Have the holder's connection read a query, or of its columns alone, to the place's table."""
     rows = star(as_it_stands(query)) if place.reads else star(as_it_stands(query)).limit(0, copy=False)
     holder = engine.holder

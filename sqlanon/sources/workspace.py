@@ -27,8 +27,8 @@ from sqlanon.policy.addresses import SESSION, is_session, shown_spark
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
 from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
 from sqlanon.sources.arrow import copy_arrow
-from sqlanon.sources.bind import readable
-from sqlanon.sources.bound import Place, Population
+from sqlanon.sources.bind import source_errors
+from sqlanon.sources.bound import Population, WorkNames
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.files import file_kind
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower
@@ -144,7 +144,7 @@ class Workspace:
             raise SourceError(f"the source is {kind.without_rows}; what needs counts alone is {kind.verbs}")
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
         engine = self._engine if is_given or section.database is None else self._reader(section.database)
-        place = Place(f"{self._name}_{schema}", work("source_copy"), read, views)
+        place = WorkNames(f"{self._name}_{schema}", work("source_copy"), read, views)
         home = self._home(section)
         binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
         engine, source = kind.bind(binding)
@@ -167,7 +167,7 @@ class Workspace:
         names = [rule.table for rule in rules if isinstance(rule, TableRule) and len(table_parts(rule.table)) == 1]
         engine.in_time_zone_of(engine.holder)
         engine.execute(create_schema(schema, database))
-        with readable():
+        with source_errors():
             bring_temporary(engine, [table_parts(name)[0] for name in dict.fromkeys(names)], schema, database)
         engine.look_up_as_holder(qualified(database, schema))
 
@@ -190,7 +190,7 @@ class Workspace:
         self,
         policy: Policy,
         engine: DuckDBEngine,
-        own: Place,
+        own: WorkNames,
         work: Namer,
         as_text: frozenset[str],
     ) -> Population | None:

@@ -21,7 +21,7 @@ from odd_values import COLLATED, SCALARS, nested, odd_floats, with_odd_floats
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import SourceSection
-from sqlanon.sources import Place, bind_source, fixed_column
+from sqlanon.sources import WorkNames, bind_source, fixed_column
 from sqlanon.sources.bind import bind_relation
 
 SEVERAL_FORMS = ("FLOAT", "DOUBLE", "INTERVAL", "VARIANT")
@@ -95,12 +95,12 @@ def bits(value: Any) -> Any:
 def bound(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | None = None, **section: Any) -> str:
     """A source, bound: the name of its relation."""
     engine = DuckDBEngine(connection)
-    place = Place("bound", None)
+    place = WorkNames("bound", None)
     if arrow is None:
         return bind_source(engine, SourceSection(**section), place).relation.sql("duckdb")
     connection.register("handed", arrow)
     connection.execute("CREATE TEMPORARY TABLE arrow_copied AS FROM handed")
-    return bind_relation(engine, Place("arrow", None).view("copied"), place, True).relation.sql("duckdb")
+    return bind_relation(engine, WorkNames("arrow", None).view("copied"), place, True).relation.sql("duckdb")
 
 
 def told_apart(connection: duckdb.DuckDBPyConnection, relation: str, directory: Path) -> list[tuple[Any, ...]]:

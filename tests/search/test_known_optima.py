@@ -30,7 +30,7 @@ from sqlanon.requirements import requirements_of
 from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import silent
-from sqlanon.sources import Place, bind_source
+from sqlanon.sources import WorkNames, bind_source
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +107,7 @@ class Workshop:
         if key not in self.made:
             prefix = f"run_{len(self.made)}_"
             names = frozenset(name.lower() for name in policy.attributes)
-            source = bind_source(self.engine, policy.source, Place(prefix, table(f"{prefix}copy")), names)
+            source = bind_source(self.engine, policy.source, WorkNames(prefix, table(f"{prefix}copy")), names)
             self.made[key] = prepare(StatementRunner(self.engine), policy, source, lambda name: table(prefix + name))
         made = replace(self.made[key], policy=policy)
         if model != "k":

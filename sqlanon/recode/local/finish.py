@@ -27,11 +27,11 @@ from sqlanon.policy.guarantee import combinations_of
 from sqlanon.recode.local.nodes import Tree, may_be_shown
 from sqlanon.recode.local.placement import (
     LocalRecoding,
+    as_read,
     attribute_figures,
     class_figures,
     judged_groups,
     kept_combinations,
-    readable,
     released_values,
     suppressed_ground,
 )
@@ -199,7 +199,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         steps.make(work(f"released_{i}"), released_values(table, outcome.placed, i, task.trees[i].forbidden))
         for i, table in enumerate(tables)
     )
-    seen = steps.make(work("readable"), readable(task.combinations, outcome.placed, labels, task.trees))
+    seen = steps.make(work("readable"), as_read(task.combinations, outcome.placed, labels, task.trees))
     # Here the shields are asked for as they are: these are the classes that the release will have.
     members = replace(task.members, requirements=_as_guaranteed(task))
     judged = steps.make(work("judged"), judged_groups(members, seen, [f"code_{i}" for i in attributes]))

@@ -160,7 +160,7 @@ _READABLE = template("""
 """)
 
 
-def readable(
+def as_read(
     combinations: exp.Table, placed: exp.Table, values: Sequence[exp.Table], trees: Sequence[Tree]
 ) -> exp.Select:
     """Combinations as readers see them: ``combination``, ``n``, the codes of the labels ``code_i``, and by attribute
