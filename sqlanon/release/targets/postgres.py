@@ -48,9 +48,8 @@ class PostgresTarget(ServerTarget[PostgresPlace]):
     def stage(self, draft: Draft) -> Iterator[StagedPostgres]:
         """Write the rows to a table of their own, in a transaction that is undone unless it is committed; and read them
         back."""
-        draft.prepared.source.refuse_release(
-            self.place.address, self.place.schema
-        )  # it may be another than the policy's
+        # It may be another than the policy's.
+        draft.prepared.source.refuse_release(self.place.address, self.place.schema)
         types = types_in(draft.columns())
         refuse_types(types, lambda type_: pg.type_there(type_) is not None, "PostgreSQL")
         with (

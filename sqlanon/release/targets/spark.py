@@ -153,7 +153,8 @@ def _make_table(server: SparkEngine, place: SparkPlace, types: Mapping[str, str]
         else:
             return number
     raise ReleaseError(
-        f"files of tables that are gone are in the way of {place.schema}.{place.name}: remove them, or take another name"
+        f"files of tables that are gone are in the way of {place.schema}.{place.name}: remove them, or take another "
+        "name"
     )
 
 
