@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -114,38 +114,60 @@ class SourceKind(ABC):
         """Bind a source; with the engine that runs what reads it."""
 
 
-_MODULES: Mapping[str, str] = {
-    "postgres": "sqlanon.sources.postgres",
-    "spark": "sqlanon.sources.spark",
-    "frequency_set": "sqlanon.sources.frequency_set",
-    "files": "sqlanon.sources.files",
-    "arrow": "sqlanon.sources.arrow",
-    "database": "sqlanon.sources.duckdb",
-}
-"""By key in ``[source]``: the first that is there says which kind it is; a connection has none of them."""
+@dataclass(frozen=True)
+class Registered:
+    """A kind, which may be loaded when a source of it is bound."""
 
-REGISTERED: dict[str, SourceKind] = {}
-"""Kinds beside those of the package, by name: of what `sqlanon.connect` is given."""
+    name: str
+    load: Callable[[], SourceKind]
+    takes: Callable[[object], bool] = lambda given: False
+    in_policy: bool = False  # its name is a key in ``[source]``
+
+
+KINDS: dict[str, Registered] = {}
+"""The kinds by name. Of those that a policy names, the first whose key is there says which kind a source is."""
 
 
 def register_source(kind: SourceKind) -> None:
-    if kind.name in REGISTERED or kind.name in _MODULES:
-        raise ValueError(f"there is a kind of source {kind.name!r} already")
-    REGISTERED[kind.name] = kind
+    _register(Registered(kind.name, lambda: kind, kind.takes))
 
 
 def unregister_source(kind: SourceKind) -> None:
-    del REGISTERED[kind.name]
+    del KINDS[kind.name]
+
+
+def _register(kind: Registered) -> None:
+    if kind.name in KINDS:
+        raise ValueError(f"there is a kind of source {kind.name!r} already")
+    KINDS[kind.name] = kind
+
+
+def _register_module(name: str, module: str) -> None:
+    """A kind of the package: the ``KIND`` of a module."""
+
+    def load() -> SourceKind:
+        kind: SourceKind = import_module(module).KIND
+        return kind
+
+    _register(Registered(name, load, in_policy=True))
+
+
+_register_module("postgres", "sqlanon.sources.postgres")
+_register_module("spark", "sqlanon.sources.spark")
+_register_module("frequency_set", "sqlanon.sources.frequency_set")
+_register_module("files", "sqlanon.sources.files")
+_register_module("arrow", "sqlanon.sources.arrow")
+_register_module("database", "sqlanon.sources.duckdb")
 
 
 def kind_taking(given: object) -> SourceKind | None:
-    return next((kind for kind in REGISTERED.values() if kind.takes(given)), None)
+    return next((kind.load() for kind in KINDS.values() if kind.takes(given)), None)
 
 
 def kind_of(section: SourceSection, copied: bool = False) -> SourceKind:
-    name = "arrow" if copied else next((one for one in _MODULES if getattr(section, one, None)), "database")
-    kind: SourceKind = import_module(_MODULES[name]).KIND
-    return kind
+    """The kind that ``[source]`` names; a connection has no key."""
+    named = (one.name for one in KINDS.values() if one.in_policy and getattr(section, one.name, None))
+    return KINDS["arrow" if copied else next(named, "database")].load()
 
 
 def lower(*names: str | None) -> frozenset[str]:

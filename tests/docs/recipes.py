@@ -23,7 +23,7 @@ REGISTRIES: tuple[tuple[Callable[[], tuple[Any, ...]], Callable[[Any], None]], .
     (requirements.kinds, requirements.unregister),
     (lambda: tuple(measures.MEASURES.values()), measures.unregister),
     (lambda: tuple(strategies.STRATEGIES.values()), strategies.unregister),
-    (lambda: tuple(sources.REGISTERED.values()), sources.unregister_source),
+    (lambda: tuple(sources.KINDS.values()), sources.unregister_source),
     (lambda: tuple(target.KINDS.values()), target.unregister),
 )
 """Of each seam what is registered, and what takes one out. An engine comes with its source."""
