@@ -36,7 +36,7 @@ from sqlanon.expressions import create_schema, drop_schema, table
 from sqlanon.measures import MEASURES
 from sqlanon.noise import linking
 from sqlanon.noise.columns import columns_for_noise
-from sqlanon.noise.stage import Noise, add_noise, draws_here
+from sqlanon.noise.stage import NoisePlan, add_noise, draws_here
 from sqlanon.noise.statements import NoisyColumn
 from sqlanon.pipeline import prepare
 from sqlanon.recode.stage import Recoding, recode
@@ -96,7 +96,7 @@ class Searched:
                 StatementRunner(engine),
                 replace(self.prepared, sets=sets),
                 self.chosen,
-                Noise((column,), draws_here(engine, (column,))),
+                NoisePlan((column,), draws_here(engine, (column,))),
                 lambda waiting, done: None,
             )
             errors = noised.attributes["height"]

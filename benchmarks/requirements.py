@@ -26,7 +26,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import table
 from sqlanon.pipeline import prepare
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of
-from sqlanon.sources import Place, bind_source
+from sqlanon.sources import WorkNames, bind_source
 
 FOLDER = DATA / "adult"
 
@@ -86,7 +86,7 @@ def main() -> None:
     checks = {}
     for number, (name, (asked, _)) in enumerate(cases.items()):
         engine, asks = DuckDBEngine(connection), policy(asked)
-        source = bind_source(engine, asks.source, Place(f"run_{number}", None))
+        source = bind_source(engine, asks.source, WorkNames(f"run_{number}", None))
         prepared = prepare(StatementRunner(engine), asks, source, partial(work, number))
         checks[name] = checker(engine, prepared, measure_of(prepared), allowed_rows(prepared))
     drawn = random.Random(1)
