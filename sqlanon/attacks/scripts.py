@@ -23,8 +23,9 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies import hierarchy_query
 from sqlanon.ledger.release_links import ComparedRelease
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
 from sqlanon.sources import Source, file_kind
+from sqlanon.sources.duckdb import named_table
 from sqlanon.sources.run import Run
 
 SOURCE, OUTSIDE = "source_rows", "outside_rows"
@@ -123,15 +124,12 @@ def write_source(section: SourceSection, source: Source, name: str, writer: Scri
             attached = f"ATTACH {text(str(section.database)).sql('duckdb')} AS source (READ_ONLY);"
             writer.need("source database", [attached, "USE source;"])
             after = ("source database",)
-        body = section.query.strip().rstrip(";") if section.query else star(_named_table(section.table)).sql("duckdb")
+        body = (
+            section.query.strip().rstrip(";") if section.query else star(named_table(section.table or "")).sql("duckdb")
+        )
         statements.append(f"CREATE TEMPORARY VIEW {view.sql('duckdb')} AS {body};")
     writer.need(name, statements, after)
     writer.name(source.relation, view, name)
-
-
-def _named_table(name: str | None) -> exp.Expr:
-    *place, own = table_parts(name or "")
-    return table(own, *reversed(place))
 
 
 def write_hierarchy(

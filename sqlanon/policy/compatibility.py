@@ -518,6 +518,11 @@ OF_SEARCH = (
         "the measure {measure} is of one level for all rows, and strategy {strategy} has more: use loss, or a strategy "
         "of the full domain",
     ),
+    Row(
+        ONE_LEVEL,
+        CELLS,
+        "the measure {measure} is of one level for all rows, and blank cells are of another: use loss, for example",
+    ),
 )
 OF_RELEASE = (
     Row(KEEP, _given("release.file"), "a Parquet file has one version: give database = ... in place of file = ..."),

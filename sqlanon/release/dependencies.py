@@ -35,12 +35,13 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
-from sqlanon.policy import SourceSection, table_parts
+from sqlanon.policy import SourceSection
 from sqlanon.recode.full_domain import ByClass
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import NOT_THERE
 from sqlanon.sources.column_figures import KEY, NEARLY, nearly_unique, some_rows
 from sqlanon.sources.columns import Columns, listed
+from sqlanon.sources.duckdb import named_table
 
 _LABELLED = "sqlanon narrowing"
 
@@ -506,5 +507,4 @@ def _narrowing(
 def _source(section: SourceSection) -> exp.Expr:
     if section.files:
         return table(section.files[0])
-    *place, own = table_parts(section.table or "source")
-    return table(own, *reversed(place))
+    return named_table(section.table or "source")

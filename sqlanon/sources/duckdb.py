@@ -67,6 +67,12 @@ def _is_table(engine: DuckDBEngine, found: exp.Table, plain: bool = False) -> bo
     return bool(made) and not (plain and "GENERATED ALWAYS" in (made[0][0] or "").upper())
 
 
+def named_table(name: str) -> exp.Table:
+    """A table by the name that a policy gives, for SQL that people read: whether it is there is not asked."""
+    *place, own = table_parts(name) or (name,)
+    return table(own, *reversed(place))
+
+
 def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
     """A table or view by the name that the policy gives, on the holder's connection: as it stands, else with its schema
     before a dot.

@@ -201,7 +201,7 @@ def released(
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t ({', '.join(f'{name} VARCHAR' for name in attributes)})")
         connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(attributes))})", rows)
-        search = {"suppression": "cells", "suppression_limit": 0.4, "measure": "height"}
+        search = {"suppression": "cells", "suppression_limit": 0.4, "measure": "loss"}
         search |= sections.pop("search", {})
         with sqlanon.connect(connection) as db:
             made = db.anonymize(make_policy(attributes, k=k, search=search, **sections)).publish(directory / "r.duckdb")
@@ -248,7 +248,7 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (one VARCHAR, two VARCHAR, diagnosis VARCHAR)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
-        policy = make_policy(attributes, search={"suppression": "cells", "suppression_limit": 0.4, "measure": "height"})
+        policy = make_policy(attributes, search={"suppression": "cells", "suppression_limit": 0.4, "measure": "loss"})
         policy = sqlanon.Policy(**(policy.model_dump(mode="json", exclude_none=True) | {"privacy": privacy}))
         with sqlanon.connect(connection) as db:
             result = db.anonymize(policy)

@@ -65,7 +65,7 @@ def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monk
     monkeypatch.setattr(cells, "EXACT", 0)
     rows = [("1", "1"), ("1", "2"), ("2", "2"), ("3", "3"), *[("9", "9")] * 6]
     attributes = {"one": "suppress", "two": "suppress"}
-    result, released = found(rows, attributes, tmp_path, suppression="cells", suppression_limit=0.4, measure="height")
+    result, released = found(rows, attributes, tmp_path, suppression="cells", suppression_limit=0.4, measure="loss")
     assert released == {("*", "2"): 2, ("*", "*"): 2, ("9", "9"): 6}
     assert result.suppressed_rows == 0
 
