@@ -9,9 +9,14 @@ import pytest
 from support import change
 
 import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import PrivacySection
 from sqlanon.release.verify import verify_file
 from sqlanon.requirements import promised_k
+from sqlanon.requirements.audit import Audited, Private
+from sqlanon.requirements.k_map import KMap
+from sqlanon.requirements.l_diversity import LDiversity
+from sqlanon.resources import CHECKS, macros
 
 
 def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None:
@@ -83,3 +88,28 @@ def test_a_class_of_the_population_alone_counts_beside_sensitive_values() -> Non
         )
         with sqlanon.connect(connection) as db:
             assert db.anonymize(policy).generalization == {"ward": 1}
+
+
+def audited(connection: duckdb.DuckDBPyConnection, *sensitive: str, private: Private | None = None) -> Audited:
+    """Table t, released: its ward is a quasi-identifier."""
+    connection.execute(macros(CHECKS))
+    return Audited(DuckDBEngine(connection), "t", ["ward"], sensitive, rows=2, private=private)
+
+
+def test_a_population_is_audited_by_its_persons() -> None:
+    """One of two persons of the ward has three of its four rows."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a']) AS ward")
+        connection.execute("CREATE TABLE everybody AS SELECT 'a' AS ward, unnest([1, 1, 1, 2]) AS who")
+        private = Private("t", population="everybody", population_person="who")
+        subject = audited(connection, private=private)
+        assert [check.passed for k in (2, 3) for check in KMap(k).audit(subject)] == [True, False]
+
+
+def test_joint_diversity_is_audited_beside_the_other_sensitive_values() -> None:
+    """Two illnesses in the ward, and one beside each cost."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS FROM (VALUES ('a', 'x', 1), ('a', 'y', 2)) AS t(ward, illness, cost)")
+        subject = audited(connection, "illness", "cost")
+        asked = [LDiversity(attribute="illness", kind="distinct", l=2, joint=joint) for joint in (False, True)]
+        assert [check.passed for one in asked for check in one.audit(subject)] == [True, False]
