@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -16,18 +18,22 @@ from hypothesis import strategies as st
 from oracle_attacks import Attribute, Row, Tree
 from sqlglot import exp
 
+from sqlanon.attacks.attacker import Attacker
 from sqlanon.attacks.matching import (
     composition,
     composition_victims,
+    find_unsorted_matching,
     is_one_order,
     linkage,
     linking,
     places,
     unsorted_matching,
 )
+from sqlanon.attacks.scripts import ScriptWriter
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import column_definitions, table
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, temporal
-from sqlanon.ledger.release_links import strange_labels
+from sqlanon.ledger.release_links import ComparedRelease, strange_labels
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
@@ -393,6 +399,21 @@ def test_example_5_in_the_order_of_the_source_the_table_comes_back() -> None:
         ((all_, agreeing, chance),) = rows_of(connection, places(link("one", "two", attributes)))
         assert (all_, agreeing, chance) == (12, 12, 0.5)
         assert is_one_order(all_, agreeing, chance)
+
+
+def test_of_two_releases_the_smaller_k_counts() -> None:
+    """Two rows have the value a: for k = 2 they are enough, for k = 3 too few."""
+    columns = [SimpleNamespace(name="v", type="VARCHAR", role="quasi")]
+    policy = {"attributes": {"v": {}}}
+    subjects = []
+    with duckdb.connect() as connection:
+        for name, k in (("one", 2), ("two", 3)):
+            manifest: Any = SimpleNamespace(published_at=name, columns=columns, quasi=["v"], noise=None)
+            manifest.policy = policy | {"privacy": {"k": k}, "search": {}}
+            manifest.levels = lambda _: {"v": 0}
+            subjects.append(ComparedRelease(Path(name), manifest, make(connection, name, ["v"], [*"aabbbcccddd"])))
+        found, _ = find_unsorted_matching(Attacker(DuckDBEngine(connection), subjects, ScriptWriter()))
+    assert [(one.figures["ordered"], one.figures["k"], one.victims) for one in found] == [(True, 2, 0)]
 
 
 def test_example_5_with_the_remedy() -> None:
