@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -32,8 +33,12 @@ from test_search_properties import arrow_table, policy
 
 import sqlanon
 from sqlanon import decoys
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, PolicyError
+from sqlanon.expressions import table
 from sqlanon.ledger import catalog
+from sqlanon.release.decoy_check import DecoyCheck
 from sqlanon.release.verify import verify_file
 
 quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -721,6 +726,18 @@ def test_other_decoys_than_the_catalog_has(little: Path) -> None:
     with duckdb.connect(little / "private.duckdb") as connection:
         connection.execute(f"UPDATE sqlanon.\"{table}\" SET illness = 'another' WHERE place IS NULL")
     assert failed(asked, path) == {"decoys in the catalog"}
+
+
+@pytest.mark.parametrize(("recorded", "passed"), [([1, 2], True), ([1], False), ([1, 2, 2], False), ([1, 3], False)])
+def test_the_decoys_of_the_catalog_are_those_that_are_found(recorded: list[int], passed: bool) -> None:
+    """Each as often: one more in the catalog is one that is not there."""
+    manifest: Any = SimpleNamespace(columns=[SimpleNamespace(name="x", type="INTEGER")])
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE decoys_found AS SELECT unnest([1, 2]) AS x")
+        connection.execute(f"CREATE TABLE recorded AS SELECT unnest({recorded}) AS x")
+        steps = StatementRunner(DuckDBEngine(connection))
+        check = DecoyCheck(steps, table, manifest, table("real"), table("released"))
+        assert check.recorded(table("recorded")).passed is passed
 
 
 @pytest.mark.slow

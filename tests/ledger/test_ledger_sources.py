@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -19,6 +20,8 @@ from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError
+from sqlanon.expressions import table
+from sqlanon.ledger import source_match
 from sqlanon.ledger.source_match import LEAST_SHARE, more_than_chance, share_in_common
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
@@ -261,6 +264,15 @@ def test_rows_in_common_are_estimated(seed: int, skew: float, kept: float, added
     two = common + drawn(chosen, int(added * len(one)), 200, skew)
     share = len(common) / min(len(one), len(two))
     assert estimate(one, two, chosen) == pytest.approx(share, abs=0.2)
+
+
+def test_a_column_of_more_values_than_half_of_the_rows_may_be_a_key() -> None:
+    """A copy may have other keys: its rows are looked up without them, too, but with all that is no key."""
+    distinct = {"visit": 11, "age": 10}
+    rows: Any = SimpleNamespace(
+        columns=[*distinct], known=lambda _, place, column: (1.0, distinct[column]), rows=lambda columns: 20
+    )
+    assert [*source_match._paired(rows, table("sampled"), [*distinct])] == [{0: "visit", 1: "age"}, {1: "age"}]
 
 
 @pytest.mark.slow

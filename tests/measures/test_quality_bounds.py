@@ -99,3 +99,23 @@ def test_a_bound_is_raised_to_the_score_by_the_generalization_itself() -> None:
             assert bounds.raised(bounds.bound(levels), lift) == pytest.approx(cost(asked, release), rel=1e-12)
             lifted += lift > 0
     assert lifted
+
+
+def test_a_suppressed_row_of_an_unknown_value_is_lost_once() -> None:
+    """The bound has it already, so that only the known values of suppressed rows are a gain: of y, and then of v1."""
+    case = Case(
+        rows=[("v0", "x"), ("v0", "x"), ("?", "x"), ("v1", "y")],
+        hierarchies={
+            "b": oracle.Hierarchy({v: (v, "*") for v in ("v0", "v1")}),
+            "c": oracle.Hierarchy({v: (v, "*") for v in ("x", "y")}),
+        },
+        k=2,
+        limit="0.5",
+        measure="loss",
+    )
+    table = Table.of(case.rows, case.hierarchies)
+    release = Release(table, (0, 0), case.k)
+    measure, figures = measure_of(case, table), figures_of(release)
+    assert (measure.marginals.unknown, figures.suppressed_rows) == ((1, 0), 2)
+    raised = measure.raised(measure.bound(release.levels), measure.lift(release.levels, figures))
+    assert raised == pytest.approx(cost(case, release)) == 0.5
