@@ -263,6 +263,21 @@ def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnecti
     assert release.verify().verified
 
 
+@pytest.mark.parametrize(("limit", "masked"), [(0.25, True), (0.24, False)])
+def test_a_masked_row_that_is_alone_is_alone_in_its_class(
+    live: duckdb.DuckDBPyConnection, limit: float, masked: bool
+) -> None:
+    """It is one of four rows."""
+    fill(live, "letter VARCHAR", [(("a",), 3), (("x",), 1)])
+    unknown = quasi(TREE, on_unknown="suppress", max_level=0)
+    policy = sqlanon.Policy(
+        source={"table": "t"}, attributes={"letter": unknown}, privacy={"sample_uniqueness": limit}, **masking(0.5)
+    )
+    with connected(live) as db:
+        result = db.anonymize(policy)
+    assert (result.suppressed_rows, result.released_rows) == (1, 4 if masked else 3)
+
+
 def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Where the generalization is the top, they read the same: together they have to meet the policy."""
     unknown = quasi({"categories": {"low": ["a"], "high": ["c"]}}, on_unknown="suppress", min_level=2)
