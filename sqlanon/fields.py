@@ -91,8 +91,9 @@ class SparseSection(Section):
         fields = type(self).model_fields
         return {name for name in self._optional if getattr(self, name) == fields[name].default}
 
+    # Older pydantic reads the annotation in the module of the subclass, which may not import Any.
     @model_serializer(mode="wrap")
-    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_idle_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         fields: dict[str, Any] = handler(self)
         idle = self._idle()
         return {name: value for name, value in fields.items() if name not in idle}
