@@ -124,7 +124,7 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
 def _replaced(statement: exp.Expr, part: exp.Expr, new: exp.Expr) -> exp.Expr:
     """A statement with a part replaced, which may be all of it."""
     if part is statement:
-        new.pop()  # what it was taken from is no parent of it
+        new.pop()  # detached from the tree it was taken from
         return new
     part.replace(new)
     return statement

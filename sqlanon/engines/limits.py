@@ -29,9 +29,7 @@ class Limits:
             _check_size(self.memory_limit)
         is_number = isinstance(self.threads, int) and not isinstance(self.threads, bool)
         if self.threads is not None and not (is_number and 0 < self.threads <= _MOST_THREADS):
-            raise SourceError(
-                f"threads: {self.threads!r} is no number of threads: give a whole number from 1 to {_MOST_THREADS}"
-            )
+            raise SourceError(f"threads: must be a whole number from 1 to {_MOST_THREADS}, not {self.threads!r}")
 
 
 NO_LIMITS = Limits()

@@ -12,7 +12,7 @@ NUMERAL = r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:e[+-]?[0-9]+)?"
 _SHORT = r"(-?)([0-9])(?:\.([0-9]+))?e([+-]?[0-9]+)"
 
 _PART = fragment("nullif(regexp_extract(:text, :form, :group), '')")
-# Floats have a negative zero. It is no less than the other.
+# Floats have a negative zero, which is equal to zero.
 _WRITTEN_OUT = fragment(r"""
     CASE
         WHEN TRY_CAST(:power AS INTEGER) < 0

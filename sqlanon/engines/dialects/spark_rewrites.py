@@ -56,7 +56,7 @@ _LOGARITHM = fragment("""
 """)
 # Of a power of two it is whole; here it is a quotient of two logarithms, and 2 ** 29 has 29.000000000000004.
 _LOG2 = fragment("if(power(2::DOUBLE, :nearest) = :value, :nearest, :plain)")
-# A DOUBLE, as it was; here it would be a BIGINT.
+# Kept a DOUBLE: Spark would make it a BIGINT.
 _WHOLE_DOUBLE = fragment("if(abs(:value) < 9007199254740992::DOUBLE, :whole::DOUBLE, :value)")
 
 
