@@ -187,7 +187,7 @@ def _inspected(path: Path) -> tuple[str, int, int]:
     try:
         counts = list(_field_counts(content, separator))
     except csv.Error as error:
-        raise Flaw(f"file {path} is not valid CSV: {error}; close each quote, double those within") from None
+        raise Flaw(f"file {path} is no sound CSV: {error}; close each quote, double those within") from None
     if not counts:
         raise Flaw(f"file {path} is empty: it needs one line per ground value, leaf to root")
     width = Counter(fields for _, fields in counts).most_common(1)[0][0]
