@@ -24,6 +24,7 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SourceError
+from sqlanon.release import contents
 from sqlanon.workdir import SPILL_PREFIX, spill_directory
 
 pytestmark = pytest.mark.slow
@@ -159,6 +160,7 @@ def test_settings_reach_every_engine_that_writes_and_verifies(
 ) -> None:
     """Each has a private directory to spill to, too."""
     (tmp_path / "s.csv").write_text("x\n" + "1\n" * 4)
+    contents._our_macros()  # reads the macro library once a process, in an engine of its own without data
     seen = []
     real = duckdb.connect
 
@@ -204,7 +206,10 @@ def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.M
         seen.clear()
         assert cli(*arguments, "--memory-limit", "256MB", "--threads", "2").status == 0
         assert seen[0] == Limits("256MB", 2)
-        for given, told in ((["--memory-limit", "lots"], "memory_limit: 'lots'"), (["--threads", "0"], "threads: 0")):
+        for given, told in (
+            (["--memory-limit", "lots"], "memory_limit: 'lots'"),
+            (["--threads", "0"], "threads: must be a whole number from 1 to 1024, not 0"),
+        ):
             done = cli(*arguments, *given)
             assert done.status == 2
             assert told in done.err
