@@ -20,10 +20,10 @@ from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.expressions import at_random, star, subquery
+from sqlanon.markup import html_table
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import utc_now
-from sqlanon.release.markup import html_table
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach
 from sqlanon.search.full_domain import measure_of

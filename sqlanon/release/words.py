@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlanon.markup import html_table
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.markup import html_table
 
 _LABELS = {
     "mask": "* stands for a hidden character",

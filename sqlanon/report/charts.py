@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import altair as alt
 
+from sqlanon.markup import distinct, harmless
 from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.markup import distinct, harmless
 from sqlanon.report.distributions import Distribution
 from sqlanon.report.facts import GeneralizationFigures
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import anonymous, col, fragment, number, subquery, template, text
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.release.markup import distinct
+from sqlanon.markup import distinct
 
 _LABEL_COUNTS = template("""
     SELECT value::VARCHAR AS label, rows

@@ -16,7 +16,7 @@ from typing import Any
 
 import vl_convert
 
-from sqlanon.release.markup import escaped
+from sqlanon.markup import escaped
 from sqlanon.report.facts import MARK, Inside, ReportFacts
 from sqlanon.report.sections import sections
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sqlanon.markup import Marked, escaped, html_table
 from sqlanon.measures import measure_named
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.markup import Marked, escaped, html_table
 from sqlanon.release.words import what_was_done
 from sqlanon.report import charts as draw
 from sqlanon.report.charts import STATUSES

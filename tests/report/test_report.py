@@ -30,9 +30,9 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
 from sqlanon.expressions import table
+from sqlanon.markup import harmless
 from sqlanon.measures import MEASURES
 from sqlanon.release.class_sizes import ClassSizes, class_sizes
-from sqlanon.release.markup import harmless
 from sqlanon.release.targets.postgres_reader import PostgresPlace, PostgresRelease
 from sqlanon.report import facts, facts_of_release, sections
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
