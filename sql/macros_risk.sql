@@ -1,4 +1,5 @@
--- The macro library, continued: the risk of a table as it stands. See macros.sql; what the figures mean: docs/risk.md.
+-- The macro library, continued: the risk of a table as it stands. See macros.sql. What the figures mean:
+-- docs/explanation/risk.md.
 --
 -- All of them count rows. `qi` may have any columns of the relation.
 

@@ -292,9 +292,9 @@ class Database:
     def risk(self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3) -> Risk:
         """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
 
-        What each figure means, and its source: docs/risk.md. Nothing is generalized or left out. The hierarchies of the
-        quasi-identifiers are not looked at; but for a policy with noise, the search is made, so that the errors are
-        known that noise would make in the classes that it finds.
+        What each figure means, and its source: docs/explanation/risk.md. Nothing is generalized or left out.
+        The hierarchies of the quasi-identifiers are not looked at; but for a policy with noise, the search is made, so
+        that the errors are known that noise would make in the classes that it finds.
 
         Parameters
         ----------

@@ -223,7 +223,8 @@ class Result(ResultFigures):
         The earlier releases of the ledger that it was held against, once it is published: their paths, or where
         they are on a server.
     dependencies:
-        The released columns that narrow a generalized quasi-identifier, with figures: see docs/dependencies.md.
+        The released columns that narrow a generalized quasi-identifier, with figures:
+        see docs/explanation/dependencies.md.
     warnings:
         What the data holder should know before sharing.
     seconds:

@@ -1,7 +1,7 @@
 -- The macro library in Spark: functions of Spark 4 (`CREATE FUNCTION ... RETURN`), for any client of it.
 --
 -- A function of Spark cannot be given the name of a table, as DuckDB's macros are: so the grouping is the caller's, and
--- the functions work out the figures of what was counted. docs/macros_spark.md has a query for each.
+-- the functions work out the figures of what was counted. docs/reference/macros_spark.md has a query for each.
 --
 -- sizes: of each class its rows (or persons). counts: of each value of a class its rows. pairs: the same, beside the
 -- value's share q of the source. In all of them the order does not matter.

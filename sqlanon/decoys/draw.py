@@ -4,7 +4,8 @@ A class of 1 to k − 1 rows is *vulnerable*. Its decoys have its labels; each o
 a kept row of the smallest class above that has at least k of them. Levels are raised one step at a time, all attributes
 together. A donor is drawn for each column by itself, so that a decoy is nobody's row.
 
-Source: the post-analytics of the IAB's paper on anonymizing its data, which inject decoys (see ``docs/decoys.md``).
+Source: the post-analytics of the IAB's paper on anonymizing its data, which inject decoys
+(see ``docs/explanation/decoys.md``).
 """
 
 from __future__ import annotations

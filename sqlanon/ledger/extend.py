@@ -257,7 +257,7 @@ class Extension:
         Level by quasi-identifier, as before; and what is lost by it in the source as it is now, with
         the rows that wait.
     dependencies:
-        The released columns that narrow a generalized quasi-identifier: see docs/dependencies.md.
+        The released columns that narrow a generalized quasi-identifier: see docs/explanation/dependencies.md.
     warnings:
         What the data holder should know; of other releases, once it is published.
     """

@@ -1,7 +1,7 @@
 """Which features of a policy go together: one table, `TABLE`.
 
 A row says that a feature does not go with another, where the problem is reported, and what to do. From the rows come
-the checks, their messages, and the page docs/compatibility.md (`page`).
+the checks, their messages, and the page docs/reference/compatibility.md (`page`).
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def narrowing_columns(
         message = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
         if prepared.policy.privacy.dependencies == "error":
             raise SourceError(f'{message}; privacy.dependencies = "error" requires it')
-        return (), (f"{message}; docs/dependencies.md has a query that shows it",)
+        return (), (f"{message}; docs/explanation/dependencies.md has a query that shows it",)
     own, candidates, sampled = steps.on(engine), _candidates(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
     labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
     if source.access == "rows":

@@ -121,7 +121,7 @@ def _audit(
     if any(recoding.levels) and any(column.quasi is None for column in recoding.columns):
         lines.append(
             "Not measured, and so not here: whether other released columns narrow a generalized attribute. "
-            "docs/dependencies.md has a query that shows it."
+            "docs/explanation/dependencies.md has a query that shows it."
         )
     others = [column.name for column in draft.columns() if column.type == NOT_THERE]
     first = [([_SETTINGS], statement) for statement in settings(dialect)]

@@ -428,7 +428,7 @@ def test_the_catalog_alone_tells_them(little: Path) -> None:
     names = {run: name for run, name, count in rows if count == 5}
     assert names.keys() == {result.run_id, result_of_another_run.run_id}
     assert Counter(fetch(private, f'FROM sqlanon."{names[result.run_id]}"')) == Counter(drawn)
-    # As docs/decoys.md says: with it, the holder takes them out again.
+    # As docs/explanation/decoys.md says: with it, the holder takes them out again.
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{path}' AS release (READ_ONLY)")
         connection.execute(f"ATTACH '{private}' AS private (READ_ONLY)")

@@ -1,4 +1,4 @@
-"""docs/attacks.md and docs/macros_attacks.md are true: their SQL, commands and Python run as they stand."""
+"""docs/how-to/attacks.md and docs/reference/macros_attacks.md are true: SQL, commands and Python run as they stand."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sqlanon.attacks import NAMES
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.ledger.catalog import init_database
 
-ATTACKS = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
-MACROS = (ROOT / "docs" / "macros_attacks.md").read_text(encoding="utf-8")
+ATTACKS = (ROOT / "docs" / "how-to" / "attacks.md").read_text(encoding="utf-8")
+MACROS = (ROOT / "docs" / "reference" / "macros_attacks.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", [ATTACKS, MACROS], ids=["attacks", "macros"])

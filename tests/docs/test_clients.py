@@ -1,4 +1,4 @@
-"""The programs of the people who look: what docs/serving.md shows works with each, in an environment of its own."""
+"""What docs/how-to/serving.md shows works with each program that reads a release, in an environment of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from test_readme import README, blocks
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
 VIEWS = ["class_sizes", "quality", "release_overview", "suppression_by"]
 COLUMNS = ["zip", "birth_date", "sex", "ethnicity", "diagnosis", "cost"]

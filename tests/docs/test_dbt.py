@@ -1,4 +1,4 @@
-"""What docs/dbt.md shows: a release as a Python model of dbt-duckdb, and the tests that hold its table to k.
+"""What docs/how-to/dbt.md shows: a release as a Python model of dbt-duckdb, and the tests that hold its table to k.
 
 The model itself runs in the quick lane, with a connection as dbt would give it. dbt builds the whole project in an
 environment of its own.
@@ -21,7 +21,7 @@ import sqlanon
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.ledger.catalog import init_database
 
-PAGE = (ROOT / "docs" / "dbt.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "dbt.md").read_text(encoding="utf-8")
 FILES = {
     re.match(r"(?:#|--) (.*)\n", block).group(1): block
     for language in ("toml", "python", "sql", "yaml")

@@ -1,4 +1,4 @@
-"""docs/risk.md and docs/macros.md: what they show is true."""
+"""docs/explanation/risk.md and docs/reference/macros.md: what they show is true."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sqlanon.policy.models import parse_toml
 from sqlanon.resources import macros, sql_text
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-MACROS = (DOCS / "macros.md").read_text(encoding="utf-8")
-RISK = (DOCS / "risk.md").read_text(encoding="utf-8")
+MACROS = (DOCS / "reference" / "macros.md").read_text(encoding="utf-8")
+RISK = (DOCS / "explanation" / "risk.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^### `(\w+)\(.*?^```sql\n(.*?)^```$", MACROS, re.MULTILINE | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""docs/live.md is true: its commands, its Python and its SQL run as they stand."""
+"""docs/how-to/live.md is true: its commands, its Python and its SQL run as they stand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import sqlanon
 from sqlanon.demo.hospital import make_hospital
 
 NO_SECURE = pytest.mark.skipif(DUCKDB_1, reason="DuckDB 1 has no secure views")
-LIVE = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
+LIVE = (ROOT / "docs" / "how-to" / "live.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (told,) = blocks("text", LIVE)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(program, "docs/live.md", "exec"), {})
+        exec(compile(program, "docs/how-to/live.md", "exec"), {})
     assert printed.getvalue() == told
     (question,) = blocks("sql", LIVE)
     query, _, answer = question.partition(";")

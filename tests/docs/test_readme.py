@@ -27,12 +27,12 @@ from sqlanon.policy.strategies import STRATEGIES as STRATEGIES_BY_NAME
 from sqlanon.requirements import kinds
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-REQUIREMENTS = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
-STRATEGIES = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
-NOISE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
-LEDGER = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
-DECOYS = (ROOT / "docs" / "decoys.md").read_text(encoding="utf-8")
-SPARK = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+REQUIREMENTS = (ROOT / "docs" / "reference" / "requirements.md").read_text(encoding="utf-8")
+STRATEGIES = (ROOT / "docs" / "reference" / "strategies.md").read_text(encoding="utf-8")
+NOISE = (ROOT / "docs" / "explanation" / "noise.md").read_text(encoding="utf-8")
+LEDGER = (ROOT / "docs" / "explanation" / "ledger.md").read_text(encoding="utf-8")
+DECOYS = (ROOT / "docs" / "explanation" / "decoys.md").read_text(encoding="utf-8")
+SPARK = (ROOT / "docs" / "how-to" / "spark.md").read_text(encoding="utf-8")
 FOLDER = "sqlanon-demo"
 
 
@@ -166,7 +166,7 @@ def test_ci_calls_the_commands_of_the_readme() -> None:
     assert demo in ci
 
 
-# --- docs/requirements.md
+# --- docs/reference/requirements.md
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +239,7 @@ def test_the_python_of_the_pages(
         assert printed.getvalue().strip() == shown
 
 
-# --- docs/strategies.md
+# --- docs/reference/strategies.md
 
 
 @pytest.mark.parametrize(
@@ -275,11 +275,11 @@ def test_every_strategy_is_there_as_it_is_registered() -> None:
     assert rows == wanted
 
 
-# --- docs/measures.md
+# --- docs/reference/measures.md
 
 
 def test_every_measure_is_there_as_it_is_registered() -> None:
-    page = (ROOT / "docs" / "measures.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "measures.md").read_text(encoding="utf-8")
 
     def row(one: type[Measure]) -> list[str]:
         answers = [one.aggregates, not one.needs_levels, not one.counts_classes]
@@ -288,7 +288,7 @@ def test_every_measure_is_there_as_it_is_registered() -> None:
     assert cells(page)[2:] == [row(one) for one in MEASURES.values()]
 
 
-# --- docs/noise.md
+# --- docs/explanation/noise.md
 
 
 @pytest.mark.slow
@@ -310,7 +310,7 @@ def test_every_type_with_noise_is_told_of() -> None:
     assert {name for types in told for name in types.split(", ")} >= {"INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "DATE"}
 
 
-# --- docs/decoys.md
+# --- docs/explanation/decoys.md
 
 
 @pytest.mark.slow
@@ -339,7 +339,7 @@ def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.
         assert len(connection.execute(last).fetchall()) == result.rows - result.suppressed_rows
 
 
-# --- docs/spark.md: what runs it is in test_spark_release.py
+# --- docs/how-to/spark.md: what runs it is in test_spark_release.py
 
 
 def test_the_policy_of_spark(tmp_path: Path) -> None:

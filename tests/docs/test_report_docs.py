@@ -1,4 +1,4 @@
-"""docs/report.md is true: its commands and its Python run as they stand."""
+"""docs/how-to/report.md is true: its commands and its Python run as they stand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlanon.demo.hospital import make_hospital
 from sqlanon.report.facts import SAMPLE, SMALL
 from sqlanon.report.notebook import Charts
 
-PAGE = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "report.md").read_text(encoding="utf-8")
 
 
 def test_every_chart_is_told_of() -> None:
@@ -37,6 +37,6 @@ def test_the_commands_and_the_python(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for line in commands.splitlines():
         assert cli(*shlex.split(line, comments=True)[1:]).status == 0, line
     (program,) = blocks("python", PAGE)
-    exec(compile(program, "docs/report.md", "exec"), {})
+    exec(compile(program, "docs/how-to/report.md", "exec"), {})
     made = {path.name for path in (tmp_path / FOLDER).iterdir() if path.suffix in (".html", ".svg", ".png")}
     assert made == {"before.html", "release.html", "checked.html", "inside.html", "frontier.svg", "zip.png"}

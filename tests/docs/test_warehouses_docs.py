@@ -1,4 +1,4 @@
-"""docs/warehouses.md: what it shows is true."""
+"""docs/how-to/warehouses.md: what it shows is true."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import sqlanon
 from sqlanon.cli import app
 from sqlanon.warehouse import DIALECTS
 
-PAGE = (ROOT / "docs" / "warehouses.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "warehouses.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -818,7 +818,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "sqlanon", *arguments], capture_output=True, text=True, check=False)
 
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "postgres.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "postgres.md"
 
 
 def test_the_documentation_is_true(schemas: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,7 @@ def test_what_is_no_number_is_in_no_range(summary: str, tmp_path: Path) -> None:
 
 
 def members(label: str) -> list[str]:
-    """The values of a set, read as docs/strategies.md says; what is no set is itself."""
+    """The values of a set, read as docs/reference/strategies.md says; what is no set is itself."""
     if not label.startswith("{"):
         return [label]
     assert label.endswith("}")

@@ -572,11 +572,11 @@ def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
     assert fetch(path, "FROM class_sizes") == [(40, 1, 40)]
 
 
-# docs/release.md
+# docs/reference/release.md
 
 
 def test_the_page_on_releases_is_true(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "release.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "release.md").read_text(encoding="utf-8")
     make_hospital(tmp_path / "hospital.duckdb", 3_000)
     asked = make_policy(
         {

@@ -69,7 +69,7 @@ ON = {"class": "each class", "population": "each class, beside a population", "t
 
 
 def table_of_requirements() -> str:
-    """The table of docs/requirements.md: to be pasted there, where a requirement is added or changed."""
+    """The table of docs/reference/requirements.md: to be pasted there, where a requirement is added or changed."""
     head = ("under `[privacy]`", "asks for", "on", "a release alone shows it, if rows are counted")
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     lines += [
@@ -298,7 +298,7 @@ def test_no_other_module_names_a_requirement() -> None:
 def test_the_table_of_the_documentation_has_every_requirement() -> None:
     unregister(Others)
     try:
-        text = (ROOT / "docs" / "requirements.md").read_text(encoding="utf-8")
+        text = (ROOT / "docs" / "reference" / "requirements.md").read_text(encoding="utf-8")
         assert table_of_requirements() in text
     finally:
         register(Others)

@@ -123,7 +123,7 @@ def test_labels_of_one_level_are_held_against_the_trees_of_the_policy(tmp_path: 
                 db.anonymize(asked[name]).publish(tmp_path / f"{name}.duckdb")
         connection.execute(f"COPY t TO '{tmp_path / 'source.parquet'}'")
     both, only = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"], ["temporal"]
-    assert sqlanon.attack(both, only=only)["temporal"].skipped is None  # taken for labels of one tree: docs/attacks.md
+    assert sqlanon.attack(both, only=only)["temporal"].skipped is None  # taken for labels of one tree
     source = {"source": {"files": tmp_path / "source.parquet"}}
     policy = sqlanon.Policy(**(asked["one"].model_dump(exclude_none=True) | source))
     with_policy = sqlanon.attack(both, policy, only=only)["temporal"]

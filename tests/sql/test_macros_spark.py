@@ -1,4 +1,4 @@
-"""The functions of sql/spark, and docs/macros_spark.md: what they show is true, and what DuckDB's macros say."""
+"""The functions of sql/spark, and docs/reference/macros_spark.md: its examples run, as DuckDB's macros answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from sqlanon.resources import macros, sql_text
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "macros_spark.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "macros_spark.md"
 EXAMPLES = re.findall(r"^```sql\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 FUNCTIONS = re.findall(r"^CREATE OR REPLACE FUNCTION sqlanon\.(\w+)", sql_text("spark/functions.sql"), re.MULTILINE)
 

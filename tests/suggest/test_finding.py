@@ -497,9 +497,9 @@ def test_what_is_not_there(tmp_path: Path) -> None:
             db.suggest()
 
 
-# --- docs/finding.md
+# --- docs/how-to/finding.md
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "finding.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "finding.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
