@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sqlanon.risk import Risk, UniquesMatrix
     from sqlanon.risk.suda import Suda
     from sqlanon.search.compare import ComparisonProgress
+    from sqlanon.suggest import Trial
 
 
 ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
@@ -154,6 +155,41 @@ class Database:
 
         found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent))
         return self._space.engine.relation(relation_of(found))
+
+    def try_strategies(
+        self, policy: Policy, candidates: Mapping[str, Mapping[str, str]] | None = None, seconds: float = 20.0
+    ) -> list[Trial]:
+        """Try several strategies on a sample of a policy's source: at most 100,000 rows, the same ones on every run.
+
+        Nothing is published, and nothing is written to the catalog. `compare` runs strategies on the whole source.
+
+        Parameters
+        ----------
+        policy:
+            The policy; its own strategy is ignored, and the suppression limit is the same share of the sample.
+        candidates:
+            The keys of ``[search]`` of each strategy, by a name of your own; default: ``optimal``, ``mondrian`` with
+            ranges and with sets, ``subtree``, ``local``, and ``optimal`` with cells.
+        seconds:
+            What all of them together may take; a strategy whose share of it is over is interrupted.
+
+        Returns
+        -------
+        list of Trial
+            In the order of the candidates: ``name``, ``search``, ``loss`` (the measure of that name),
+            ``fully_suppressed`` (the attributes of which nothing is left), ``rows`` and ``suppressed_rows`` of the
+            sample, ``seconds``, and ``error``: why a strategy found nothing, or None.
+
+        Raises
+        ------
+        SourceError
+            The source cannot be read, or does not fit the policy.
+        """
+        from sqlanon.suggest import try_strategies  # noqa: PLC0415
+        from sqlanon.suggest.trials import CANDIDATES  # noqa: PLC0415
+
+        begin = partial(self._space.run, counted=True)
+        return try_strategies(begin, policy, CANDIDATES if candidates is None else candidates, seconds)
 
     def extend(self, policy: Policy) -> Extension:
         """What can be added to the policy's release of the rows that its source has got since.

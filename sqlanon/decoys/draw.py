@@ -59,6 +59,9 @@ class WithDecoys:
     def label_counts(self) -> exp.Select:
         return self.real.label_counts()
 
+    def fully_suppressed(self) -> exp.Select:
+        return self.real.fully_suppressed()
+
     def with_column(self, column: Column) -> WithDecoys:
         """The same, with one more column of the source: NULL in decoys, which are nobody."""
         return replace(self, real=self.real.with_column(column), nobodys=self.nobodys + 1)

@@ -366,6 +366,9 @@ class NoisyRecoding:
     def label_counts(self) -> exp.Select:
         return self.plain.label_counts()
 
+    def fully_suppressed(self) -> exp.Select:
+        return self.plain.fully_suppressed()
+
     def with_column(self, column: Column) -> NoisyRecoding:
         return replace(self, plain=self.plain.with_column(column))
 

@@ -43,6 +43,9 @@ class ReleaseStatement(Protocol):
     def label_counts(self) -> exp.Select:
         """One row: how many labels each attribute has in the release."""
 
+    def fully_suppressed(self) -> exp.Select:
+        """One row: whether nothing is left of each attribute, as all rows show one label above its values."""
+
     def select(self, shuffled: bool = True) -> exp.Select:
         """The statement that makes the release, rows in random order unless it is for checks."""
 
@@ -146,6 +149,13 @@ class FullDomainRecoding:
                 for i, attribute in enumerate(self.attributes)
             ]
         )
+
+    def fully_suppressed(self) -> exp.Select:
+        counts = self.label_counts().expressions
+        flags = [
+            (one.copy() <= 1) if level > 0 else exp.false() for one, level in zip(counts, self.levels, strict=True)
+        ]
+        return exp.Select(expressions=flags)
 
 
 def suppressed_classes(space: ClassSpace, levels: Levels) -> exp.Select:

@@ -59,17 +59,21 @@ def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, P
     """
     if strategies is None:
         limited = policy.search.time_limit is not None or policy.search.max_checks is not None
-        able = {name: _with(policy, name) for name, one in STRATEGIES.items() if limited or one.traits.ends}
+        able = {
+            name: with_search(policy, {"strategy": name})
+            for name, one in STRATEGIES.items()
+            if limited or one.traits.ends
+        }
         return {name: found for name, found in able.items() if isinstance(found, Policy)}
     if not strategies:
         raise PolicyError([Problem("search.strategy", f"name at least one of {', '.join(STRATEGIES)}")])
-    return {name: _with(policy, name) for name in dict.fromkeys(strategies)}
+    return {name: with_search(policy, {"strategy": name}) for name in dict.fromkeys(strategies)}
 
 
-def _with(policy: Policy, strategy: str) -> Policy | PolicyError:
-    tree = policy.model_dump(exclude_none=True)
-    search = tree["search"]
-    search["strategy"] = strategy
+def with_search(policy: Policy, keys: Mapping[str, str]) -> Policy | PolicyError:
+    """The policy with other keys of ``[search]``, the strategy among them; or why it cannot have them."""
+    tree, strategy = policy.model_dump(exclude_none=True), keys["strategy"]
+    search = tree["search"] | keys
     for key in traits_of(strategy).ignores:
         search.pop(key, None)
     try:
@@ -85,7 +89,7 @@ def compared(strategy: str, prepared: SearchInput, found: SearchResult, released
     return Compared(
         strategy=strategy,
         score=measure_of(prepared).shown(found.score),
-        loss=_loss(prepared, found),
+        loss=loss_of(prepared, found),
         classes=released.classes,
         suppressed_rows=released.suppressed_rows,
         checked=found.checked,
@@ -94,7 +98,7 @@ def compared(strategy: str, prepared: SearchInput, found: SearchResult, released
     )
 
 
-def _loss(prepared: SearchInput, found: SearchResult) -> float:
+def loss_of(prepared: SearchInput, found: SearchResult) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
     loss = Loss(prepared.marginals, prepared.weights)

@@ -2,5 +2,14 @@
 
 from sqlanon.suggest.distinction import distinction_statements, find_distinction, refuse_size
 from sqlanon.suggest.suggest import asks_nothing, suggest
+from sqlanon.suggest.trials import Trial, try_strategies
 
-__all__ = ["asks_nothing", "distinction_statements", "find_distinction", "refuse_size", "suggest"]
+__all__ = [
+    "Trial",
+    "asks_nothing",
+    "distinction_statements",
+    "find_distinction",
+    "refuse_size",
+    "suggest",
+    "try_strategies",
+]

@@ -190,6 +190,7 @@ def kept_combinations(readable: exp.Table, judged: exp.Select, attributes: Seque
     )
 
 
+_ONE_LABEL = fragment("min(:code) = max(:code) AND min(:level) > 0")
 _LABEL_COUNT = fragment("(SELECT count(DISTINCT code) FROM :labels)")
 _LABELS = template("SELECT DISTINCT code, label FROM :labels")
 _MASKED = fragment("k.combination IS NULL")
@@ -234,6 +235,13 @@ class LocalRecoding:
 
     def label_counts(self) -> exp.Select:
         return exp.Select(expressions=[_LABEL_COUNT(labels=table) for table in self.labels])
+
+    def fully_suppressed(self) -> exp.Select:
+        flags = [
+            exp.false() if i in self.ground else _ONE_LABEL(code=col(f"code_{i}"), level=col(f"level_{i}"))
+            for i in range(len(self.attributes))
+        ]
+        return _FIGURES(figures=flags, kept=self.kept)
 
     def select(self, shuffled: bool = True) -> exp.Select:
         return self.labelled(in_order(self.rows(), shuffled))

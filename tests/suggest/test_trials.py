@@ -1,0 +1,138 @@
+"""Strategies that are tried on a sample: the same figures as of the whole of a small table, and limits that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+import sqlglot
+from conftest import make_policy
+
+import sqlanon
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.search.input import SearchInput
+from sqlanon.search.lattice import silent
+from sqlanon.search.result import SearchResult
+from sqlanon.search.stage import search
+from sqlanon.suggest.trials import CANDIDATES, Trial, try_strategies
+
+PEOPLE = """
+    CREATE TABLE people AS
+    SELECT
+        (hash(i) % 20)::INTEGER AS age,
+        'work ' || CASE WHEN i % 97 = 0 THEN i ELSE hash(i + 1) % 7 END AS work, 'sex ' || hash(i + 2) % 2 AS sex,
+        i // 3 AS person, 'ill ' || hash(i + 3) % 4 AS illness
+    FROM range({rows}) AS r(i)
+"""
+QUASI = {"age": {"intervals": [5, 10, 20]}, "work": "suppress", "sex": "suppress"}
+
+
+SOURCE = {"table": "people", "undeclared": "drop"}
+
+
+def policy_of(search: dict[str, object] | None = None, k: int = 20, **source: str) -> sqlanon.Policy:
+    asked = {"suppression_limit": 0.05, **(search or {})}
+    return make_policy(QUASI, k=k, table=None, source=SOURCE | source, search=asked)
+
+
+@pytest.fixture(scope="module")
+def people() -> Iterator[sqlanon.Database]:
+    with duckdb.connect() as connection:
+        connection.execute(PEOPLE.format(rows=250))
+        with sqlanon.connect(connection) as db:
+            yield db
+
+
+@pytest.fixture(scope="module")
+def tried(people: sqlanon.Database) -> dict[str, Trial]:
+    candidates = {name: CANDIDATES[name] for name in ("optimal", "mondrian", "mondrian with sets")}
+    return {one.name: one for one in people.try_strategies(policy_of(), candidates)}
+
+
+def hold_against_compare(people: sqlanon.Database, tried: dict[str, Trial], names: list[str]) -> None:
+    """A table of fewer rows than a sample may have is its own sample."""
+    compared = people.compare(policy_of(), names).project("strategy, loss, suppressed_rows").fetchall()
+    assert [(name, tried[name].loss, tried[name].suppressed_rows) for name in names] == compared
+    assert all(one.error is None and one.rows == 250 and not one.stopped for one in tried.values())
+
+
+def test_the_figures_are_those_of_compare(people: sqlanon.Database, tried: dict[str, Trial]) -> None:
+    hold_against_compare(people, tried, ["optimal", "mondrian"])
+    assert tried["mondrian with sets"].loss < tried["mondrian"].loss  # type: ignore[operator]
+
+
+@pytest.mark.slow
+def test_the_figures_of_all_of_them_are_those_of_compare(people: sqlanon.Database) -> None:
+    tried = {one.name: one for one in people.try_strategies(policy_of())}
+    assert list(tried) == list(CANDIDATES)
+    hold_against_compare(people, tried, ["optimal", "mondrian", "local", "subtree"])
+
+
+def test_what_is_fully_suppressed_is_so_in_the_release(
+    people: sqlanon.Database, tried: dict[str, Trial], tmp_path: Path
+) -> None:
+    for name in ("optimal", "mondrian with sets"):
+        result = people.anonymize(policy_of({**CANDIDATES[name]}))
+        file = tmp_path / f"{len(name)}.parquet"
+        result.publish(file)
+        with duckdb.connect() as connection:
+            shown = {
+                one: connection.execute(f"SELECT count(DISTINCT {one}) FROM '{file}'").fetchall()[0][0] for one in QUASI
+            }
+        assert tried[name].fully_suppressed == tuple(one for one, count in shown.items() if count == 1)
+    assert tried["optimal"].fully_suppressed
+    assert not tried["mondrian with sets"].fully_suppressed
+
+
+BIG = 2_000
+
+
+def test_a_sample_is_the_same_on_every_run_and_keeps_the_limit_as_a_share() -> None:
+    def tried(**source: str) -> Trial:
+        with duckdb.connect() as connection:
+            connection.execute(PEOPLE.format(rows=BIG))
+            with sqlanon.connect(connection) as db:
+                candidates = {"optimal": CANDIDATES["optimal"]}
+                (found,) = try_strategies(db._space.run, policy_of(k=5, **source), candidates, rows=500)
+                return replace(found, seconds=0)
+
+    first = tried()
+    assert tried() == first
+    assert 300 < first.rows <= 500
+    assert 0 < (first.suppressed_rows or 0) <= 0.05 * first.rows
+    persons = tried(person="person").rows
+    assert persons % 3 in (0, BIG % 3)  # all three rows of a person, or none
+    assert 300 < persons <= 500
+
+
+ENDLESS = "SELECT count(*) FROM range(100000000) AS a, range(100000000) AS b WHERE a.range + b.range = -1"
+
+
+def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where it does not look at the clock; and the next one has its turn."""
+
+    def endless(steps: StatementRunner, prepared: SearchInput, progress: object) -> SearchResult:
+        if prepared.policy.search.strategy == "local":
+            steps.engine.rows(sqlglot.parse_one(ENDLESS))
+        return search(steps, prepared, silent)
+
+    monkeypatch.setattr("sqlanon.suggest.trials.search", endless)
+    candidates = {name: CANDIDATES[name] for name in ("local", "optimal")}
+    stuck, next_one = people.try_strategies(policy_of(), candidates, seconds=2)
+    assert stuck.error == "took more than 1.0 seconds on the sample"
+    assert stuck.seconds < 2
+    assert (next_one.error, next_one.loss is None) == (None, False)
+    assert people.try_strategies(policy_of(), candidates, seconds=0)[0].error == "no time was left to try it"
+
+
+def test_what_a_strategy_cannot_do_is_said(people: sqlanon.Database) -> None:
+    k700 = make_policy(QUASI, k=700, table=None, source=SOURCE)
+    (too_few,) = people.try_strategies(k700, {"optimal": CANDIDATES["optimal"]})
+    assert too_few.loss is None
+    assert "no generalization meets the policy" in (too_few.error or "")
+    decoys = make_policy(QUASI, k=5, table=None, source=SOURCE, release={"file": "r.parquet", "decoys": True})
+    (local,) = people.try_strategies(decoys, {"local": CANDIDATES["local"]})
+    assert "decoys" in (local.error or "")
