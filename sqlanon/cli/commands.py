@@ -5,11 +5,13 @@ Those that make releases come first, then those that look at a private table bef
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from sqlanon.cli.help import AFTER, BEFORE, RELEASES, START, Command, Group, ending
 from sqlanon.cli.printing import (
     print_attackers,
     print_comparison,
@@ -33,27 +35,42 @@ if TYPE_CHECKING:
     from sqlanon.policy import Policy
 
 app = typer.Typer(
-    help="Makes tables safe to share: finds the version that protects everybody and loses the least.",
-    no_args_is_help=True,
-    add_completion=False,
+    cls=Group,
+    help="Makes tables safe to share: finds the version of a table that meets a privacy policy and keeps the most "
+    "information.",
+    epilog=ending(
+        ["sqlanon demo", "sqlanon suggest patients.csv > policy.toml", "sqlanon anonymize policy.toml"],
+        "the job ran, and the answer is no: nothing meets the policy, or a check failed",
+        interrupted=True,
+    ),
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
-PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="path to the policy file", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
+PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="Path to the policy file.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 MemoryLimit = Annotated[
-    str | None, typer.Option("--memory-limit", metavar="SIZE", help="what to hold in memory at most, such as 2GB")
+    str | None,
+    typer.Option("--memory-limit", metavar="SIZE", help="Memory to use, such as 2GB. Default: the engine's own limit."),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="how many threads to use at most")]
+Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads to use. Default: all cores.")]
 Dialect = Annotated[
     str | None,
     typer.Option(
         "--dialect",
         metavar="NAME",
-        help="of the warehouse: bigquery, databricks, duckdb, postgres, snowflake, spark or trino",
+        help="SQL dialect of the warehouse: bigquery, databricks, duckdb, postgres, snowflake, spark or trino.",
     ),
 ]
+
+_Run = TypeVar("_Run", bound=Callable[..., None])
+
+
+def command(panel: str, *examples: str, refusal: str | None = None) -> Callable[[_Run], _Run]:
+    """Add a command to a group of the help, with examples and what its exit status 1 means."""
+    shown = [f"sqlanon {example}" for example in examples]
+    return app.command(cls=Command, rich_help_panel=panel, epilog=ending(shown, refusal))
 
 
 def _show_version(wanted: bool) -> None:
@@ -62,13 +79,15 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _sqlanon(
+    context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="show the version")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Makes tables safe to share."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def numbers(option: str, given: str | None) -> tuple[float, ...]:
@@ -94,34 +113,49 @@ def load(path: Path) -> Policy:
     return Policy.load(path)
 
 
-@app.command()
+@command(START, "demo", "demo --dir /tmp/demo --rows 10000", refusal="the demo's release does not verify")
 def demo(
-    directory: Annotated[Path, typer.Option("--dir", help="where its files go")] = Path("sqlanon-demo"),
-    rows: Annotated[int, typer.Option("--rows", min=1, help="patients of the hospital")] = 100_000,
+    directory: Annotated[
+        Path, typer.Option("--dir", metavar="FOLDER", help="Folder for its files. Default: sqlanon-demo.")
+    ] = Path("sqlanon-demo"),
+    rows: Annotated[
+        int, typer.Option("--rows", metavar="N", min=1, help="Number of patients. Default: 100000.")
+    ] = 100_000,
 ) -> None:
-    """Tell the whole story on a hospital database that it makes itself."""
+    """Show the whole story on a generated hospital database."""
     from sqlanon.demo import run_demo
 
     if not run_demo(directory, rows).verified:
         raise typer.Exit(1)
 
 
-@app.command()
+@command(
+    RELEASES,
+    "anonymize policy.toml",
+    refusal="nothing meets the policy, or the audit refuses the release; nothing is published",
+)
 def anonymize(
     policy: PolicyFile,
     as_json: AsJson = False,
     force: Annotated[
-        bool, typer.Option("--force", help="publish even what breaks an earlier release; the ledger says so")
+        bool,
+        typer.Option(
+            "--force", help="Publish even if the release is not safe beside an earlier one. The catalog records it."
+        ),
     ] = False,
     export: Annotated[
         Path | None,
-        typer.Option("--export", metavar="FOLDER", help="of a frequency set: write what a warehouse needs to release"),
+        typer.Option(
+            "--export",
+            metavar="FOLDER",
+            help="For [source] frequency_set: write the statements and tables that make the release in the warehouse.",
+        ),
     ] = None,
     dialect: Dialect = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Find the best version of the table that meets the policy, audit it, and publish it."""
+    """Find the best version of a table that meets the policy, audit it and publish it."""
     import time
 
     from sqlanon.cli.progress import shown_progress
@@ -194,17 +228,20 @@ def _export(
     print_export(result, folder, total)
 
 
-@app.command()
+@command(RELEASES, "extend policy.toml", refusal="the audit refuses the extended release; the old one stays")
 def extend(
     policy: PolicyFile,
     as_json: AsJson = False,
     force: Annotated[
-        bool, typer.Option("--force", help="publish even what breaks another release; the ledger says so")
+        bool,
+        typer.Option(
+            "--force", help="Publish even if the release is not safe beside another one. The catalog records it."
+        ),
     ] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Add to a release what its source has got since; what was released stays as it is."""
+    """Add new rows of the source to a release. Rows that were released before stay unchanged."""
     import time
 
     from sqlanon.database import connect
@@ -229,18 +266,21 @@ def extend(
     say(f"release: {found.path}, table {found.table}")
 
 
-@app.command()
+@command(
+    RELEASES, "live policy.toml --name patients_live", "live policy.toml --drop", refusal="nothing meets the policy"
+)
 def live(
     policy: PolicyFile,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="VIEW", help="the view; by default the table's name with _live")
+        str | None,
+        typer.Option("--name", metavar="VIEW", help="Name of the view. Default: the name of the table and _live."),
     ] = None,
-    drop: Annotated[bool, typer.Option("--drop", help="remove the view instead")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Remove the view instead.")] = False,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Make a view in the private database that generalizes, and suppresses whenever it is read."""
+    """Create a view in the private database that generalizes and suppresses whenever it is read."""
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 
@@ -263,18 +303,27 @@ def live(
     print_live(view, loaded)
 
 
-@app.command()
+@command(
+    BEFORE,
+    "compare policy.toml",
+    "compare policy.toml --strategies optimal,mondrian",
+    refusal="none of the strategies meets the policy",
+)
 def compare(
     policy: PolicyFile,
     strategies: Annotated[
         str | None,
-        typer.Option("--strategies", metavar="NAME,...", help="which to compare; default: all that fit the policy"),
+        typer.Option(
+            "--strategies", metavar="NAME,...", help="Strategies to compare. Default: all that fit the policy."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON list, an object a strategy")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON list with an object for each strategy.")
+    ] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Say what each of several strategies finds; nothing is published."""
+    """Compare the results of several strategies. Publishes nothing."""
     from sqlanon.cli.progress import shown_comparison
     from sqlanon.database import connect
     from sqlanon.search.compare import policies_of
@@ -296,51 +345,59 @@ def compare(
         raise typer.Exit(1)
 
 
-@app.command()
+@command(BEFORE, "plan policy.toml", "plan policy.toml --dialect snowflake")
 def plan(policy: PolicyFile, dialect: Dialect = None) -> None:
-    """Show the stages of the main job and their SQL; reads no rows."""
+    """Show the stages of `anonymize` and their SQL. Reads no rows."""
     from sqlanon.database import connect
 
     with connect() as db:
         hand_out(str(db.plan(load(policy), dialect)))
 
 
-@app.command()
+@command(START, "init warehouse.duckdb")
 def init(
-    database: Annotated[Path, typer.Argument(metavar="DATABASE", help="a DuckDB file", show_default=False)],
+    database: Annotated[
+        Path, typer.Argument(metavar="DATABASE", help="Path to a DuckDB file; created if missing.", show_default=False)
+    ],
 ) -> None:
-    """Install the catalog and the macro library in a DuckDB file."""
+    """Install the catalog and the macro library in a DuckDB file, in the schema sqlanon."""
     from sqlanon.ledger.catalog import init_database
 
     init_database(database.absolute())
     say(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")
 
 
-@app.command()
+@command(BEFORE, "risk policy.toml", "risk policy.toml --suda --matrix zip,age")
 def risk(
     policy: PolicyFile,
     as_json: AsJson = False,
     epsilon: Annotated[
         str | None,
-        typer.Option("--epsilon", metavar="E,...", help="for a policy with noise: report the errors for these ε"),
+        typer.Option(
+            "--epsilon", metavar="E,...", help="For a policy with noise: report the expected errors for these ε."
+        ),
     ] = None,
     suda: Annotated[
-        bool, typer.Option("--suda", help="look for rows that are alone with few of their quasi-identifiers, too")
+        bool, typer.Option("--suda", help="Search for rows that a few quasi-identifiers make unique (SUDA).")
     ] = False,
     suda_size: Annotated[
-        int | None, typer.Option("--suda-size", metavar="M", help="--suda with at most M of them at a time")
+        int | None,
+        typer.Option("--suda-size", metavar="M", help="Run --suda with at most M quasi-identifiers at a time."),
     ] = None,
     leakage: Annotated[
-        int, typer.Option("--leakage", metavar="N", min=0, help="report the leakage of sets of up to N attributes")
+        int,
+        typer.Option(
+            "--leakage", metavar="N", min=0, help="Report the leakage of sets of up to N attributes. Default: 3."
+        ),
     ] = 3,
     matrix: Annotated[
         str | None,
-        typer.Option("--matrix", metavar="A,B", help="count the rows that are unique at each level of two attributes"),
+        typer.Option("--matrix", metavar="A,B", help="Count the unique rows at each pair of levels of two attributes."),
     ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Report how risky the source is as it stands, and what in it breaks the policy."""
+    """Measure the re-identification risk of the source as it stands, and what in it breaks the policy."""
     from sqlanon.database import connect
 
     loaded = load(policy)
@@ -376,47 +433,54 @@ def risk(
         print_suda(special)
 
 
-@app.command()
+@command(START, "suggest hospital.duckdb patients > policy.toml", "suggest patients.csv > policy.toml")
 def suggest(
     database: Annotated[
-        Path, typer.Argument(metavar="DATABASE", help="a DuckDB file; or a Parquet or CSV file", show_default=False)
+        Path, typer.Argument(metavar="DATABASE", help="Path to a DuckDB, Parquet or CSV file.", show_default=False)
     ],
     table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="the table; of a file, leave it out", show_default=False)
+        str | None, typer.Argument(metavar="TABLE", help="Name of the table in a DuckDB file.", show_default=False)
     ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Write a commented policy to start from: roles and hierarchies, by names, types and figures."""
+    """Print a commented policy to start from, with a role and a hierarchy for each column."""
     from sqlanon.database import connect
 
     with connect(database, memory_limit=memory_limit, threads=threads) as db:
         hand_out(db.suggest(table))
 
 
-@app.command()
+@command(
+    AFTER,
+    "verify release.duckdb",
+    "verify release.duckdb --policy policy.toml",
+    refusal="a check failed: the release is not what it claims to be",
+)
 def verify(
     release: Annotated[
         str,
         typer.Argument(
-            metavar="RELEASE", help="a release file; or postgresql://..., sc://... or env:NAME", show_default=False
+            metavar="RELEASE",
+            help="Path to a release, or the address of one: postgresql://..., sc://... or env:NAME.",
+            show_default=False,
         ),
     ],
-    policy: Annotated[Path | None, typer.Option("--policy", help="check against its source, too")] = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="POLICY.toml", help="Check the release against its source, too.")
+    ] = None,
     table: Annotated[
-        str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="which release, in PostgreSQL or Spark")
+        str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="Name of a release in PostgreSQL or Spark.")
     ] = None,
     sha256: Annotated[
         str | None,
-        typer.Option(
-            "--sha256", metavar="HEX", help="the SHA-256 that its file should have, as its publisher gives it"
-        ),
+        typer.Option("--sha256", metavar="HEX", help="SHA-256 that the file must have, as `anonymize` printed it."),
     ] = None,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Check a release: what it shows against what it claims."""
+    """Check that a release is what it claims to be."""
     from sqlanon.engines.limits import Limits
     from sqlanon.release.target import place_of
 
@@ -436,30 +500,33 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command()
+@command(AFTER, "attack release.duckdb --policy policy.toml --sql")
 def attack(
     releases: Annotated[
-        list[str], typer.Argument(metavar="RELEASE...", help="release files of one table", show_default=False)
+        list[str], typer.Argument(metavar="RELEASE...", help="Paths to releases of one table.", show_default=False)
     ],
     policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="POLICY.toml", help="its hierarchies, and its source")
+        Path | None,
+        typer.Option("--policy", metavar="POLICY.toml", help="Policy of the releases: its source and hierarchies."),
     ] = None,
     outside: Annotated[
         str | None,
-        typer.Option("--outside", metavar="FILE_OR_TABLE", help="a table that names people, to link the releases with"),
+        typer.Option(
+            "--outside", metavar="FILE_OR_TABLE", help="File or table that names people, to link with the releases."
+        ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option("--only", metavar="ATTACK,...", help="which; by default all of them")
+        str | None, typer.Option("--only", metavar="ATTACK,...", help="Attacks to run. Default: all.")
     ] = None,
     known: Annotated[
-        int, typer.Option("--known", metavar="M", help="how many sensitive values the adversary can rule out")
+        int, typer.Option("--known", metavar="M", help="Sensitive values that the attacker can rule out. Default: 1.")
     ] = 1,
-    sql: Annotated[bool, typer.Option("--sql", help="print the statements that show the victims, too")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the statements that show the victims, too.")] = False,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Run the published attacks on releases and count the affected rows; give the SQL that shows them."""
+    """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
     from sqlanon.cli.printing import print_attacks
 
@@ -479,29 +546,38 @@ def attack(
         print_attacks(found, sql)
 
 
-@app.command()
+@command(
+    AFTER,
+    "report release.duckdb -o report.html",
+    "report policy.toml -o private.html --private",
+    refusal="a requirement does not hold, or nothing meets the policy",
+)
 def report(
     of: Annotated[
         str,
-        typer.Argument(metavar="POLICY.toml|RELEASE", help="a release, or what a policy would release"),
+        typer.Argument(
+            metavar="POLICY.toml|RELEASE",
+            help="Path to a release, or to a policy: then the page shows what it would release.",
+        ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE.html", help="the page to write", show_default=False)
+        Path, typer.Option("--output", "-o", metavar="FILE.html", help="Path of the page.", show_default=False)
     ],
     private: Annotated[
-        bool, typer.Option("--private", help="of a policy: show the source and the search, too, for inside only")
+        bool,
+        typer.Option("--private", help="For a policy: show the source and the search, too. For internal use only."),
     ] = False,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", metavar="POLICY.toml", help="of a release: check against its source, too"),
+        typer.Option("--policy", metavar="POLICY.toml", help="For a release: check it against its source, too."),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="with --private: compare all strategies that fit the policy")
+        bool, typer.Option("--compare", help="With --private: compare all strategies that fit the policy.")
     ] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Write a page for people: what was asked, whether it holds, what happened to each column. Publishes nothing."""
+    """Write an HTML page about a release: the policy, whether it holds, and what happened to each column."""
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 

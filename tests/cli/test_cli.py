@@ -22,7 +22,6 @@ import pytest
 from conftest import some
 from support import HOSPITAL_POLICY, Ended, change, cli, small_hospital
 
-import sqlanon
 from sqlanon.release.verify import verify_file
 
 
@@ -236,15 +235,6 @@ def test_relative_paths_are_relative_to_the_policy_and_those_of_the_command_line
     monkeypatch.chdir(folder)
     assert json.loads(cli("verify", "release.duckdb", "--json").out)["release"] == str(folder / "release.duckdb")
     assert str(folder / "new.duckdb") in cli("init", "new.duckdb").out
-
-
-def test_help_and_version() -> None:
-    assert cli("--version").out == f"sqlanon {sqlanon.__version__}\n"
-    ended = cli("--help")
-    assert ended.status == 0
-    for command in ("demo", "anonymize", "plan", "risk", "verify", "init"):
-        assert command in ended.out
-        assert cli(command, "--help").status == 0
 
 
 @pytest.mark.slow
