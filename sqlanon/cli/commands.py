@@ -87,7 +87,7 @@ def _sqlanon(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(context.get_help())
 
 
 def numbers(option: str, given: str | None) -> tuple[float, ...]:
