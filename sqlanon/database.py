@@ -93,7 +93,7 @@ class Database:
     ) -> None:
         self._space = Workspace(source, limits)
 
-    def anonymize(self, policy: Policy, progress: StageProgress | None = None) -> Result:
+    def anonymize(self, policy: Policy, progress: StageProgress | None = None, record: bool = True) -> Result:
         """Find the version of a table that meets the policy and loses the least.
 
         Parameters
@@ -102,6 +102,8 @@ class Database:
             The policy.
         progress:
             Called as the work goes on.
+        record:
+            Whether the run is recorded in the policy's catalog now; else once the result is published.
 
         Raises
         ------
@@ -113,7 +115,8 @@ class Database:
             Nothing meets the policy; with the generalization that comes nearest.
         """
         result = Result(pipeline.anonymize(self._space, policy, progress or silent))
-        result.record()
+        if record:
+            result.record()
         return result
 
     def compare(

@@ -84,13 +84,14 @@ class ResultFigures:
 
     @property
     def proof(self) -> str:
-        """What is proven of the score, in words: ``optimal``, or ``not proven optimal: within 3.2 %``."""
-        of = " before decoys" if self.decoys is not None and self.decoys.rows else ""
+        """What is proven of the score, such as ``optimal among full-domain generalizations``."""
+        of = ", before decoys" if self.decoys is not None and self.decoys.rows else ""
         if self.optimal:
-            return f"optimal{of}"
+            return f"optimal among full-domain generalizations{of}"
         if self.policy.search.is_local:  # nothing is known of what all recodings could reach
-            return "not proven optimal"
-        return f"not proven optimal{of}: within {math.ceil(1000 * self.gap) / 10:g} %"  # rounded up, so that it is true
+            return f"not proven optimal ({self.policy.search.strategy} proves nothing)"
+        percent = math.ceil(1000 * self.gap) / 10  # rounded up, so that it is true
+        return f"not proven optimal: within {percent:g} % of the best full-domain generalization{of}"
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""
@@ -236,6 +237,7 @@ class Result(ResultFigures):
         noise, decoys = draft.noise, draft.decoys
         shown = measure_of(prepared).shown
         self._run, self._prepared, self._draft = draft.run, prepared, draft
+        self._recorded = False
         self.run_id = uuid4().hex
         self.started_at = utc_now()
         self.policy = prepared.policy
@@ -270,8 +272,9 @@ class Result(ResultFigures):
 
     def record(self) -> None:
         """Keep the run in the policy's catalog, if there is one."""
-        if self.policy.catalog is None:
+        if self.policy.catalog is None or self._recorded:
             return
+        self._recorded = True
         from sqlanon.ledger.catalog import record_run  # noqa: PLC0415  (needed with a catalog only)
 
         decoys = self.decoy_query()
@@ -283,6 +286,11 @@ class Result(ResultFigures):
             self._prepared.hierarchies,
             decoys,
         )
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why `publish` would refuse it before it writes anything: columns that give a quasi-identifier away."""
+        return self._draft.dependencies.refusals
 
     @property
     def lattice(self) -> duckdb.DuckDBPyRelation:
@@ -441,6 +449,7 @@ class Result(ResultFigures):
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
         """
         started = time.perf_counter()
+        self.record()
         release: Release | PostgresRelease | SparkRelease
         release, ledger = pipeline.publish(self._draft, self.run_id, path, table, force)
         if ledger.held_against:

@@ -5,7 +5,7 @@ Those that make releases come first, then those that look at a private table bef
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -25,9 +25,10 @@ from sqlanon.cli.printing import (
     print_requirements,
     print_result,
     print_suda,
+    print_trial,
     print_verification,
 )
-from sqlanon.errors import PolicyError, Problem
+from sqlanon.errors import AuditError, PolicyError, Problem
 from sqlanon.resources import __version__
 from sqlanon.terminal import hand_out, printable, say
 
@@ -49,6 +50,17 @@ app = typer.Typer(
 )
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="Path to the policy file.", show_default=False)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key of the policy with a TOML value, such as privacy.k=10. Repeatable.",
+    ),
+]
+Strategy = Annotated[
+    str | None, typer.Option("--strategy", metavar="NAME", help="Use another strategy than the policy's.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 MemoryLimit = Annotated[
     str | None,
@@ -107,10 +119,13 @@ def two_names(option: str, given: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def load(path: Path) -> Policy:
-    from sqlanon.policy import Policy
+def load(
+    path: Path, settings: Sequence[str] | None = None, strategy: str | None = None, output: Path | None = None
+) -> Policy:
+    """Read a policy, with what the options override in it."""
+    from sqlanon.policy.overrides import Overrides, load_overridden
 
-    return Policy.load(path)
+    return load_overridden(path, Overrides(settings or (), strategy, output))
 
 
 @command(START, "demo", "demo --dir /tmp/demo --rows 10000", refusal="the demo's release does not verify")
@@ -136,6 +151,15 @@ def demo(
 )
 def anonymize(
     policy: PolicyFile,
+    settings: Set = None,
+    strategy: Strategy = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Publish to this .duckdb or .parquet file instead."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Search and show the result; publish and record nothing.")
+    ] = False,
     as_json: AsJson = False,
     force: Annotated[
         bool,
@@ -162,13 +186,16 @@ def anonymize(
     from sqlanon.database import connect
 
     started = time.perf_counter()
-    loaded = load(policy)
+    loaded = load(policy, settings, strategy, output)
+    if dry_run:
+        _try(loaded, as_json, memory_limit, threads)
+        return
     if export is not None or dialect is not None or loaded.source.frequency_set:
         _export(loaded, export, dialect, as_json, memory_limit, threads)
         return
     if loaded.release is None or not loaded.release.has_a_place:
         places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
-        message = f"say where the release goes: {places}"
+        message = f"say where the release goes: {places}; or give --output FILE"
         raise PolicyError([Problem("release", message)])
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         result = db.anonymize(loaded, progress)
@@ -188,6 +215,27 @@ def anonymize(
         print_json(figures)
         return
     print_result(result, release, figures["seconds"]["total"])
+
+
+def _try(loaded: Policy, as_json: bool, memory_limit: str | None, threads: int | None) -> None:
+    """Search, and show what would be released."""
+    import time
+
+    from sqlanon.cli.progress import shown_progress
+    from sqlanon.database import connect
+
+    started = time.perf_counter()
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
+        result = db.anonymize(loaded, progress, record=False)
+        if result.refusals:
+            raise AuditError(result.refusals)
+    total = time.perf_counter() - started
+    for warning in result.warnings:
+        say(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(result.to_dict() | {"dry_run": True, "seconds": result.seconds | {"total": total}})
+        return
+    print_trial(result, total)
 
 
 def _export(
@@ -231,6 +279,7 @@ def _export(
 @command(RELEASES, "extend policy.toml", refusal="the audit refuses the extended release; the old one stays")
 def extend(
     policy: PolicyFile,
+    settings: Set = None,
     as_json: AsJson = False,
     force: Annotated[
         bool,
@@ -248,7 +297,7 @@ def extend(
 
     started = time.perf_counter()
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        found = db.extend(load(policy))
+        found = db.extend(load(policy, settings))
         if found.added_rows:
             found.publish(force=force)
     for warning in found.warnings:
@@ -271,6 +320,7 @@ def extend(
 )
 def live(
     policy: PolicyFile,
+    settings: Set = None,
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="VIEW", help="Name of the view. Default: the name of the table and _live."),
@@ -284,7 +334,7 @@ def live(
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 
-    loaded = load(policy)
+    loaded = load(policy, settings)
     if drop:
         with connect(memory_limit=memory_limit, threads=threads) as db:
             dropped = db.drop_live(loaded, name)
@@ -311,6 +361,7 @@ def live(
 )
 def compare(
     policy: PolicyFile,
+    settings: Set = None,
     strategies: Annotated[
         str | None,
         typer.Option(
@@ -328,7 +379,7 @@ def compare(
     from sqlanon.database import connect
     from sqlanon.search.compare import policies_of
 
-    loaded = load(policy)
+    loaded = load(policy, settings)
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]
     count = len(policies_of(loaded, names))
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_comparison(count) as progress:
@@ -346,12 +397,12 @@ def compare(
 
 
 @command(BEFORE, "plan policy.toml", "plan policy.toml --dialect snowflake")
-def plan(policy: PolicyFile, dialect: Dialect = None) -> None:
+def plan(policy: PolicyFile, settings: Set = None, strategy: Strategy = None, dialect: Dialect = None) -> None:
     """Show the stages of `anonymize` and their SQL. Reads no rows."""
     from sqlanon.database import connect
 
     with connect() as db:
-        hand_out(str(db.plan(load(policy), dialect)))
+        hand_out(str(db.plan(load(policy, settings, strategy), dialect)))
 
 
 @command(START, "init warehouse.duckdb")
@@ -370,6 +421,7 @@ def init(
 @command(BEFORE, "risk policy.toml", "risk policy.toml --suda --matrix zip,age")
 def risk(
     policy: PolicyFile,
+    settings: Set = None,
     as_json: AsJson = False,
     epsilon: Annotated[
         str | None,
@@ -400,7 +452,7 @@ def risk(
     """Measure the re-identification risk of the source as it stands, and what in it breaks the policy."""
     from sqlanon.database import connect
 
-    loaded = load(policy)
+    loaded = load(policy, settings)
     with connect(memory_limit=memory_limit, threads=threads) as db:
         found = db.risk(loaded, numbers("--epsilon", epsilon), leakage)
         uniques = None if matrix is None else db.uniques_matrix(loaded, *two_names("--matrix", matrix))
@@ -469,6 +521,7 @@ def verify(
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="POLICY.toml", help="Check the release against its source, too.")
     ] = None,
+    settings: Set = None,
     table: Annotated[
         str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="Name of a release in PostgreSQL or Spark.")
     ] = None,
@@ -491,7 +544,7 @@ def verify(
         from sqlanon.database import connect
 
         with connect(memory_limit=memory_limit, threads=threads) as db:
-            found = db.verify(release, load(policy), table, sha256)
+            found = db.verify(release, load(policy, settings), table, sha256)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -563,6 +616,7 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE.html", help="Path of the page.", show_default=False)
     ],
+    settings: Set = None,
     private: Annotated[
         bool,
         typer.Option("--private", help="For a policy: show the source and the search, too. For internal use only."),
@@ -581,13 +635,13 @@ def report(
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 
-    subject = load(Path(of)) if of.lower().endswith(".toml") else of
+    subject = load(Path(of), settings) if of.lower().endswith(".toml") else of
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         holds = db.report(
             subject,
             output,
             private,
-            None if policy is None else load(policy),
+            None if policy is None else load(policy, settings),
             None if compare else (),
             progress,
         )

@@ -34,18 +34,13 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
     if result.suppressed_rows:
         lost += f" ({percent(result.suppressed_rows, result.rows)})"
     say(f"{result.released_rows:,} of {result.rows:,} rows released, {lost}")
-    say(f"{manifest.classes:,} classes, the smallest of {manifest.smallest_class:,} rows")
-    of = "times" if result.policy.search.is_local else f"of {result.nodes:,} generalizations"
-    say(f"{result.measure} {result.score:.6g}, {result.proof}; checked {result.checked:,} {of} in {seconds:.2f} s")
+    _print_search(result, manifest.classes, manifest.smallest_class, seconds)
     if result.noise is not None:
         print_noise_of(result)
     if result.decoys is not None:
         say(decoys_in_words(result.decoys))
     say("")
-    show_table(
-        ["quasi-identifier", "what was done"],
-        [(name, what_was_done(manifest, name)) for name in result.policy.quasi],
-    )
+    _show_attributes("what was done", [(name, what_was_done(manifest, name)) for name in result.policy.quasi])
     say("")
     try:
         print_class_sizes(release.class_sizes())
@@ -57,22 +52,43 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
         say(f"sha256: {release.sha256}")
 
 
-def print_export(result: Result, folder: Path, seconds: float) -> None:
-    from sqlanon.release.words import level_in_words
+def print_trial(result: Result, seconds: float) -> None:
+    _print_unpublished(result, seconds)
+    say("dry run: nothing was published or recorded, or compared with earlier releases")
 
-    suppressed = f"{result.suppressed_rows:,} suppressed ({percent(result.suppressed_rows, result.rows)})"
-    say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {suppressed}")
-    say(f"{result.classes:,} classes, the smallest of {result.smallest_class:,} rows")
-    checked = f"checked {result.checked:,} of {result.nodes:,} generalizations in {seconds:.2f} s"
-    say(f"{result.measure} {result.score:.6g}, {result.proof}; {checked}")
+
+def print_export(result: Result, folder: Path, seconds: float) -> None:
+    _print_unpublished(result, seconds)
+    say(f"for the warehouse: {printable(str(folder))}: upload its Parquet files, run release.sql, then audit.sql")
+
+
+def _print_unpublished(result: Result, seconds: float) -> None:
+    from sqlanon.release.words import level_in_words, several_levels
+
+    lost = f" ({percent(result.suppressed_rows, result.rows)})" if result.suppressed_rows else ""
+    say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {result.suppressed_rows:,} suppressed{lost}")
+    _print_search(result, result.classes, result.smallest_class, seconds)
     say("")
     done = []
     for name, level in result.generalization.items():
         rules = [rule.redacted() for rule in result.policy.attributes[name].hierarchy or ()]
-        done.append((name, level_in_words(rules, level or 0, result.heights[name])))
-    show_table(["quasi-identifier", "what is done"], done)
+        search = result.policy.search
+        words = several_levels(search.summary) if level is None else level_in_words(rules, level, result.heights[name])
+        done.append((name, words))
+    _show_attributes("what is done", done)
     say("")
-    say(f"for the warehouse: {printable(str(folder))}: upload its Parquet files, run release.sql, then audit.sql")
+
+
+def _show_attributes(heading: str, done: Sequence[tuple[str, str]]) -> None:
+    """What is done to each attribute; what its labels mean is in the metadata of the release."""
+    show_table(["quasi-identifier", heading], [(name, words.partition("; ")[0]) for name, words in done])
+
+
+def _print_search(result: Result, classes: int, smallest: int, seconds: float) -> None:
+    say(f"{classes:,} classes; the smallest has {smallest:,} rows")
+    say(f"{result.measure} {result.score:.6g}: {result.proof}")
+    of = "rounds" if result.policy.search.is_local else f"of {result.nodes:,} generalizations"
+    say(f"checked {result.checked:,} {of} in {seconds:.2f} s")
 
 
 def print_live(view: LiveView, policy: Policy) -> None:

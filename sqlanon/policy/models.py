@@ -11,7 +11,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from sqlanon.policy.sections import (
 )
 from sqlanon.requirements.registry import on_change
 
-_SECTIONS: Mapping[str, type[Section]] = {
+SECTIONS: Mapping[str, type[Section]] = {
     "source": SourceSection,
     "population": PopulationSection,
     "privacy": PrivacySection,
@@ -50,12 +50,14 @@ _SECTIONS: Mapping[str, type[Section]] = {
 _NEEDED = ("attributes", "privacy")
 
 
-def read_tree(tree: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
+def read_tree(
+    tree: Mapping[str, Any], folder: Path | None = None, known_problems: Sequence[Problem] = ()
+) -> dict[str, Any]:
     """Read a whole policy; relative paths start in the folder. A `PolicyError` has every mistake."""
     context = {"folder": folder}
     known = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog"]
     unknown = [key for key in tree if key not in known]
-    problems = [Problem(join("", key), unknown_key(key, known, "section")) for key in unknown]
+    problems = [*known_problems, *(Problem(join("", key), unknown_key(key, known, "section")) for key in unknown)]
     # Whatever is misspelled is not missing, too.
     meant = {nearest(key, known) for key in unknown}
     given = {key: tree[key] for key in known if tree.get(key) is not None}
@@ -67,7 +69,7 @@ def read_tree(tree: Mapping[str, Any], folder: Path | None = None) -> dict[str, 
         if key == "attributes":
             part, found = _read_attributes(value, context)
         else:
-            part, found = read_part(_SECTIONS[key], value, key, context)
+            part, found = read_part(SECTIONS[key], value, key, context)
         problems += found
         if part is not None:
             parts[key] = part
@@ -128,6 +130,12 @@ def parse_toml(file: Path) -> dict[str, Any]:
     return tree
 
 
+def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """The tree of a policy file, with the catalog that it has by default, and its folder."""
+    file = Path(path).absolute()
+    return {"catalog": {"database": f"{file.stem}.catalog.duckdb"}, **parse_toml(file)}, file.parent
+
+
 def _without_folders(tree: Any, key: str = "") -> Any:
     if isinstance(tree, dict):
         return {name: _without_folders(part, name) for name, part in tree.items()}
@@ -182,9 +190,8 @@ class Policy(Section):
         PolicyError
             When the file cannot be read, is not TOML, or the policy has mistakes: all of them.
         """
-        file = Path(path).absolute()
-        tree = {"catalog": {"database": f"{file.stem}.catalog.duckdb"}, **parse_toml(file)}
-        return cls(**read_tree(tree, file.parent))
+        tree, folder = read_file(path)
+        return cls(**read_tree(tree, folder))
 
     @property
     def quasi(self) -> tuple[str, ...]:

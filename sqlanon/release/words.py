@@ -32,7 +32,7 @@ def what_was_done(manifest: Manifest, name: str) -> str:
     if role == "identifying":
         return "left out"
     if role != "quasi":
-        return "as it was"
+        return "unchanged"
     level = _by_name(manifest.generalization).get(name.lower())
     height = _by_name(manifest.heights or {}).get(name.lower())
     return _generalized(manifest, attribute.get("hierarchy") or [], level, height)
@@ -40,8 +40,17 @@ def what_was_done(manifest: Manifest, name: str) -> str:
 
 def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: int | None, height: int | None) -> str:
     if level is None:
-        return f"generalized as far as each group of rows needs it{_summary(manifest)}"
+        return several_levels(manifest.policy.get("search", {}).get("summary"))
     return level_in_words(rules, level, height)
+
+
+def several_levels(summary: str | None) -> str:
+    """What a strategy below the full domain does to an attribute, as `what_was_done` has it."""
+    if summary == "median":
+        more = "; a number is the median of its group"
+    else:
+        more = "; a range or a set stands for all values in it" if summary in ("range", "set") else ""
+    return f"generalized as far as each group of rows needs{more}"
 
 
 def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int | None) -> str:
@@ -51,10 +60,10 @@ def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int |
     'level 2 of 3: by year; a label is the period that the day is in'
     """
     if level == 0:
-        return "as it was"
+        return "unchanged"
     words = f"level {level}" if height is None else f"level {level} of {height}"
     if level == height:
-        return f"{words}: hidden, all values read the same"
+        return f"{words}: fully suppressed"
     try:
         return f"{words}: {_by_rule(*_rule_at(rules, level))}"
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a manifest says what its writer likes
@@ -72,13 +81,6 @@ def _by_rule(rule: Mapping[str, Any] | None, own: int) -> str:
     }.get(kind, lambda: "groups of values")()
     meaning = _LABELS.get(kind)
     return f"{what}{f'; {meaning}' if meaning else ''}"
-
-
-def _summary(manifest: Manifest) -> str:
-    summary = manifest.policy.get("search", {}).get("summary")
-    if summary == "median":
-        return "; numbers are the middle one of their group"
-    return "; a range or a set stands for all values in it" if summary in ("range", "set") else ""
 
 
 def _rule_at(rules: Sequence[Mapping[str, Any]], level: int) -> tuple[Mapping[str, Any] | None, int]:

@@ -123,6 +123,36 @@ def test_anonymize_prints_one_json_object(folder: Path) -> None:
     assert printed["seconds"]["total"] >= printed["seconds"]["search"] + printed["seconds"]["publish"]
 
 
+def test_a_dry_run_publishes_and_records_nothing(folder: Path) -> None:
+    policy = rewrite(folder, 'database = "release.duckdb"', "")  # and it needs no place
+    told = cli("anonymize", policy, "--dry-run")
+    assert (told.status, told.err) == (0, "")
+    assert "rows to be released" in told.out and "optimal among full-domain generalizations" in told.out
+    printed = json.loads(cli("anonymize", policy, "--dry-run", "--json", "--set", "privacy.k=9").out)
+    assert printed["dry_run"] is True and printed["smallest_class"] >= 9 and "release" not in printed
+    assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
+
+
+def test_a_dry_run_refuses_what_cannot_be_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlanon.result.Result.refusals", ("age gives zip away",))
+    ended = cli("anonymize", folder / "policy.toml", "--dry-run")
+    assert (ended.status, ended.out) == (1, "")
+    assert "age gives zip away" in ended.err
+
+
+def test_what_is_overridden_is_what_the_catalog_records(folder: Path) -> None:
+    policy, changes = folder / "policy.toml", ("--set", "privacy.k=9")
+    ended = cli("anonymize", policy, *changes, "--strategy", "datafly", "--output", "other.duckdb", cwd=folder)
+    assert ended.status == 0
+    assert verify_file(folder / "other.duckdb").manifest.smallest_class >= 9
+    (catalog,) = folder.glob("*catalog.duckdb")
+    with duckdb.connect(catalog, read_only=True) as connection:
+        assert connection.execute("SELECT strategy FROM sqlanon.runs").fetchall() == [("datafly",)]
+    again = (*changes, "--set", "search.strategy=datafly", "--set", "release.database=other.duckdb")
+    assert cli("verify", folder / "other.duckdb", "--policy", policy, *again).status == 0
+    assert cli("verify", folder / "other.duckdb", "--policy", policy).status == 1  # the file has another k
+
+
 def test_warnings_go_to_stderr_and_leave_the_json_alone(folder: Path) -> None:
     ended = cli("anonymize", rewrite(folder, '"identifying"', '"insensitive"'), "--json")
     assert ended.status == 0

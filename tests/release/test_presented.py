@@ -198,13 +198,13 @@ def test_the_overview_says_what_was_done_to_each_attribute(published: sqlanon.Re
     overview = {row[0]: row[1:] for row in fetch(published.path, "FROM release_overview")}
     assert list(overview) == list(ATTRIBUTES)
     assert overview["name"] == ("identifying", None, None, "left out")
-    assert overview["illness"][0], overview["illness"][-1] == ("sensitive", "as it was")
+    assert overview["illness"][0], overview["illness"][-1] == ("sensitive", "unchanged")
     levels = published.manifest.generalization
     heights = {"zip": 4, "age": 5, "birth": 4}
     for name, height in heights.items():
         role, level, top, told = overview[name]
         assert (role, level, top) == ("quasi", levels[name], height)
-        assert told == "as it was" if level == 0 else told.startswith(f"level {level} of {height}: ")
+        assert told == "unchanged" if level == 0 else told.startswith(f"level {level} of {height}: ")
 
 
 def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.Release) -> None:
@@ -217,7 +217,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.R
     told = {row[0]: row[-1] for row in fetch(published.path, "FROM release_overview")}
     for place in ("patients", "patients_v1"):
         assert columns[f"{place}.zip"] == f"quasi-identifier: {told['zip']}"
-        assert columns[f"{place}.illness"] == "sensitive attribute: as it was"
+        assert columns[f"{place}.illness"] == "sensitive attribute: unchanged"
     view = fetch(published.path, "SELECT comment FROM duckdb_views() WHERE view_name = 'patients'")[0][0]
     assert "3-anonymous" in view
     assert str(published.manifest.released_rows) in view
@@ -231,7 +231,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.R
             ["COMMENT ON COLUMN class_sizes.rows IS 'Odd One'"],
             ["COMMENT ON VIEW quality IS 'Odd One'"],
             ["COMMENT ON TABLE patients_v1 IS NULL"],
-            ["UPDATE sqlanon.attributes SET what_was_done = 'as it was'"],
+            ["UPDATE sqlanon.attributes SET what_was_done = 'unchanged'"],
             ["UPDATE sqlanon.figures SET value = 0"],
             ["UPDATE birth_labels SET birth_low = DATE '1900-01-01'"],
             ["DELETE FROM birth_labels WHERE birth_order = 1"],

@@ -239,7 +239,7 @@ def test_what_holds_a_release_against_its_source_knows_its_top(tmp_path: Path) -
         assert db.verify(based.publish().path, later).verified
     with duckdb.connect(release.path, read_only=True) as connection:
         told = connection.execute("SELECT level, height, what_was_done FROM release_overview WHERE attribute = 'town'")
-        assert told.fetchall() == [(1, 1, "level 1 of 1: hidden, all values read the same")]
+        assert told.fetchall() == [(1, 1, "level 1 of 1: fully suppressed")]
 
 
 @pytest.mark.slow

@@ -338,8 +338,8 @@ def test_the_figures_of_the_page(pages: Pages) -> None:
     assert "shared by at least 4 rows (4-anonymity)" in text
     assert "At most 2 % of the rows may be left out." in text
     for column, done in {
-        "name": "left out", "city": "level 1 of 2: groups of values; a label is the group", "sex": "as it was",
-        "born": "level 1 of 3: by year", "illness": "as it was",
+        "name": "left out", "city": "level 1 of 2: groups of values; a label is the group", "sex": "unchanged",
+        "born": "level 1 of 3: by year", "illness": "unchanged",
     }.items():  # fmt: skip
         kind = sections.ROLES[
             ATTRIBUTES[column]["role"] if isinstance(ATTRIBUTES[column], dict) else ATTRIBUTES[column]
