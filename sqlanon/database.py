@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import duckdb
 
@@ -23,6 +23,7 @@ from sqlanon.sources import source_errors
 from sqlanon.sources.workspace import Workspace
 
 if TYPE_CHECKING:
+    import polars
     import pyarrow
 
     from sqlanon.engines.statement_runner import Plan
@@ -35,25 +36,42 @@ if TYPE_CHECKING:
     from sqlanon.suggest import Trial
 
 
-ArrowSource: TypeAlias = "pyarrow.Table | pyarrow.RecordBatchReader"
+class ArrowStream(Protocol):
+    """What has the Arrow C stream interface: data frames, Arrow tables and streams, relations of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Give an Arrow stream, as a PyCapsule."""
+
+
+Frame: TypeAlias = "ArrowStream | pyarrow.Table | pyarrow.RecordBatchReader | polars.LazyFrame"
+Given: TypeAlias = "str | os.PathLike[str] | duckdb.DuckDBPyConnection | Frame | None"
 
 
 def connect(
-    source: str | os.PathLike[str] | duckdb.DuckDBPyConnection | ArrowSource | None = None,
+    source: Given = None,
     *,
     memory_limit: str | None = None,
     threads: int | None = None,
 ) -> Database:
-    """Open a database to anonymize tables of.
+    """Open a source: a database, files, or a data frame.
 
     Parameters
     ----------
     source:
-        A DuckDB file, opened read-only; a Parquet or CSV file or a pattern of them; a live duckdb connection, beside
-        which another is opened to the same databases: temporary macros and settings count for the user's own queries
-        alone; an Arrow table or stream; a Spark session, classic or Connect, or where Spark is, ``"sc://host:port"`` or
-        a master such as ``"local[2]"``. Without one, each policy's ``[source]`` says where.
-        With one, it takes the place of the ``database`` and ``files`` of the policies; Spark, of ``database``.
+        One of these; without one, the policy's ``[source]`` names the source:
+
+        - a DuckDB file, opened read-only;
+        - a Parquet or CSV file, or a pattern of them;
+        - a DuckDB connection: sqlanon opens a second one beside it, so that temporary macros and settings count for the
+          user's own queries alone;
+        - a data frame, copied once to a private table: pandas (without its index; NaN, NaT and NA are NULL), polars,
+          also lazy (NaN stays NaN), narwhals, an Arrow table or reader, a DuckDB relation, or any object with
+          ``__arrow_c_stream__``;
+        - a Spark session, classic or Connect; or where Spark is: ``"sc://host:port"``, or a master such as
+          ``"local[2]"``.
+
+        It takes the place of ``database`` and ``files`` in the ``[source]`` of policies; Spark, of ``database``. A
+        policy for a data frame needs no ``[source]``.
     memory_limit:
         What each engine may hold in memory, such as ``"2GB"``; what does not fit is spilled to a private directory.
         By default the engine's own limit. An answer does not depend on it.
@@ -63,16 +81,15 @@ def connect(
     Raises
     ------
     SourceError
-        It cannot be opened, a setting is invalid, or settings are given beside a live connection, which has its own.
+        The source cannot be opened, or is none of these; a column of a data frame has a type that cannot be read; a
+        setting is invalid; or settings are given with a connection, which has its own.
 
     Examples
     --------
-    >>> import duckdb
-    >>> connection = duckdb.connect()
-    >>> _ = connection.execute("CREATE TABLE people AS SELECT i % 3 AS ward, i AS age FROM range(9) AS t(i)")
-    >>> with connect(connection) as db:
+    >>> import pyarrow
+    >>> people = pyarrow.table({"ward": [0, 1, 2] * 3, "age": list(range(9))})
+    >>> with connect(people) as db:
     ...     result = db.anonymize(Policy(
-    ...         source={"table": "people"},
     ...         attributes={"ward": {"role": "quasi", "hierarchy": "suppress"},
     ...                     "age": {"role": "quasi", "hierarchy": {"intervals": [3]}}},
     ...         privacy={"k": 3},
@@ -88,7 +105,7 @@ class Database:
 
     def __init__(
         self,
-        source: str | os.PathLike[str] | duckdb.DuckDBPyConnection | ArrowSource | None = None,
+        source: Given = None,
         limits: Limits = NO_LIMITS,
     ) -> None:
         self._space = Workspace(source, limits)

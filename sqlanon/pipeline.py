@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sqlglot import exp
+
 from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.errors import AuditError, InfeasibleError, PolicyError, ReleaseError
 from sqlanon.expressions import Namer
@@ -26,7 +28,7 @@ from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_columns
 from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
-from sqlanon.release.publish import Ledger, NoLedger
+from sqlanon.release.publish import Ledger, NoLedger, audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
 from sqlanon.release.target import kind_taking, target_for
 from sqlanon.search.examples import example_levels, size_of_lattice
@@ -39,6 +41,7 @@ from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
+from sqlanon.workdir import spill_directory
 
 if TYPE_CHECKING:
     from sqlanon.decoys import DecoyResult
@@ -187,6 +190,22 @@ def publish(
     draft: ReleaseDraft, run_id: str, place: Any = None, table: str | None = None, force: bool = False
 ) -> tuple[Any, Ledger]:
     """Audit the release of a draft, beside those that the ledger has, and put it in its place."""
+    _refuse_release(draft)
+    target = target_for(draft, place, table)
+    ledger = ledger_of(draft, run_id, target.path, force)
+    with draft.explained():
+        return audit_and_publish(target, draft, ledger), ledger
+
+
+def release_rows(draft: ReleaseDraft) -> exp.Table:
+    """The rows of the release of a draft, audited as `publish` does it, in a table that goes with the run."""
+    _refuse_release(draft)
+    rows = draft.run.work("release_rows")
+    with draft.explained(), spill_directory() as folder:
+        return audited_rows(target_for(draft, folder / "release.duckdb", None), draft, rows)
+
+
+def _refuse_release(draft: ReleaseDraft) -> None:
     if draft.dependencies.refusals:
         raise AuditError(list(draft.dependencies.refusals))
     if not draft.prepared.source.recodes:
@@ -194,10 +213,6 @@ def publish(
             "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
             'export("folder", dialect=...) writes the statement, and the tables that it reads'
         )
-    target = target_for(draft, place, table)
-    ledger = ledger_of(draft, run_id, target.path, force)
-    with draft.explained():
-        return audit_and_publish(target, draft, ledger), ledger
 
 
 def prepare(

@@ -23,6 +23,7 @@ from sqlanon.expressions import at_random, star, subquery
 from sqlanon.markup import html_table
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.draft import ReleaseDraft
+from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach
@@ -30,6 +31,9 @@ from sqlanon.search.full_domain import measure_of
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas
+    import polars
+    import pyarrow
 
     from sqlanon.decoys import Decoys
     from sqlanon.noise.stage import Linking
@@ -336,6 +340,68 @@ class Result(ResultFigures):
         """The query for `decoy_rows`."""
         statement = None if self._draft.decoys is None else self._draft.decoys.statement
         return None if statement is None else statement.decoy_rows()
+
+    def relation(self) -> duckdb.DuckDBPyRelation:
+        """The rows that the release would have, to try things out: a relation, on the `Database` that gave this result.
+
+        The statement that makes the release makes them, and they pass the same audit: the same rows, labels and types
+        as in a release file, with the same noise and decoys, in random order. They are made once; `df`, `pl` and
+        `arrow` convert them.
+
+        The ledger does not record these rows, and nothing compares them with earlier releases: they are for trying
+        things out. To give rows to somebody else, use `publish`.
+
+        Raises
+        ------
+        AuditError
+            The audit refuses the release.
+        ReleaseError
+            A release file cannot hold the types of the columns; or the source is a frequency set, see `export`.
+
+        Examples
+        --------
+        >>> import duckdb, sqlanon
+        >>> people = duckdb.connect().sql("SELECT i % 2 AS ward, i AS age FROM range(6) AS t(i)")
+        >>> policy = sqlanon.Policy(
+        ...     attributes={"ward": {"role": "quasi", "hierarchy": "suppress"},
+        ...                 "age": {"role": "quasi", "hierarchy": {"intervals": [10]}}},
+        ...     privacy={"k": 3},
+        ... )
+        >>> with sqlanon.connect(people) as db:
+        ...     db.anonymize(policy).relation().aggregate("ward, age, count(*)").order("ward").fetchall()
+        [(0, '0-9', 3), (1, '0-9', 3)]
+        """
+        return self._run.engine.relation(star(self._release_rows))
+
+    @cached_property
+    def _release_rows(self) -> exp.Table:
+        return pipeline.release_rows(self._draft)
+
+    def df(self) -> pandas.DataFrame:
+        """The rows of `relation` as a pandas data frame, with the errors of `relation`.
+
+        DuckDB converts the types: dates become timestamps, decimals and HUGEINT floats. `arrow` keeps them.
+
+        Raises
+        ------
+        MissingLibraryError
+            ``pip install 'sqlanon[pandas]'`` is needed.
+        """
+        return pandas_frame(self.relation())
+
+    def pl(self) -> polars.DataFrame:
+        """The rows of `relation` as a polars data frame, with the errors of `relation`.
+
+        Raises
+        ------
+        MissingLibraryError
+            ``pip install 'sqlanon[polars]'`` is needed.
+        """
+        return polars_frame(self.relation())
+
+    def arrow(self) -> pyarrow.Table:
+        """The rows of `relation` as an Arrow table, with the errors of `relation`."""
+        return self.relation().to_arrow_table()
 
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that makes the release, on the connection of the `Database` that gave this result.

@@ -28,5 +28,5 @@ def oldest(requirement: Requirement) -> str:
 if __name__ == "__main__":
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    for text in (*project["dependencies"], *extras["dp"], *extras["report"]):
+    for text in (*project["dependencies"], *extras["dp"], *extras["pandas"], *extras["polars"], *extras["report"]):
         print(oldest(Requirement(text)))

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from sqlglot import exp
 
 from sqlanon.errors import AuditError, OvertakenError
+from sqlanon.expressions import create_table, star
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Draft, Published, ReleaseTarget, Staged, Verification
@@ -92,6 +93,15 @@ def _put_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledg
         audit(staged, manifest, draft, ledger)
         with staged.alone(), ledger.recording(manifest, staged.sha256):
             return target.commit(staged, manifest)
+
+
+def audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.Table) -> exp.Table:
+    """Copy the rows of a release that passes the audit to a table beside its source; nothing is published."""
+    with target.stage(draft) as staged:
+        audit(staged, draft.manifest(target.table_name, target.facts(staged)), draft, NoLedger())
+        with staged.rows() as released:
+            draft.run.engine.execute(create_table(rows, star(released)))
+    return rows
 
 
 def audit(staged: Staged, manifest: Manifest, draft: Draft, ledger: Ledger) -> None:

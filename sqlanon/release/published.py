@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.expressions import table
+from sqlanon.expressions import star, table
 from sqlanon.release.class_sizes import class_sizes
+from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.target import Verification
 from sqlanon.release.verify import verification_sql, verify_file
 from sqlanon.release.words import claims_table
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+    import pyarrow
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,50 @@ class Release:
     def class_sizes_sql(self) -> str:
         """The statement behind `class_sizes`, to be run in the release file with any DuckDB client."""
         return self._class_sizes(table(self.table)).sql("duckdb", pretty=True)
+
+    def df(self) -> pandas.DataFrame:
+        """Its rows as a pandas data frame, read from its file; they are not verified.
+
+        DuckDB converts the types: dates become timestamps, decimals and HUGEINT floats. `arrow` keeps them.
+
+        Raises
+        ------
+        MissingLibraryError
+            ``pip install 'sqlanon[pandas]'`` is needed.
+        ReleaseError
+            It is gone, or is no release any more.
+        """
+        with self._opened() as rows:
+            return pandas_frame(rows)
+
+    def pl(self) -> polars.DataFrame:
+        """Its rows as a polars data frame, read from its file; they are not verified.
+
+        Raises
+        ------
+        MissingLibraryError
+            ``pip install 'sqlanon[polars]'`` is needed.
+        ReleaseError
+            It is gone, or is no release any more.
+        """
+        with self._opened() as rows:
+            return polars_frame(rows)
+
+    def arrow(self) -> pyarrow.Table:
+        """Its rows as an Arrow table, read from its file; they are not verified.
+
+        Raises
+        ------
+        ReleaseError
+            It is gone, or is no release any more.
+        """
+        with self._opened() as rows:
+            return rows.to_arrow_table()
+
+    @contextmanager
+    def _opened(self) -> Iterator[duckdb.DuckDBPyRelation]:
+        with open_release(self.path, self.limits) as release:
+            yield release.engine.relation(star(SUBJECT))
 
     def _class_sizes(self, rows: exp.Table) -> exp.Query:
         return class_sizes(rows, self.manifest.quasi)

@@ -26,7 +26,7 @@ from sqlanon.policy import Policy, SourceSection, TableRule, is_postgres, is_spa
 from sqlanon.policy.addresses import SESSION, is_session, shown_spark
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
 from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
-from sqlanon.sources.arrow import copy_arrow
+from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
 from sqlanon.sources.duckdb import bind_source
@@ -42,7 +42,7 @@ _PATH = template("SELECT path FROM duckdb_databases() WHERE database_name = :dat
 
 class Workspace:
     def __init__(self, source: Any, limits: Limits = NO_LIMITS) -> None:
-        self.described = "the policy's source" if source is None else str(source)
+        self.described = str(source) if isinstance(source, (str, os.PathLike)) else "the policy's source"
         self._stack = ExitStack()
         self._is_live = isinstance(source, duckdb.DuckDBPyConnection)
         self._given: dict[str, Any] = {}
@@ -70,7 +70,7 @@ class Workspace:
             elif self._is_session:
                 self.described = "a Spark session"
             elif source is not None and not self._is_live:
-                self.described = type(source).__name__
+                self.described = shown_type(source)
                 self._arrow = copy_arrow(self._engine, source, table("arrow", "main", self._name))
         except BaseException:
             self._stack.close()
