@@ -177,7 +177,7 @@ class Database:
         return self._space.engine.relation(relation_of(found))
 
     def try_strategies(
-        self, policy: Policy, candidates: Mapping[str, Mapping[str, str]] | None = None, seconds: float = 20.0
+        self, policy: Policy, candidates: Mapping[str, Mapping[str, str]] | None = None, seconds: float | None = None
     ) -> list[Trial]:
         """Try several strategies on a sample of a policy's source: at most 100,000 rows, the same ones on every run.
 
@@ -191,7 +191,7 @@ class Database:
             The keys of ``[search]`` of each strategy, by a name of your own; default: ``optimal``, ``mondrian`` with
             ranges and with sets, ``subtree``, ``local``, and ``optimal`` with cells.
         seconds:
-            What all of them together may take; a strategy whose share of it is over is interrupted.
+            What all of them together may take, by default 20; a strategy whose share of it is over is interrupted.
 
         Returns
         -------
@@ -558,27 +558,39 @@ class Database:
         run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table, read=False)
         return distinction_statements(run, policy, size)
 
-    def suggest(self, table: str | None = None) -> str:
+    def suggest(
+        self,
+        table: str | None = None,
+        files: Sequence[str | os.PathLike[str]] = (),
+        folder: str | os.PathLike[str] | None = None,
+    ) -> str:
         """A policy to start from: the commented text of a TOML file.
 
         Each column gets a role, and a quasi-identifier a hierarchy that fits its type, by its name, its type and
-        figures of its values; the comments say why. No value of the table is in it.
+        figures of its values; the comments say why. Several strategies are tried on a sample (see `try_strategies`),
+        and the policy names the one that keeps the most.
 
         Parameters
         ----------
         table:
             The table; None where the source is files or Arrow.
+        files:
+            Files of one table, or patterns of them, where `connect` was given no source.
+        folder:
+            Where the policy file will be: its paths are relative to it. Default: they are absolute.
 
         Raises
         ------
         SourceError
             The table cannot be found or read.
         """
-        from sqlanon.suggest import suggest  # noqa: PLC0415
+        from sqlanon.suggest import Place, suggest  # noqa: PLC0415
 
         given = self._space.given
+        paths = tuple(str(Path(one).absolute()) for one in files) or given.get("files", ())
+        place = Place(table, given.get("database"), paths, None if folder is None else Path(folder).absolute())
         with source_errors():
-            return suggest(self._space.run, table, given.get("database"), given.get("files", ()))
+            return suggest(self._space.run, place)
 
     def live(
         self,

@@ -487,20 +487,40 @@ def risk(
 
 @command(START, "suggest hospital.duckdb patients > policy.toml", "suggest patients.csv > policy.toml")
 def suggest(
-    database: Annotated[
-        Path, typer.Argument(metavar="DATABASE", help="Path to a DuckDB, Parquet or CSV file.", show_default=False)
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATABASE TABLE | FILE...",
+            help="A DuckDB file and one of its tables; or data files of one table, or patterns of them.",
+            show_default=False,
+        ),
     ],
-    table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="Name of the table in a DuckDB file.", show_default=False)
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the policy to FILE instead of printing it.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Print a commented policy to start from, with a role and a hierarchy for each column."""
+    """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
+    from sqlanon.cli.files import refuse_existing, write_private
     from sqlanon.database import connect
+    from sqlanon.sources.files import file_kind
 
-    with connect(database, memory_limit=memory_limit, threads=threads) as db:
-        hand_out(db.suggest(table))
+    if output is not None:
+        refuse_existing(output, force)
+    several = len(inputs) > 1 and all(file_kind(one) for one in inputs)
+    if not several and len(inputs) > 2:
+        raise PolicyError([Problem("suggest", "give a database and one of its tables, or data files of one table")])
+    source, table = (None, None) if several else (inputs[0], inputs[1] if len(inputs) > 1 else None)
+    folder = None if output is None else output.absolute().parent
+    with connect(source, memory_limit=memory_limit, threads=threads) as db:
+        text = db.suggest(table, inputs if several else (), folder)
+    if output is None:
+        hand_out(text)
+        return
+    write_private(output, text)
+    say(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {output}")
 
 
 @command(

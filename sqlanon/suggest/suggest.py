@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlanon.engines.statement_runner import StatementRunner
@@ -17,9 +18,10 @@ from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.kinds import OTHER_CODE
-from sqlanon.suggest.policy_text import policy_text
+from sqlanon.suggest.policy_text import SUPPRESSION_LIMIT, K, Seen, policy_text
 from sqlanon.suggest.profile import TableProfile, profile_table
 from sqlanon.suggest.propose import SUPPRESS, Proposal, propose
+from sqlanon.suggest.trials import Trial, try_strategies
 
 SIZE = 3
 """The size of the largest sets of quasi-identifiers."""
@@ -27,32 +29,80 @@ SIZE = 3
 _PERSONS = f"by its name: {OTHER_CODE}"
 
 
-def asks_nothing(table: str | None) -> Policy:
+@dataclass(frozen=True)
+class Place:
+    """Where the table is, with absolute paths; and the folder that paths of the policy are relative to (None: they
+    stay absolute)."""
+
+    table: str | None = None
+    database: Path | None = None
+    files: tuple[str, ...] = ()
+    folder: Path | None = None
+
+    @property
+    def source(self) -> dict[str, object]:
+        """``[source]`` of the policy, as it is written."""
+        found: dict[str, object] = {}
+        if self.database is not None:
+            found["database"] = self.shown(self.database)
+        if self.files:
+            shown = [self.shown(one) for one in self.files]
+            found["files"] = shown if len(shown) > 1 else shown[0]
+        elif self.table is not None:
+            found["table"] = self.table
+        return found
+
+    def shown(self, path: str | Path) -> str:
+        """A path as the policy has it."""
+        if self.folder is None:
+            return str(path)
+        with suppress(ValueError):  # on another drive
+            return os.path.relpath(path, self.folder).replace(os.sep, "/")
+        return str(path)
+
+    @property
+    def read(self) -> dict[str, object]:
+        """``[source]`` for the trials, where the connection does not say all of it."""
+        found: dict[str, object] = {} if self.table is None or self.files else {"table": self.table}
+        return found | ({"files": list(self.files)} if self.files else {})
+
+    @property
+    def name(self) -> str:
+        return (table_parts(self.table or "") or (Path(self.files[0]).stem if self.files else "table",))[-1]
+
+
+def asks_nothing(table: str | None, files: Sequence[str] = ()) -> Policy:
     """A policy by which a table is bound, and which says nothing of its columns."""
     attributes = {"sqlanon: any": {"role": "quasi", "hierarchy": "suppress"}}
-    return Policy(source={} if table is None else {"table": table}, attributes=attributes, privacy={"k": 2})
+    return Policy(source=Place(table, files=tuple(files)).read, attributes=attributes, privacy={"k": 2})
 
 
-def suggest(begin: Callable[[Policy], Run], table: str | None, database: Path | None, files: Sequence[str]) -> str:
-    with begin(asks_nothing(table)) as run:
-        table_profile = profile_table(run)
-        proposals = propose(table_profile.profiles)
-        apart = _apart(run, table_profile, proposals)
-        dependencies = _dependencies(run, table_profile, proposals)
-    source: dict[str, object] = {"database": str(database)} if database is not None else {}
-    if files:
-        source = {"files": [*files] if len(files) > 1 else files[0]}
-    elif table is not None:
-        source["table"] = table
-    source |= _person(proposals)
-    name = (table_parts(table or "") or (Path(files[0]).stem if files else "table",))[-1]
-    place = re.sub(r"\W+", "_", name).strip("_") or "table"
-    release = {"database": f"{place}_release.duckdb", "table": name if table else place}
+def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
+    with begin(asks_nothing(place.table, place.files)) as run:
+        profile = profile_table(run)
+        proposals: Sequence[Proposal] = propose(profile.profiles)
+        apart = _apart(run, profile, proposals)
+        narrowing = _dependencies(run, profile, proposals)
+    person = _person(proposals)
+    proposals = _that_hold(begin, proposals, place.read)
+    trials = _trials(begin, proposals, place.read | person)
+    file_name = re.sub(r"\W+", "_", place.name).strip("_") or "table"
+    release = {"database": f"{file_name}_release.duckdb", "table": place.name if place.table else file_name}
+    seen = Seen(profile.rows, profile.step, apart, narrowing, trials)
+    return policy_text(place.source | person, release, proposals, seen)
 
-    def policy(proposals: Sequence[Proposal]) -> str:
-        return policy_text(source, release, proposals, apart, table_profile.rows, table_profile.step, dependencies)
 
-    return policy(_that_hold(begin, proposals, source))
+def _trials(
+    begin: Callable[[Policy], Run], proposals: Sequence[Proposal], source: Mapping[str, object]
+) -> Sequence[Trial]:
+    """What strategies keep of a sample, by the policy that is proposed."""
+    attributes = {
+        one.column.name: {"role": one.role} | ({} if one.hierarchy is None else {"hierarchy": one.hierarchy})
+        for one in proposals
+    }
+    search = {"suppression_limit": SUPPRESSION_LIMIT}
+    policy = Policy(source=source, attributes=attributes, privacy={"k": K}, search=search)
+    return try_strategies(begin, policy)
 
 
 def _apart(

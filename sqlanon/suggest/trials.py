@@ -92,7 +92,7 @@ def try_strategies(
     begin: Callable[[Policy], Run],
     policy: Policy,
     candidates: Mapping[str, Mapping[str, str]] = CANDIDATES,
-    seconds: float = SECONDS,
+    seconds: float | None = None,
     rows: int = ROWS,
 ) -> list[Trial]:
     """Try strategies on a sample of a policy's source: the same one on every run.
@@ -108,7 +108,7 @@ def try_strategies(
     candidates:
         The keys of ``[search]`` of each strategy, by a name.
     seconds:
-        What all of them together may take. A strategy whose time is over is interrupted.
+        What all of them together may take; default: `SECONDS`. A strategy whose time is over is interrupted.
     rows:
         The most rows of the sample. With ``[source] person`` whole persons are sampled.
 
@@ -128,7 +128,7 @@ def try_strategies(
                 f"the rows of the source stay in {run.source.where}: strategies are tried on rows that are read here"
             )
             return [Trial(name, keys, error=error) for name, keys in candidates.items()]
-        ends_at = time.monotonic() + seconds
+        ends_at = time.monotonic() + (SECONDS if seconds is None else seconds)
         with source_errors():
             sampled = _sample(run, policy, rows)
         trials: list[Trial] = []

@@ -256,6 +256,12 @@ def test_the_patterns_are_the_engines() -> None:
 # --- policies
 
 
+@pytest.fixture(autouse=True)
+def _without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take seconds, and have tests of their own."""
+    monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
+
+
 def suggested(connection: duckdb.DuckDBPyConnection, folder: Path, table: str = "t") -> tuple[str, Policy]:
     """The text for a table of a connection, and the policy that it is."""
     with sqlanon.connect(connection) as db:

@@ -1,0 +1,32 @@
+"""Files that commands write for their user alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from uuid import uuid4
+
+from sqlanon.errors import PolicyError, Problem
+
+
+def refuse_existing(path: Path, force: bool) -> None:
+    """Refuse a file that is there, before any work is done for it."""
+    if path.is_dir():
+        raise PolicyError([Problem(str(path), "is a folder: name a file in it")])
+    if not path.absolute().parent.is_dir():
+        raise PolicyError([Problem(str(path), f"its folder {path.absolute().parent} does not exist: create it")])
+    if path.exists() and not force:
+        raise PolicyError([Problem(str(path), "exists already: name another file, or replace it with --force")])
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, in one moment: the whole text or nothing of it."""
+    hidden = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
+    try:
+        file = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(file, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        hidden.replace(path)
+    except OSError as error:
+        hidden.unlink(missing_ok=True)
+        raise PolicyError([Problem(str(path), f"cannot be written: {error.strerror or error}")]) from None
