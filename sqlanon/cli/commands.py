@@ -485,7 +485,7 @@ def risk(
         print_suda(special)
 
 
-@command(START, "suggest hospital.duckdb patients > policy.toml", "suggest patients.csv > policy.toml")
+@command(START, "suggest hospital.duckdb patients -o policy.toml", "suggest patients.csv -o policy.toml")
 def suggest(
     inputs: Annotated[
         list[str],
@@ -496,7 +496,8 @@ def suggest(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the policy to FILE instead of printing it.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the policy to FILE instead of printing it."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     memory_limit: MemoryLimit = None,
