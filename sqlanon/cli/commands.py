@@ -40,7 +40,7 @@ app = typer.Typer(
     help="Makes tables safe to share: finds the version of a table that meets a privacy policy and keeps the most "
     "information.",
     epilog=ending(
-        ["sqlanon demo", "sqlanon suggest patients.csv > policy.toml", "sqlanon anonymize policy.toml"],
+        ["sqlanon demo", "sqlanon suggest patients.csv -o policy.toml", "sqlanon anonymize policy.toml"],
         "the job ran, and the answer is no: nothing meets the policy, or a check failed",
         interrupted=True,
     ),
