@@ -129,7 +129,10 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     >>> nearest("hierachy", ["role", "hierarchy"])
     'hierarchy'
     """
-    return next(iter(difflib.get_close_matches(str(word).lower(), list(known), n=1)), None)
+    word, known = str(word).lower(), list(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    longer = [other for other in known if len(other) > 3 and word.startswith(other)]  # quasi-identifier: quasi
+    return next(iter(close + longer), None)
 
 
 def exact_number(value: object) -> Decimal:

@@ -183,6 +183,8 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
         recoding = filled.recoding
         laps.end("decoys")
     warnings += (*recoding.warnings, *dependencies.warnings)
+    if policy.requirements.keys() == {"k"} and policy.privacy.k == 1:
+        warnings += ("k = 1 lets a class have one row, and so protects nobody: set k = 5, for example",)
     return ReleaseDraft(run, prepared, found, recoding, noised, filled, dependencies, warnings, laps.seconds)
 
 

@@ -38,7 +38,7 @@ NO_LIMITS = Limits()
 def _check_size(size: object) -> None:
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     if match is None:
-        raise SourceError(f"memory_limit: {size!r} is no size: give a number with its unit, such as 512MB or 2GB")
+        raise SourceError(f"memory_limit: {size!r} is not a size: give a number with a unit, such as 512MB or 2GB")
     megabytes = float(match[1]) * 1000 ** ("KMGT".index(match[2].upper()) - 1)
     if megabytes > _MOST_MEGABYTES:
         raise SourceError(f"memory_limit: {size} is more than any machine has: give what this one may spare")

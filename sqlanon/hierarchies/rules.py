@@ -144,7 +144,7 @@ def _named_table(name: str) -> exp.Table:
     """
     parts = [ident(part) for part in table_parts(name)]
     if not parts:
-        raise Flaw(f"{name!r} is no name of a table: write table, schema.table or database.schema.table")
+        raise Flaw(f"{name!r} is not a table name: write table, schema.table or database.schema.table")
     return exp.Table(
         this=parts[-1],
         db=parts[-2] if len(parts) > 1 else None,
@@ -187,7 +187,9 @@ def _inspected(path: Path) -> tuple[str, int, int]:
     try:
         counts = list(_field_counts(content, separator))
     except csv.Error as error:
-        raise Flaw(f"file {path} is no sound CSV: {error}; close each quote, double those within") from None
+        raise Flaw(
+            f"file {path} is not valid CSV: {error}; close each quote, and double the quotes inside a field"
+        ) from None
     if not counts:
         raise Flaw(f"file {path} is empty: it needs one line per ground value, leaf to root")
     width = Counter(fields for _, fields in counts).most_common(1)[0][0]
@@ -195,7 +197,7 @@ def _inspected(path: Path) -> tuple[str, int, int]:
     if ragged:
         lines = ", ".join(f"line {line} has {fields}" for line, fields in ragged[:_SHOWN])
         more = f" and {len(ragged) - _SHOWN} more lines differ" if len(ragged) > _SHOWN else ""
-        rest = f"but most have {width} fields: each line needs a label for each level"
+        rest = f"but most have {width} fields: each line needs one label per level"
         raise Flaw(f"file {path}: {lines}{more}, {rest}")
     return separator, width, len(counts)
 

@@ -229,8 +229,8 @@ def _odd_message(part: Listed, column_type: str, findings: list[Finding], total:
     names = _listing([in_words(finding.label) for finding in findings if finding.label is not None], total)
     hint = "a hierarchy file has no header; " if part.what.startswith("file") else ""
     return (
-        f"{part.what}: keys that are no values of type {column_type}: {names}; "
-        f"{hint}each key has to be a value that the column can hold"
+        f"{part.what}: keys that are not of type {column_type}: {names}; "
+        f"{hint}each key must be a value that the column can hold"
     )
 
 
@@ -253,7 +253,7 @@ def _tree_message(level: int, findings: list[Finding], total: int) -> str:
     names = _listing([f"{in_words(finding.label)} lies under {_parents(finding)}" for finding in findings], total, "; ")
     return (
         f"no tree between levels {level} and {level + 1}: {names}. "
-        "Values equal at a level have to be equal above it: give them one parent, or labels that differ"
+        "Values equal at a level must be equal above it: give them one parent, or different labels"
     )
 
 
@@ -265,7 +265,7 @@ def _parents(finding: Finding) -> str:
 def _top_message(height: int, findings: list[Finding], total: int) -> str:
     return (
         f"the top, level {height}, has {findings[0].n:,} values: {_parents(findings[0])}; "
-        "it has to have one: add a last level with the same label everywhere, such as *"
+        "it must have one: add a last level with the same label everywhere, such as *"
     )
 
 
@@ -280,7 +280,7 @@ def _unknown_message(parts: Sequence[Part], findings: list[Finding], total: int)
     values = _listing([in_words(finding.label) + _rows(finding.n) for finding in findings], total)
     suppress = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
     if any(isinstance(part, Listed) for part in parts):
-        return f"values that are missing from the hierarchy: {values}; add them to it, or {suppress}"
+        return f"values missing from the hierarchy: {values}; add them to it, or {suppress}"
     kinds = " and ".join(part.what for part in parts if isinstance(part, Generated) and not part.total)
     remedy = f"make them NULL in the source query, or {suppress}"
     return f"values that {kinds} have no label for: {values}; {remedy}"

@@ -264,7 +264,7 @@ def _suppressed_last(steps: StatementRunner, prepared: SearchInput, recoding: Re
 def _refused(prepared: SearchInput, recoding: Recoding, suppressed: int, allowed: int) -> InfeasibleError:
     beta, rows = prepared.policy.privacy.confidence, prepared.marginals.rows
     before = recoding.figures.suppressed_rows
-    message = f"{suppressed:,} of {rows:,} rows would have to be suppressed ({before:,} before noise was drawn); the "
+    message = f"{suppressed:,} of {rows:,} rows would be suppressed ({before:,} before noise was drawn); the "
     message += f"suppression limit allows {allowed:,}. Others "
     if beta is None:
         message += "have no value that noise can be added to, or are in a class that is too small without such rows: "

@@ -116,7 +116,7 @@ def _shield(place: str, keys: _Keys, attributes: Mapping[str, Attribute], names:
             continue
         where = f"{join(place, 'quasi')}[{index}]"
         if name in seen:
-            yield Problem(where, f"{name!r} is in the list already: once is enough")
+            yield Problem(where, f"{name!r} is listed twice")
         elif name not in names:
             yield Problem(where, _unknown(name, "quasi", attributes, names))
         elif name in attributes and attributes[name].role != "quasi":
@@ -295,8 +295,8 @@ def _quasi(attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
     if not any(attribute.role == "quasi" for attribute in attributes.values()):
         yield Problem(
             "attributes",
-            "no attribute is quasi, so there is nothing to generalize: "
-            'give role = "quasi" to what others may know of a person (age, sex, zip, ...)',
+            'no attribute has role = "quasi", so there is nothing to generalize: '
+            "give this role to what others may know of a person (age, sex, zip, ...)",
         )
     elif not any(attribute.role == "quasi" and attribute.noise is None for attribute in attributes.values()):
         yield Problem(

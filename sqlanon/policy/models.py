@@ -10,6 +10,8 @@ import importlib
 import json
 import math
 import os
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -48,6 +50,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "catalog": CatalogSection,
 }
 _NEEDED = ("attributes", "privacy")
+_DATA = (".csv", ".tsv", ".parquet", ".json", ".xlsx", ".duckdb", ".db", ".sqlite")
 
 
 def read_tree(
@@ -118,6 +121,12 @@ def parse_toml(file: Path) -> dict[str, Any]:
     place = str(file)
     try:
         content = file.read_bytes()
+    except FileNotFoundError:
+        guess = nearest(file.name, [other.name for other in file.parent.glob("*.toml")])
+        advice = f"; did you mean {guess}?" if guess else ""
+        raise PolicyError([Problem(place, f"there is no such file{advice}")]) from None
+    except IsADirectoryError:
+        raise PolicyError([Problem(place, "is a folder: give the path to a policy file")]) from None
     except OSError as error:
         raise PolicyError([Problem(place, f"cannot be read: {error.strerror or error}")]) from None
     try:
@@ -126,7 +135,7 @@ def parse_toml(file: Path) -> dict[str, Any]:
         line = content.count(b"\n", 0, error.start) + 1
         raise PolicyError([Problem(place, f"line {line} is not UTF-8: save the file as UTF-8")]) from None
     except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
-        raise PolicyError([Problem(place, f"is not TOML: {error}")]) from None
+        raise PolicyError([Problem(place, _not_toml(file, content, str(error)))]) from None
     return tree
 
 
@@ -134,6 +143,22 @@ def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
     """The tree of a policy file, with the catalog that it has by default, and its folder."""
     file = Path(path).absolute()
     return {"catalog": {"database": f"{file.stem}.catalog.duckdb"}, **parse_toml(file)}, file.parent
+
+
+def _not_toml(file: Path, content: bytes, error: str) -> str:
+    """What is wrong with a file that is not TOML. The line itself is shown, but of a policy only: data is private."""
+    if file.suffix.lower() in _DATA:
+        return f"is data, not a policy; `sqlanon suggest {shlex.quote(file.name)}` writes a policy for it"
+    message = f"is not TOML: {error}"
+    position = re.search(r"\(at line (\d+), column \d+\)$", error)
+    if file.suffix.lower() != ".toml" or position is None:
+        return message
+    lines = content.decode("utf-8-sig").splitlines()
+    line = lines[int(position[1]) - 1].strip() if int(position[1]) <= len(lines) else ""
+    if "://" in line or "password" in line.lower():
+        return message
+    advice = '; text needs quotes, as in key = "value"' if "Invalid value" in error else ""
+    return f"{message}: {line!r}{advice}"
 
 
 def _without_folders(tree: Any, key: str = "") -> Any:

@@ -106,9 +106,16 @@ def _bounds(context: Mapping[str, Any]) -> dict[str, Any]:
     return {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
 
 
+def _percent(value: Any, context: Mapping[str, Any]) -> str:
+    """A share above 1 may be meant in percent."""
+    if context["le"] != 1 or not 1 < value <= 100:
+        return ""
+    return f"; for {value:g} %, write {value / 100:g}"
+
+
 def _be_number(what: str) -> _Say:
     return lambda value, context: (
-        f"must be {what}, not {in_words(value)}" + (" in quotes" if isinstance(value, str) else "")
+        f"must be {what}, not " + (f"the text {in_words(value)}" if isinstance(value, str) else in_words(value))
     )
 
 
@@ -127,7 +134,7 @@ _WORDS: Mapping[str, _Say] = {
     "greater_than": _be("more than {gt}"),
     "greater_than_equal": _be("at least {ge}"),
     "less_than": _be("less than {lt}"),
-    "less_than_equal": _be("at most {le}"),
+    "less_than_equal": lambda value, context: _be("at most {le}")(value, context) + _percent(value, context),
     "string_too_short": lambda value, context: "must not be empty",
     "too_short": lambda value, context: "must not be empty: give at least one",
 }

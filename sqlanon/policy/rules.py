@@ -60,11 +60,13 @@ def width_flaws(widths: Sequence[Decimal], days: bool) -> Iterator[Flaw]:
         place = ("widths", index)
         if width <= 0:
             yield place, f"a width must be more than 0, not {width}"
-        elif before is not None and before > 0 and (width <= before or Fraction(width) % Fraction(before)):
+        elif before is not None and 0 < width <= before:
+            yield place, f"{width} is not more than {before}, the width before it: write the widths from fine to coarse"
+        elif before is not None and before > 0 and Fraction(width) % Fraction(before):
             yield (
                 place,
-                f"{width} is no multiple of {before}, the width before it: "
-                "each interval has to lie within one of the next level",
+                f"{width} is not a multiple of {before}, the width before it; "
+                "each interval must lie within one of the next level",
             )
         elif days and width != width.to_integral_value():
             yield place, f"the widths of intervals of dates are whole days, not {width}"
@@ -106,7 +108,7 @@ def branches(tree: Mapping[str, Any], outer: tuple[str, ...] = ()) -> Iterator[t
 def category_flaws(categories: Mapping[str, Any]) -> Iterator[Flaw]:
     """Check that all lists of ground values lie equally deep, are not empty, and share no value."""
     if not categories:
-        yield (), "has no category: give at least one, with its values"
+        yield (), "is empty: give at least one category, with its values"
     depth: int | None = None
     homes: dict[tuple[bool, Leaf], str] = {}
     for labels, leaves in branches(categories):
@@ -351,7 +353,8 @@ def _recognised(value: object) -> object:
         if several := [key for key in _BY_KEY if key in value]:
             raise ValueError(f"has {' and '.join(several)} in one rule: write a list of rules to compose them")
         guesses = [f"did you mean {guess!r}?" for key in value if (guess := nearest(key, kinds))]
-        raise ValueError("; ".join([known, *guesses]))
+        unknown = [f"unknown rule {key!r}" for key in value if isinstance(key, str)][:1]
+        raise ValueError("; ".join([*unknown, known, *guesses]))
     if value in kinds:
         raise ValueError(f"{value!r} needs its parameter: {{ {value} = ... }}")
     guess = nearest(value, ["suppress", *kinds]) if isinstance(value, str) else None

@@ -75,7 +75,7 @@ class Attribute(SparseSection):
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.role == "quasi" and self.hierarchy is None and self.noise is None:
-            yield (), 'a quasi attribute needs a hierarchy, or noise; the shortest is hierarchy = "suppress"'
+            yield (), 'a quasi-identifier needs a hierarchy or noise; the simplest is hierarchy = "suppress"'
         if self.max_level is not None and self.min_level > self.max_level:
             yield ("min_level",), f"{self.min_level} is more than max_level, {self.max_level}"
         if self.role == "quasi":
@@ -85,7 +85,8 @@ class Attribute(SparseSection):
         if self.hierarchy is not None and self.role != "sensitive":
             yield (
                 ("hierarchy",),
-                f"an attribute that is {self.role} is not generalized: leave this out, or make it quasi",
+                f"only quasi-identifiers are generalized, and this attribute is {self.role}: "
+                'remove the hierarchy, or set role = "quasi"',
             )
         for name in ("noise", "on_unknown", *_OF_HIERARCHIES):
             if self._is_set(name):
@@ -93,11 +94,11 @@ class Attribute(SparseSection):
 
     def _beside_noise(self) -> Iterator[Flaw]:
         if self.hierarchy is not None:
-            yield ("noise",), "stands beside a hierarchy: an attribute is generalized or made noisy; leave one out"
+            yield ("noise",), "an attribute has a hierarchy or noise, not both: remove one"
             return
         for name in _OF_HIERARCHIES:
             if self._is_set(name):
-                yield (name,), "is for attributes with a hierarchy, and this one has noise: leave it out"
+                yield (name,), "applies to attributes with a hierarchy, and this one has noise: remove it"
 
     def _is_set(self, name: str) -> bool:
         return bool(getattr(self, name) != type(self).model_fields[name].default)
@@ -113,18 +114,18 @@ class _Relation(SparseSection):
         default=(), description="Parquet or CSV files, or patterns of them, in place of a database"
     )
     person: Name | None = Field(
-        default=None, description="the column that tells persons apart: persons are counted, not rows"
+        default=None, description="the column that identifies a person: persons are counted, not rows"
     )
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.table is not None and self.query is not None:
-            yield ("query",), "stands beside a table: give table = ... or query = ..., not both"
+            yield ("query",), "give table = ... or query = ..., not both"
         if self.files and self.database is not None:
-            yield ("files",), "stand beside a database: give database = ... or files = ..., not both"
+            yield ("files",), "give database = ... or files = ..., not both"
         elif self.files and self.query is not None:
-            yield ("query",), "is for a database: with files = ..., leave it out"
+            yield ("query",), "applies to a database: with files = ..., remove it"
         if self.database is not None and self.table is None and self.query is None:
-            yield (), "has a database and no table: add table = ... or query = ..."
+            yield (), "names a database but no table: add table = ... or query = ..."
 
 
 class SourceSection(_Relation):
@@ -163,7 +164,7 @@ class SourceSection(_Relation):
     )
     undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
     key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
-        default=(), description="the columns that tell rows apart, never released: how `extend` knows what is new"
+        default=(), description="the columns that identify a row, never released: `extend` finds new rows by them"
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -172,7 +173,7 @@ class SourceSection(_Relation):
             yield from self._beside_frequency_set()
         if self.postgres is not None:
             if self.database is not None or self.files:
-                yield ("postgres",), "stands beside a database or files: give one of them"
+                yield ("postgres",), "give postgres = ..., database = ... or files = ...: only one"
             elif self.table is None and self.query is None:
                 yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
         yield from self._of_spark()
@@ -185,7 +186,7 @@ class SourceSection(_Relation):
         if self.spark is None:
             return
         if self.database is not None or self.postgres is not None:
-            yield ("spark",), "stands beside a database: give one of them"
+            yield ("spark",), "give spark = ..., database = ... or postgres = ...: only one"
         elif self.table is None and self.query is None and not self.files:
             yield (), 'has Spark and no table: add table = "schema.name", query = ... or files = "x/*.parquet"'
         elif strange := [one for one in self.files if not one.lower().endswith((".parquet", "/"))]:
@@ -193,7 +194,7 @@ class SourceSection(_Relation):
 
     def _beside_frequency_set(self) -> Iterator[Flaw]:
         if self.database is not None or self.files or self.postgres is not None or self.spark is not None:
-            yield ("frequency_set",), "stands beside a database, files or a server: give one of them"
+            yield ("frequency_set",), "give frequency_set = ..., or a database, files or a server: only one"
         elif self.table is None and self.query is None:
             yield (), "has a frequency set and no table: add table = ..., its name in the warehouse, or query = ..."
         elif self.table is not None and not table_parts(self.table):
@@ -215,7 +216,7 @@ class PopulationSection(_Relation):
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
         if self.files and self.table is not None:
-            yield ("table",), "stands beside files: give table = ... or files = ..., not both"
+            yield ("table",), "give table = ... or files = ..., not both"
         if not self.files and self.database is None and self.table is None and self.query is None:
             yield (), "says of no table: add table = ..., query = ... or files = ..."
 
@@ -315,7 +316,7 @@ class ReleaseSection(SparseSection):
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.database is not None and self.file is not None:
-            yield ("file",), "stands beside a database: give database = ... or file = ..., not both"
+            yield ("file",), "give database = ... or file = ..., not both"
         yield from self._in_postgres()
         yield from self._in_spark()
         if self.file is not None and self.file.suffix.lower() != ".parquet":
@@ -327,14 +328,14 @@ class ReleaseSection(SparseSection):
         if self.postgres is None:
             return
         if self.database is not None or self.file is not None:
-            yield ("postgres",), "stands beside a database or a file: give one of them"
+            yield ("postgres",), "give postgres = ..., database = ... or file = ...: only one"
         yield from release_name_flaws(self.table)
 
     def _in_spark(self) -> Iterator[Flaw]:
         if not self.spark:
             return
         if self.database is not None or self.file is not None or self.postgres is not None:
-            yield ("spark",), "stands beside another place: give one of them"
+            yield ("spark",), "the release goes to one place: give spark = true, or another place"
         if flaw := spark_name_flaw(self.table):
             yield ("table",), flaw
 
@@ -379,7 +380,7 @@ class RiskSection(Section):
         default=None, description="in place of population: the source's share of it, at most 1"
     )
     weights: Name | None = Field(default=None, description="the column of sampling weights")
-    household: Name | None = Field(default=None, description="the column that tells households apart")
+    household: Name | None = Field(default=None, description="the column that identifies a household")
     threshold: Annotated[
         tuple[_Threshold, ...], Field(min_length=1), AfterValidator(_ascending), as_list, one_or_more
     ] = Field(default=(0.2,), description="rows with a greater risk are counted; one number or several")
@@ -392,4 +393,4 @@ class RiskSection(Section):
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.population is not None and self.sampling_fraction is not None:
-            yield ("sampling_fraction",), "stands beside population: give one of them, not both"
+            yield ("sampling_fraction",), "give population = ... or sampling_fraction = ..., not both"

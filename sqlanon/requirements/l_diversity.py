@@ -67,7 +67,8 @@ class LDiversity(Section, Requirement):
     attribute: Name = Field(description="a sensitive attribute")
     kind: Literal["distinct", "entropy", "recursive"] = Field(description="one of distinct, entropy, recursive")
     l: Number = Field(  # the letter that the literature gives it
-        json_schema_extra={"minimum": 1}, description="how diverse: 1 or more, whole but for entropy"
+        json_schema_extra={"minimum": 1},
+        description="the required diversity: 1 or more; a whole number, except for entropy",
     )
     c: Positive | None = Field(default=None, description="for recursive: the largest count is under c times the tail")
     joint: Switch = Field(default=False, description="the other sensitive attributes count as quasi-identifiers")

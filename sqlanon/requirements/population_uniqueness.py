@@ -54,7 +54,7 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
         if self.population is None and self.sampling_fraction is None:
             yield (), "needs the size of the population: add population = ... (its rows) or sampling_fraction = ..."
         if self.population is not None and self.sampling_fraction is not None:
-            yield ("sampling_fraction",), "stands beside population: give one of them, not both"
+            yield ("sampling_fraction",), "give population = ... or sampling_fraction = ..., not both"
 
     @property
     def name(self) -> str:

@@ -202,16 +202,15 @@ def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: O
     figures = search.figures[levels]
     nearest = search.lattice.named(levels)
     shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
-    message = "no generalization meets the policy. The one that comes nearest"
+    message = "no generalization meets the policy. The closest"
     if outcome.stopped:
         message = f"the search stopped at [search] {outcome.stopped} before it found a generalization that meets the "
-        message += "policy; with a higher limit it may find one. Of those it looked at, the one that comes nearest"
+        message += "policy; with a higher limit it may find one. The closest so far"
     elif not outcome.exhaustive:
-        message = f"strategy {prepared.policy.search.strategy} found no generalization that meets the policy; it does "
-        message += 'not look at all of them, and strategy = "optimal", which does, may find one. '
-        message += "Of those it looked at, the one that comes nearest"
-    message += f" ({shown}) would have to suppress "
-    message += f"{figures.suppressed_rows} of {rows} rows; the suppression limit allows {search.allowed_rows}"
+        message = f"strategy {prepared.policy.search.strategy} found no generalization that meets the policy. It does "
+        message += 'not check all of them: strategy = "optimal" does, and may find one. The closest it found'
+    message += f" ({shown}) suppresses {figures.suppressed_rows:,} of {rows:,} rows; the suppression limit allows "
+    message += f"{search.allowed_rows:,}"
     if figures.suppressed_rows > search.allowed_rows or figures.classes == 0:
         message += _binding(engine, prepared, levels)
     else:
@@ -220,9 +219,9 @@ def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: O
         message += ". Levels with forbidden labels were left out"
     unknown = max(prepared.marginals.unknown)
     if unknown:
-        message += f". At least {unknown} rows have values that are missing from a hierarchy"
+        message += f". At least {unknown:,} rows have values that are missing from a hierarchy"
     if figures.classes == 0:
-        message += ". Nothing would be left to release"
+        message += ". No row would be released"
     return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
 
 
@@ -240,7 +239,7 @@ def _binding(engine: Engine, prepared: SearchInput, levels: Levels) -> str:
     space, requirements = prepared.sets.at(levels), prepared.requirements
     names = [*(one.name for one in requirements.classes), *(one.name for one in requirements.shields)]
     if len(names) < 2:
-        return f". The requirement: {names[0]}" if names else ""
+        return f". The requirement is {names[0]}" if names else ""
 
     def left(name: str) -> int:
         others = replace(space, requirements=requirements.without(name))
@@ -248,7 +247,7 @@ def _binding(engine: Engine, prepared: SearchInput, levels: Levels) -> str:
 
     lefts = {name: left(name) for name in names}
     name = min(names, key=lambda one: lefts[one])
-    return f". The binding requirement is {name}: without it {lefts[name]} rows would be suppressed"
+    return f". The binding requirement is {name}; without it, {lefts[name]:,} rows would be suppressed"
 
 
 def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> str:

@@ -105,7 +105,7 @@ def settings(connection: Any) -> tuple[Any, ...]:
     "size", ["lots", "", "2", "2000000000", "GB", "-2GB", "2 PB", "80%", "1e3MB", "none", "２GB", 2, 1.5, True]
 )
 def test_a_memory_limit_that_is_no_size_is_refused(size: Any) -> None:
-    with pytest.raises(SourceError, match=r"memory_limit: .* is no size.*2GB"):
+    with pytest.raises(SourceError, match=r"memory_limit: .* is not a size.*2GB"):
         sqlanon.connect("nowhere.duckdb", memory_limit=size)
 
 

@@ -555,7 +555,7 @@ def test_categories_of_other_types(bench: Bench) -> None:
     bench.build(categories({"x": [1.5], "y": [2]}), [], "DECIMAL(4,2)")
     assert bench.labels()[Decimal("1.50")] == ("x", "*")
     message = bench.refused(categories({"x": [1.5, "seven"], "y": [2]}), [2], "INTEGER")
-    assert "keys that are no values of type INTEGER: '1.5', 'seven'" in message
+    assert "keys that are not of type INTEGER: '1.5', 'seven'" in message
 
 
 def test_a_category_under_two_parents_is_no_tree(bench: Bench) -> None:
@@ -644,7 +644,7 @@ def test_what_a_file_says_is_what_is_read(
         (b"\n\n", "VARCHAR", ["is empty"]),
         (b"a;x;*\nb;*\nc;y;*\nd;*;*;*", "VARCHAR", ["line 2 has 2, line 4 has 4", "3 fields"]),
         (b"a;*\n\xff;*\n", "VARCHAR", ["not UTF-8 (line 2)"]),
-        (b'a;*\n"b;*\n', "VARCHAR", ["no sound CSV"]),
+        (b'a;*\n"b;*\n', "VARCHAR", ["not valid CSV"]),
         (b"1;*\n2;*\n01;*\n1;*", "INTEGER", ["'1' (3 times, spelled '01' and '1')", "keep one of each"]),
         (b"age;l\n1;l\n1.5;l\n", "INTEGER", ["'1.5', 'age'", "no header"]),
         (b"1.005;l\n1.10;l", "DECIMAL(5,2)", ["'1.005'"]),
@@ -713,7 +713,7 @@ def test_tables_that_are_refused(bench: Bench) -> None:
     assert "without a key" in bench.refused(TableRule(table="t"), [], "VARCHAR")
     assert "cannot be read" in bench.refused(TableRule(table="nowhere"), [], "VARCHAR")
     assert "cannot be read" in bench.refused(TableRule(table="t; DROP TABLE t"), [], "VARCHAR")
-    assert "no name of a table" in bench.refused(TableRule(table="a.b.c.d"), [], "VARCHAR")
+    assert "not a table name" in bench.refused(TableRule(table="a.b.c.d"), [], "VARCHAR")
     assert bench.connection.table("t").shape == (4, 3)
 
 

@@ -226,7 +226,7 @@ def test_bounds_are_two(bounds: Any) -> None:
 def test_noise_stands_in_place_of_a_hierarchy() -> None:
     place, message = only_problem(**tree(noisy({"epsilon": 1}, hierarchy="suppress")))
     assert place in ("attributes.height.noise", "attributes.height.hierarchy", "attributes.height")
-    assert "hierarchy" in message and "leave" in message
+    assert "hierarchy" in message and "remove one" in message
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_noise_stands_in_place_of_a_hierarchy() -> None:
 def test_what_is_of_hierarchies_has_no_place_beside_noise(more: dict[str, Any]) -> None:
     found = dict(problems(**tree(noisy({"epsilon": 1}, **more))))
     (name,) = more
-    assert "leave it out" in found[f"attributes.height.{name}"]
+    assert "remove it" in found[f"attributes.height.{name}"]
     assert all(place == f"attributes.height.{name}" for place in found)
 
 

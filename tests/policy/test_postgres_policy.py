@@ -116,8 +116,8 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
     ("section", "place", "told"),
     [
         ({"source": {"postgres": HERE}}, "source", "no table"),
-        ({"source": {"postgres": HERE, "table": "t", "database": "a.duckdb"}}, "source.postgres", "beside"),
-        ({"source": {"postgres": HERE, "table": "t", "files": "a.csv"}}, "source.postgres", "beside"),
+        ({"source": {"postgres": HERE, "table": "t", "database": "a.duckdb"}}, "source.postgres", "only one"),
+        ({"source": {"postgres": HERE, "table": "t", "files": "a.csv"}}, "source.postgres", "only one"),
         ({"source": {"postgres": "env:", "table": "t"}}, "source.postgres", "env:NAME"),
         ({"source": {"postgres": 5, "table": "t"}}, "source.postgres", "address in quotes"),
         ({"release": {"postgres": HERE}}, "release.table", "schema.name"),
@@ -125,7 +125,7 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"release": {"postgres": HERE, "table": "a.b.r"}}, "release.table", "schema.name"),
         ({"release": {"postgres": HERE, "table": f"a.{'r' * 56}"}}, "release.table", "too long"),
         ({"release": {"postgres": HERE, "table": "a.sqlanon_manifest"}}, "release.table", "manifest"),
-        ({"release": {"postgres": HERE, "table": "a.r", "file": "r.parquet"}}, "release.postgres", "beside"),
+        ({"release": {"postgres": HERE, "table": "a.r", "file": "r.parquet"}}, "release.postgres", "only one"),
         ({"release": {"postgres": HERE, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
     ],
 )

@@ -86,8 +86,8 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
     ("section", "place", "told"),
     [
         ({"source": {"spark": HERE}}, "source", "no table"),
-        ({"source": {"spark": HERE, "table": "t", "database": "a.duckdb"}}, "source.spark", "beside"),
-        ({"source": {"spark": HERE, "table": "t", "postgres": "postgresql://db"}}, "source.spark", "beside"),
+        ({"source": {"spark": HERE, "table": "t", "database": "a.duckdb"}}, "source.spark", "only one"),
+        ({"source": {"spark": HERE, "table": "t", "postgres": "postgresql://db"}}, "source.spark", "only one"),
         ({"source": {"spark": HERE, "files": "a.csv"}}, "source.files", "Parquet"),
         ({"source": {"spark": "env:", "table": "t"}}, "source.spark", "env:NAME"),
         ({"source": {"spark": 5, "table": "t"}}, "source.spark", "address in quotes"),
@@ -95,7 +95,7 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"source": {"files": "a.csv"}, "release": {"spark": True, "table": "a.r"}}, "release.spark", "not"),
         ({"release": {"spark": True}}, "release.table", "schema.name"),
         ({"release": {"spark": True, "table": "r"}}, "release.table", "schema.name"),
-        ({"release": {"spark": True, "table": "a.r", "file": "r.parquet"}}, "release.spark", "beside"),
+        ({"release": {"spark": True, "table": "a.r", "file": "r.parquet"}}, "release.spark", "one place"),
         ({"release": {"spark": True, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
     ],
 )  # fmt: skip

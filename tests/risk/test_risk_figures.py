@@ -341,7 +341,7 @@ def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.D
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        ({"population": 10, "sampling_fraction": 0.1}, "risk.sampling_fraction: stands beside population"),
+        ({"population": 10, "sampling_fraction": 0.1}, "risk.sampling_fraction: give population"),
         ({"sampling_fraction": 0}, "risk.sampling_fraction"),
         ({"population": 0}, "risk.population"),
         ({"threshold": 1}, "risk.threshold"),

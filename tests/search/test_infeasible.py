@@ -41,7 +41,7 @@ def refused(
 
 def test_a_single_requirement_is_named() -> None:
     error = refused({"l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]})
-    assert "The requirement: distinct 6-diversity of dx" in str(error)
+    assert "The requirement is distinct 6-diversity of dx" in str(error)
     assert (error.suppressed_rows, error.allowed_rows) == (16, 0)
 
 
@@ -53,7 +53,7 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
             "alpha_k": [{"attribute": "dx", "alpha": 0.9}],
         }
     )
-    assert "The binding requirement is distinct 6-diversity of dx: without it 0 rows would be suppressed" in str(error)
+    assert "The binding requirement is distinct 6-diversity of dx; without it, 0 rows would be suppressed" in str(error)
 
 
 def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_nothing() -> None:
@@ -64,7 +64,7 @@ def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_
     with patch("sqlanon.search.datafly.run", on_lattice(gives_up)):
         error = refused({"k": 17}, strategy="datafly")
     assert "strategy datafly found no generalization that meets the policy" in str(error)
-    assert 'strategy = "optimal", which does, may find one. Of those it looked at, the one' in str(error)
+    assert 'strategy = "optimal" does, and may find one. The closest it found' in str(error)
     assert "no generalization meets" not in str(error)
     assert (error.nearest, error.suppressed_rows) == ({"sex": 1, "zip": 1}, 16)
 
@@ -88,7 +88,7 @@ def test_population_classes_that_nobody_is_released_of_are_named() -> None:
 def test_persons_are_counted() -> None:
     """Sixteen rows of one person are no two persons."""
     error = refused({"k": 2}, source={"person": "person"})
-    assert "The requirement: 2-anonymity" in str(error)
+    assert "The requirement is 2-anonymity" in str(error)
     assert error.suppressed_rows == 16
 
 

@@ -270,8 +270,8 @@ def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
     task, found = outcome.task, finish(outcome.task, outcome)
     suppressed, strategy = found.figures.suppressed_rows, task.prepared.policy.search.strategy
     if not found.figures.classes or suppressed > task.allowed_rows:
-        message = f"strategy {strategy} found no recoding that meets the policy: it would have to suppress "
-        message += f"{suppressed} of {task.rows} rows; the suppression limit allows {task.allowed_rows}"
+        message = f"strategy {strategy} found no recoding that meets the policy: it would suppress "
+        message += f"{suppressed:,} of {task.rows:,} rows; the suppression limit allows {task.allowed_rows:,}"
         raise InfeasibleError(message, None, suppressed, task.allowed_rows)
     measure = measure_of(task.prepared)
     score = found.score(measure)

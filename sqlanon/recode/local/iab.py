@@ -410,12 +410,12 @@ class Balance:
         """The error to raise where nothing was found."""
         task = self.task
         nearest = task.rows if self.nearest is None else self.nearest.suppressed_rows  # none: no value is known
-        message = "no table that steps of strategy iab lead to meets the policy; another strategy may find one"
+        message = "strategy iab found no table that meets the policy; another strategy may find one"
         if stopped:
             message = f"the search stopped at [search] {stopped} before it found a table that meets the policy; with a "
             message += "higher limit it may find one"
-        message += f". The one that comes nearest would have to suppress {nearest} of {task.rows} rows; "
-        message += f"the suppression limit allows {task.allowed_rows}"
+        message += f". The closest suppresses {nearest:,} of {task.rows:,} rows; "
+        message += f"the suppression limit allows {task.allowed_rows:,}"
         return InfeasibleError(message, None, nearest, task.allowed_rows)
 
 

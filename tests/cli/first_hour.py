@@ -1,0 +1,224 @@
+"""Fifty mistakes that people make in their first hour, as a folder of files, a policy and a command.
+
+Run as a script, this rewrites `tests/golden/first_hour.txt`: read every answer in the diff aloud before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support import Ended, cli
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "first_hour.txt"
+
+PEOPLE = """name,zip,age,sex,born,illness,cost
+Ann Lee,02139,34,F,1988-04-01,flu,120
+Bob Ray,02139,36,M,1986-07-12,flu,80
+Cat Orr,02141,38,F,1984-01-30,cold,95
+Dan Poe,02141,31,M,1991-11-02,cancer,4300
+Eve Kim,02138,47,F,1975-05-19,cold,60
+Fay Roy,02138,45,F,1977-09-09,flu,75
+"""
+POLICY = """[source]
+files = "people.csv"
+
+[attributes]
+name = { role = "identifying" }
+zip = { role = "quasi", hierarchy = { mask = "right" } }
+age = { role = "quasi", hierarchy = { intervals = [5, 10, 20] } }
+sex = { role = "quasi", hierarchy = "suppress" }
+born = { role = "identifying" }
+illness = { role = "sensitive" }
+cost = { role = "insensitive" }
+
+[privacy]
+k = 2
+
+[release]
+database = "release.duckdb"
+"""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What somebody does: with these lines of the policy replaced, after this preparation, this command."""
+
+    title: str
+    lines: tuple[tuple[str, str], ...] = ()
+    command: str = "anonymize policy.toml"
+    prepare: Callable[[Path], object] = lambda folder: None
+
+
+def _line(key: str, new: str) -> tuple[str, str]:
+    """A line of the policy that begins with this key, and what stands in its place."""
+    (old,) = (line for line in POLICY.splitlines() if line.startswith((f"{key} =", key + "]", f"[{key}")))
+    return old, new
+
+
+def _write(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(text)
+
+
+def _published(folder: Path) -> None:
+    cli("anonymize", "policy.toml", cwd=folder)
+
+
+def _database(folder: Path) -> None:
+    with duckdb.connect(folder / "people.duckdb") as connection:
+        connection.execute("CREATE TABLE people AS SELECT 1 AS age; CREATE TABLE visits AS SELECT 2 AS age")
+
+
+FILES = 'files = "people.csv"'
+ZIP, AGE, SEX = (next(line for line in POLICY.splitlines() if line.startswith(key)) for key in ("zip", "age", "sex"))
+DIVERSITY = "k = 2\n\n[[privacy.l_diversity]]\n"
+DISTINCT = DIVERSITY + 'kind = "distinct"\nattribute = '
+
+MISTAKES = [
+    # The command line
+    Mistake("A command that does not exist", command="anonymise policy.toml"),
+    Mistake("No policy", command="anonymize"),
+    Mistake("A policy that is not there", command="anonymize polcy.toml"),
+    Mistake("A folder instead of a policy", command="anonymize ."),
+    Mistake("The data instead of the policy", command="anonymize people.csv"),
+    Mistake("An option that does not exist", command="anonymize policy.toml --out release.duckdb"),
+    Mistake("A number of threads that is none", command="anonymize policy.toml --threads many"),
+    Mistake("Memory without a unit", command="anonymize policy.toml --memory-limit 2"),
+    # Reading the policy
+    Mistake("A bracket that is not closed", (_line("attributes", "[attributes"),)),
+    Mistake("A text without quotes", ((FILES, "files = people.csv"),)),
+    Mistake("A section that does not exist", (("[source]", "[sources]"),)),
+    Mistake("A key that does not exist", (("k = 2", "kk = 2"),)),
+    Mistake("A number as a text", (("k = 2", 'k = "two"'),)),
+    Mistake("A k of one", (("k = 2", "k = 1"),)),
+    Mistake("Nothing required", (("k = 2", ""),)),
+    Mistake("No role", ((ZIP, 'zip = { hierarchy = { mask = "right" } }'),)),
+    Mistake("A role that does not exist", ((SEX, 'sex = { role = "quasi-identifier", hierarchy = "suppress" }'),)),
+    Mistake("A quasi-identifier without a hierarchy", ((SEX, 'sex = { role = "quasi" }'),)),
+    Mistake(
+        "A hierarchy for a column that is released unchanged",
+        (_line("cost", 'cost = { role = "insensitive", hierarchy = "suppress" }'),),
+    ),
+    Mistake("A rule that does not exist", ((AGE, 'age = { role = "quasi", hierarchy = { ranges = [5, 10] } }'),)),
+    Mistake("A mask from the middle", ((ZIP, 'zip = { role = "quasi", hierarchy = { mask = "middle" } }'),)),
+    Mistake(
+        "Widths that do not fit into each other",
+        ((AGE, 'age = { role = "quasi", hierarchy = { intervals = [5, 12] } }'),),
+    ),
+    Mistake(
+        "Weeks below months", (_line("born", 'born = { role = "quasi", hierarchy = { dates = ["week", "month"] } }'),)
+    ),
+    Mistake(
+        "No quasi-identifier",
+        tuple((line, line.split("=")[0] + '= { role = "insensitive" }') for line in (ZIP, AGE, SEX)),
+    ),
+    Mistake("A limit in percent", (("[release]", "[search]\nsuppression_limit = 5\n\n[release]"),)),
+    Mistake("A strategy that does not exist", (("[release]", '[search]\nstrategy = "best"\n\n[release]'),)),
+    Mistake("A measure that does not exist", (("[release]", '[search]\nmeasure = "information"\n\n[release]'),)),
+    Mistake("No kind and no l", (("k = 2", DIVERSITY + 'attribute = "illness"'),)),
+    Mistake("Diversity of a column that does not exist", (("k = 2", DISTINCT + '"disease"\nl = 2'),)),
+    Mistake("Diversity of a quasi-identifier", (("k = 2", DISTINCT + '"sex"\nl = 2'),)),
+    Mistake("More diversity than values", (("k = 2", DISTINCT + '"illness"\nl = 9'),)),
+    Mistake(
+        "Several mistakes at once",
+        ((SEX, 'sex = { role = "quasi" }'), ("k = 2", "k = 0"), (FILES, 'files = "people.csv"\nfolder = "x"')),
+    ),
+    # The source
+    Mistake("A file that is not there", ((FILES, 'files = "persons.csv"'),)),
+    Mistake("A pattern that no file matches", ((FILES, 'files = "data/*.parquet"'),)),
+    Mistake("A database that is not there", ((FILES, 'database = "people.duckdb"\ntable = "people"'),)),
+    Mistake("A table that is not there", ((FILES, 'database = "people.duckdb"\ntable = "person"'),), prepare=_database),
+    Mistake("No table", ((FILES, 'database = "people.duckdb"'),), prepare=_database),
+    Mistake("A database that is none", ((FILES, 'database = "people.csv"\ntable = "people"'),)),
+    Mistake("A file and a database", ((FILES, 'files = "people.csv"\ndatabase = "people.duckdb"\ntable = "people"'),)),
+    Mistake("An empty file", prepare=_write("people.csv", "")),
+    Mistake("A file with a header and no rows", prepare=_write("people.csv", PEOPLE.splitlines()[0] + "\n")),
+    Mistake("A column without a role", ((SEX + "\n", ""),)),
+    Mistake("A column misspelled", ((ZIP, ZIP.replace("zip", "zipcode")),)),
+    Mistake(
+        "A query that fails",
+        ((FILES, 'database = "people.duckdb"\nquery = "SELECT agee FROM people"'),),
+        prepare=_database,
+    ),
+    Mistake("Widths for texts", (_line("name", 'name = { role = "quasi", hierarchy = { intervals = [5] } }'),)),
+    Mistake("Dates for numbers", ((AGE, 'age = { role = "quasi", hierarchy = { dates = ["month", "year"] } }'),)),
+    # Hierarchies
+    Mistake(
+        "A hierarchy file that is not there", ((SEX, 'sex = { role = "quasi", hierarchy = { file = "sex.csv" } }'),)
+    ),
+    Mistake(
+        "A value that is missing from its hierarchy",
+        ((SEX, 'sex = { role = "quasi", hierarchy = { file = "sex.csv" } }'),),
+        prepare=_write("sex.csv", "F;*\n"),
+    ),
+    Mistake(
+        "A hierarchy that is no tree",
+        ((SEX, 'sex = { role = "quasi", hierarchy = { file = "sex.csv" } }'),),
+        prepare=_write("sex.csv", "F;person;*\nM;person;any\n"),
+    ),
+    Mistake(
+        "A hierarchy with lines of different lengths",
+        ((SEX, 'sex = { role = "quasi", hierarchy = { file = "sex.csv" } }'),),
+        prepare=_write("sex.csv", "F;person;*\nM;*\n"),
+    ),
+    # The release
+    Mistake("No place for the release", (("[release]\n", ""), ('database = "release.duckdb"\n', ""))),
+    Mistake("A folder that is not there", (("release.duckdb", "out/release.duckdb"),)),
+    Mistake("The source as the place of the release", (('"release.duckdb"', '"people.csv"'),)),
+    Mistake("A k above the number of rows", (("k = 2", "k = 7"),)),
+    Mistake("Verify a file that is no release", command="verify people.csv"),
+    Mistake("Verify a file that is not there", command="verify relase.duckdb"),
+    Mistake("Verify the policy", command="verify policy.toml"),
+    Mistake("Suggest for a table that is not there", command="suggest people.duckdb persons", prepare=_database),
+    Mistake("Suggest without a table", command="suggest people.duckdb", prepare=_database),
+    Mistake("Compare with a strategy that does not exist", command="compare policy.toml --strategies optimal,modrian"),
+    Mistake("A report of a file that is not there", command="report relase.duckdb -o report.html"),
+]
+
+
+def make(mistake: Mistake, folder: Path) -> Ended:
+    """Make a mistake in a folder of its own."""
+    (folder / "people.csv").write_text(PEOPLE)
+    text = POLICY
+    for old, new in mistake.lines:
+        assert old in text, old
+        text = text.replace(old, new)
+    (folder / "policy.toml").write_text(text)
+    mistake.prepare(folder)
+    return cli(*mistake.command.split(), cwd=folder)
+
+
+def answer(mistake: Mistake, ended: Ended, folder: Path) -> str:
+    """What stands in the file: the mistake, and all that the terminal shows. Times and hashes differ."""
+    lines = [line for _, new in mistake.lines for line in new.splitlines() if line.strip()]
+    shown = re.sub(r"[0-9a-f]{64}|\d+\.\d\d(?= s$)", "...", ended.out + ended.err, flags=re.MULTILINE)
+    for path in {os.path.realpath(folder), str(folder)}:
+        shown = shown.replace(f"{path}{os.sep}", "").replace(path, ".")
+    quoted = "\n".join(f"    {line}" for line in [*lines, *[""] * bool(lines), f"$ sqlanon {mistake.command}"])
+    return f"## {mistake.title}\n\n{quoted}\n\n{shown.strip()}\n\n(exit {ended.status})\n"
+
+
+def approved() -> dict[str, str]:
+    """The approved answers, by the title of the mistake."""
+    parts = re.split(r"^(?=## )", GOLDEN.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {part.splitlines()[0].removeprefix("## "): part.rstrip() + "\n" for part in parts if part}
+
+
+if __name__ == "__main__":
+    texts = []
+    with Path(os.devnull).open("w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
+        for mistake in MISTAKES:
+            with tempfile.TemporaryDirectory() as made:
+                texts.append(answer(mistake, make(mistake, Path(made)), Path(made)))
+    GOLDEN.write_text("\n".join(texts), encoding="utf-8")
