@@ -57,12 +57,14 @@ class Noise(SparseSection):
 
     _optional = ("epsilon", "bounds", "round")
 
-    epsilon: Epsilon | None = Field(default=None, description="the attribute's share of the record's budget")
+    epsilon: Epsilon | None = Field(
+        default=None, description="the attribute's share of the record's budget", examples=[1.0]
+    )
     bounds: Annotated[tuple[Bound, Bound], BeforeValidator(_two)] | None = Field(
-        default=None, description="the least and the greatest value that may be released"
+        default=None, description="the least and the greatest value that may be released", examples=[[0, 100]]
     )
     round: Annotated[Exact, Field(gt=0), _AS_NUMBER] | None = Field(
-        default=None, description="released values are multiples of it"
+        default=None, description="released values are multiples of it", examples=[0.5]
     )
 
     def _flaws(self) -> Iterator[Flaw]:

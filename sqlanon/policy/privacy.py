@@ -27,18 +27,24 @@ class PrivacySection(Section):
     """
 
     epsilon: Epsilon | None = Field(
-        default=None, description="the budget of a record for noise on attributes, shared out among them"
+        default=None,
+        description="the budget of a record for noise, shared out among the attributes with noise",
+        examples=[4.0],
     )
     epsilon_total: Epsilon | None = Field(
-        default=None, description="the greatest sum of a record's budgets over all releases of its source in the ledger"
+        default=None,
+        description="the greatest sum of a record's budgets over all releases of its source in the ledger",
+        examples=[10.0],
     )
     confidence: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), as_real] | None = Field(
         default=None,
-        description="suppress records whose noisy values are near those of fewer than k records, so surely",
+        description="suppress records whose noisy values are near those of fewer than k records, with this confidence",
+        examples=[0.99],
     )
     dependencies: Literal["warn", "error"] = Field(
         default="warn",
         description="released columns that narrow a generalized quasi attribute: warn, or refuse to publish",
+        examples=["error"],
     )
 
     if TYPE_CHECKING:  # each requirement's key
@@ -74,7 +80,8 @@ def _field(kind: RequirementType) -> tuple[Any, Any]:
         several = tuple[kind, ...]  # type: ignore[valid-type]  # known at run time
         return Annotated[several, as_list, one_or_more], Field(default=(), description=entry.description)
     type_ = entry.number if entry.form == "number" else kind
-    return type_ | None, Field(default=None, description=entry.description)
+    examples = None if entry.example is None else [entry.example]
+    return type_ | None, Field(default=None, description=entry.description, examples=examples)
 
 
 def _assemble() -> None:

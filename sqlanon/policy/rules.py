@@ -157,7 +157,7 @@ class _Rule(Section):
 
 class _LevelsRule(_Rule):
     levels: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="the number of levels of this rule that are used"
+        default=None, description="the number of levels of this rule that are used", examples=[2]
     )
 
 
@@ -170,7 +170,9 @@ class MaskRule(_LevelsRule):
 
     kind: ClassVar[str] = "mask"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "mask"})
-    mask: Literal["right", "left"] = Field(description="the side that is hidden first: right or left")
+    mask: Literal["right", "left"] = Field(
+        description="the side that is hidden first: right or left", examples=["right"]
+    )
 
 
 class IntervalsRule(_LevelsRule):
@@ -191,12 +193,16 @@ class IntervalsRule(_LevelsRule):
 
     kind: ClassVar[str] = "intervals"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "widths", "origin", "below", "above"})
-    widths: tuple[Exact, ...] = Field(min_length=1, description="interval widths, level by level")
-    origin: Bound = Field(
-        default=Decimal(0), description="where intervals are anchored", json_schema_extra={"default": 0}
+    widths: tuple[Exact, ...] = Field(
+        min_length=1, description="interval widths, level by level", examples=[[5, 10, 20]]
     )
-    below: Bound | None = Field(default=None, description="values under it go into one open end")
-    above: Bound | None = Field(default=None, description="values from it on go into one open end")
+    origin: Bound = Field(
+        default=Decimal(0), description="where intervals are anchored", json_schema_extra={"default": 0}, examples=[1]
+    )
+    below: Bound | None = Field(default=None, description="smaller values share one open end", examples=[18])
+    above: Bound | None = Field(
+        default=None, description="this value and greater ones share one open end", examples=[90]
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -238,7 +244,9 @@ class DatesRule(_LevelsRule):
 
     kind: ClassVar[str] = "dates"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "dates"})
-    dates: tuple[Granularity, ...] = Field(min_length=1, description="calendar levels, from fine to coarse")
+    dates: tuple[Granularity, ...] = Field(
+        min_length=1, description="calendar levels, from fine to coarse", examples=[["month", "year"]]
+    )
 
     @field_validator("dates")
     @classmethod
@@ -282,7 +290,10 @@ class CategoriesRule(_LevelsRule):
     categories: Annotated[
         dict[str, Any],
         WithJsonSchema({"type": "object", "additionalProperties": {"type": ["object", "array"]}}),
-    ] = Field(description="categories within categories, and lists of ground values in the innermost")
+    ] = Field(
+        description="categories within categories, and lists of ground values in the innermost",
+        examples=[{"Europe": ["FR", "DE"], "Asia": ["JP"]}],
+    )
 
     @field_validator("categories")
     @classmethod
@@ -311,14 +322,16 @@ class FileRule(_LevelsRule):
     """A hierarchy file: CSV without a header, one line per ground value, leaf to root."""
 
     kind: ClassVar[str] = "file"
-    file: FilePath = Field(description="a CSV file without a header, one line per ground value, leaf to root")
+    file: FilePath = Field(
+        description="a CSV file without a header, one line per ground value, leaf to root", examples=["education.csv"]
+    )
 
 
 class TableRule(_LevelsRule):
     """A hierarchy table in the database: one row per ground value, one column per level, leaf to root."""
 
     kind: ClassVar[str] = "table"
-    table: Name = Field(description="a table or view, one row per ground value, leaf to root")
+    table: Name = Field(description="a table or view, one row per ground value, leaf to root", examples=["countries"])
 
 
 Rule: TypeAlias = MaskRule | IntervalsRule | DatesRule | SuppressRule | CategoriesRule | FileRule | TableRule

@@ -52,25 +52,34 @@ class Attribute(SparseSection):
 
     _optional = ("forbidden", "identification", "noise")
 
-    role: Role = Field(description="one of identifying, quasi, sensitive, insensitive")
-    hierarchy: Hierarchy | None = Field(default=None, description="one rule, or a list of rules that compose")
-    noise: Noise | None = Field(default=None, description="in place of a hierarchy, for numbers and dates")
+    role: Role = Field(description="one of identifying, quasi, sensitive, insensitive", examples=["quasi"])
+    hierarchy: Hierarchy | None = Field(
+        default=None, description="one rule, or a list of rules that compose", examples=[{"mask": "right"}]
+    )
+    noise: Noise | None = Field(
+        default=None, description="in place of a hierarchy, for numbers and dates", examples=[{"epsilon": 4.0}]
+    )
     weight: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = Field(
-        default=1.0, description="how much the attribute counts in the measure"
+        default=1.0, description="how much the attribute counts in the measure", examples=[2.0]
     )
     on_unknown: Literal["error", "suppress"] = Field(
         default="error",
-        description="what becomes of values that are missing in the hierarchy, or that no noise can be added to",
+        description="values that the hierarchy lacks, or that cannot get noise: an error, or suppress their rows",
+        examples=["suppress"],
     )
-    min_level: Annotated[Whole, Field(ge=0)] = Field(default=0, description="the lowest level that may be released")
+    min_level: Annotated[Whole, Field(ge=0)] = Field(
+        default=0, description="the lowest level that may be released", examples=[1]
+    )
     max_level: Annotated[Whole, Field(ge=0)] | None = Field(
-        default=None, description="the highest level that may be released"
+        default=None, description="the highest level that may be released", examples=[2]
     )
     forbidden: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
-        default=(), description="labels of the hierarchy, as text, that no release may show"
+        default=(), description="labels of the hierarchy, as text, that no release may show", examples=[["0213*"]]
     )
     identification: Identification = Field(
-        default="identifying", description="mu-argus: how identifying it is, which says what it is combined with"
+        default="identifying",
+        description="for mu-argus: how identifying the attribute is; it decides which combinations are checked",
+        examples=["most"],
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -107,14 +116,22 @@ class Attribute(SparseSection):
 class _Relation(SparseSection):
     """Where rows are: a table or a query of a DuckDB file, or data files."""
 
-    database: FilePath | None = Field(default=None, description="a DuckDB file, opened read-only")
-    table: Name | None = Field(default=None, description="a table or view")
-    query: Name | None = Field(default=None, description="a query in place of a table")
+    database: FilePath | None = Field(
+        default=None, description="a DuckDB file, opened read-only", examples=["hospital.duckdb"]
+    )
+    table: Name | None = Field(default=None, description="a table or view", examples=["patients"])
+    query: Name | None = Field(
+        default=None, description="a query in place of a table", examples=["SELECT * FROM patients WHERE year = 2026"]
+    )
     files: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
-        default=(), description="Parquet or CSV files, or patterns of them, in place of a database"
+        default=(),
+        description="Parquet or CSV files, or patterns of them, in place of a database",
+        examples=["patients/*.parquet"],
     )
     person: Name | None = Field(
-        default=None, description="the column that identifies a person: persons are counted, not rows"
+        default=None,
+        description="the column that identifies a person: classes count persons, not rows",
+        examples=["patient_id"],
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -146,25 +163,35 @@ class SourceSection(_Relation):
     postgres: PostgresAddress | None = Field(
         default=None,
         description="a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
+        examples=["env:HOSPITAL"],
     )
     frequency_set: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
         default=(),
-        description="Parquet files of combinations of values with their counts, of a table that is in a warehouse",
+        description="Parquet files of combinations of values with their counts, from a table in a warehouse",
+        examples=["freq.parquet"],
     )
     spark: SparkAddress | None = Field(
         default=None,
         description="Spark, in place of a database: sc://host:port, or a master such as local[2]; or env:NAME",
+        examples=["sc://cluster.example:15002"],
     )
     fetch_limit: Annotated[Whole, Field(ge=1)] = Field(
         default=FETCH_LIMIT,
-        description="of a source in Spark: the most combinations of values that are fetched, and searched here",
+        description="for a source in Spark: the most combinations of values that are fetched and searched here",
+        examples=[5_000_000],
     )
     scratch: FilePath | None = Field(
-        default=None, description="of a source in Spark: a folder that Spark and this machine share, for large fetches"
+        default=None,
+        description="for a source in Spark: a folder that Spark and this machine share, for large fetches",
+        examples=["/shared/scratch"],
     )
-    undeclared: Literal["error", "drop"] = Field(default="error", description="what becomes of columns without a role")
+    undeclared: Literal["error", "drop"] = Field(
+        default="error", description="columns without a role: an error, or dropped from the release", examples=["drop"]
+    )
     key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
-        default=(), description="the columns that identify a row, never released: `extend` finds new rows by them"
+        default=(),
+        description="the columns that identify a row, never released: `extend` finds new rows by them",
+        examples=["id"],
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -225,17 +252,24 @@ class SearchSection(SparseSection):
     """What the best generalization is, and how it is searched for."""
 
     strategy: Annotated[str, OneOf(STRATEGIES)] = Field(
-        default="optimal", description="the algorithm; the README says which to pick when"
+        default="optimal",
+        description="the algorithm; docs/reference/strategies.md says which to pick",
+        examples=["mondrian"],
     )
     suppression: Literal["rows", "cells"] = Field(
-        default="rows", description="leave rows out whose class breaks the policy, or blank some of their cells"
+        default="rows",
+        description="leave out rows whose class breaks the policy, or blank some of their cells",
+        examples=["cells"],
     )
     summary: Literal["range", "median", "set"] = Field(
         default="range",
-        description="mondrian, k-similar: a class shows ranges or medians of ordered values; set: of others, values",
+        description="for mondrian and k-similar: ranges or medians of ordered values; set: also sets of other values",
+        examples=["set"],
     )
     cuts: Literal["strict", "relaxed"] = Field(
-        default="strict", description="mondrian: whether a cut keeps equal values on one side"
+        default="strict",
+        description="for mondrian: strict cuts keep equal values on one side",
+        examples=["relaxed"],
     )
     suppression_limit: Annotated[
         Exact,
@@ -245,14 +279,19 @@ class SearchSection(SparseSection):
         default=Decimal(0),
         description="the share of the rows that may be left out",
         json_schema_extra={"default": 0},
+        examples=[0.05],
     )
-    measure: Annotated[str, OneOf(MEASURES)] = Field(default="loss", description="the quality measure")
-    aggregate: Aggregate = Field(default="mean", description="how the attributes' figures combine")
+    measure: Annotated[str, OneOf(MEASURES)] = Field(
+        default="loss", description="the quality measure", examples=["precision"]
+    )
+    aggregate: Aggregate = Field(default="mean", description="how the attributes' figures combine", examples=["max"])
     time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = (
-        Field(default=None, description="stop after this time in seconds, with the best that was found")
+        Field(default=None, description="stop after this time in seconds, with the best found by then", examples=[600])
     )
     max_checks: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="stop after counting this number of generalizations, with the best that was found"
+        default=None,
+        description="stop after checking this number of generalizations, with the best found by then",
+        examples=[5000],
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -284,24 +323,39 @@ class ReleaseSection(SparseSection):
 
     _optional = ("after", "decoys", "ledger", "keep", "postgres", "spark")
 
-    database: FilePath | None = Field(default=None, description="a DuckDB file, written anew")
-    file: FilePath | None = Field(default=None, description="a Parquet file, in place of a database")
-    postgres: PostgresAddress | None = Field(
-        default=None, description="a PostgreSQL server, in place of a file: its address without a password, or env:NAME"
+    database: FilePath | None = Field(
+        default=None, description="a DuckDB file, written anew", examples=["release.duckdb"]
     )
-    spark: Switch = Field(default=False, description="the Spark that the source is in, in place of a file")
-    table: Name = Field(default="release", description="the table; default: the source's name, else release")
+    file: FilePath | None = Field(
+        default=None, description="a Parquet file, in place of a database", examples=["release.parquet"]
+    )
+    postgres: PostgresAddress | None = Field(
+        default=None,
+        description="a PostgreSQL server, in place of a file: its address without a password, or env:NAME",
+        examples=["env:WAREHOUSE"],
+    )
+    spark: Switch = Field(
+        default=False, description="publish in the Spark that holds the source, in place of a file", examples=[True]
+    )
+    table: Name = Field(
+        default="release", description="the table; default: the source's name, else release", examples=["patients"]
+    )
     suppressed: Literal["drop", "mask"] = Field(
         default="drop",
         description="leave suppressed rows out, or keep them with every quasi-identifier masked",
+        examples=["mask"],
     )
     after: Annotated[tuple[Name, ...], as_list, one_or_more] = Field(
-        default=(), description='earlier releases that it must be safe together with, by name; or "all" of them'
+        default=(),
+        description='earlier releases that this one must be safe beside, by name; or "all" of them',
+        examples=["all"],
     )
-    decoys: Switch = Field(default=False, description="fill classes that stay too small with rows of nobody")
-    ledger: Switch = Field(default=True, description="whether the catalog records the publication")
+    decoys: Switch = Field(
+        default=False, description="fill classes that stay too small with rows of nobody", examples=[True]
+    )
+    ledger: Switch = Field(default=True, description="whether the catalog records the publication", examples=[False])
     keep: Annotated[Whole, Field(ge=1)] = Field(
-        default=1, description="how many versions the file has: this one, and the newest of those before"
+        default=1, description="the number of versions in the file: this one, and the newest earlier ones", examples=[3]
     )
 
     @property
@@ -343,7 +397,7 @@ class ReleaseSection(SparseSection):
 class CatalogSection(Section):
     """Where hierarchies, runs and the ledger are kept; the file is private."""
 
-    database: FilePath = Field(description="a DuckDB file of its own")
+    database: FilePath = Field(description="a DuckDB file of its own", examples=["private.duckdb"])
 
 
 _Fraction = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False), as_real]
@@ -374,16 +428,22 @@ class RiskSection(Section):
     """
 
     population: Annotated[Whole, Field(ge=1, le=2**63 - 1)] | None = Field(
-        default=None, description="the rows (or persons) of the population that the source is a sample of"
+        default=None,
+        description="the rows (or persons) of the population that the source is a sample of",
+        examples=[1_000_000],
     )
     sampling_fraction: _Fraction | None = Field(
-        default=None, description="in place of population: the source's share of it, at most 1"
+        default=None, description="in place of population: the source's share of it, at most 1", examples=[0.1]
     )
-    weights: Name | None = Field(default=None, description="the column of sampling weights")
-    household: Name | None = Field(default=None, description="the column that identifies a household")
+    weights: Name | None = Field(default=None, description="the column of sampling weights", examples=["weight"])
+    household: Name | None = Field(
+        default=None, description="the column that identifies a household", examples=["household_id"]
+    )
     threshold: Annotated[
         tuple[_Threshold, ...], Field(min_length=1), AfterValidator(_ascending), as_list, one_or_more
-    ] = Field(default=(0.2,), description="rows with a greater risk are counted; one number or several")
+    ] = Field(
+        default=(0.2,), description="rows with a greater risk are counted; one number or several", examples=[[0.1, 0.2]]
+    )
 
     @property
     def columns(self) -> dict[str, str]:

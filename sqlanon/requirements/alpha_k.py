@@ -36,8 +36,10 @@ class AlphaK(Section, Requirement, ClassCondition):
     0.5
     """
 
-    attribute: Name = Field(description="a sensitive attribute")
-    alpha: ShareAboveZero = Field(description="the greatest share of a value in a class, more than 0 and at most 1")
+    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
+    alpha: ShareAboveZero = Field(
+        description="the greatest share of a value in a class, more than 0 and at most 1", examples=[0.5]
+    )
 
     entry: ClassVar[Entry] = Entry("alpha_k", "list", "no sensitive value above a share of a class", macros=(ALPHA,))
 

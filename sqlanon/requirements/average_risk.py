@@ -35,6 +35,7 @@ class AverageRisk(Requirement, TableCondition):
         "number",
         "the greatest average risk: kept classes / kept rows, more than 0 and at most 1",
         number=ShareAboveZero,
+        example=0.05,
         scope="table",
         macros=(AVERAGE_RISK,),
     )

@@ -258,6 +258,7 @@ class Entry:
     whole_source: bool = False
     subsets: bool = False
     macros: Sequence[Macro] = ()
+    example: Any = None
 
 
 class Requirement(ABC):

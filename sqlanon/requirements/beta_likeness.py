@@ -43,9 +43,11 @@ class BetaLikeness(Section, Requirement, ClassCondition):
     'enhanced'
     """
 
-    attribute: Name = Field(description="a sensitive attribute")
-    kind: Literal["basic", "enhanced"] = Field(default="enhanced", description="one of basic, enhanced")
-    beta: Positive = Field(description="the greatest relative gain of a value, more than 0")
+    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
+    kind: Literal["basic", "enhanced"] = Field(
+        default="enhanced", description="one of basic, enhanced", examples=["basic"]
+    )
+    beta: Positive = Field(description="the greatest relative gain of a value, more than 0", examples=[1.0])
 
     entry: ClassVar[Entry] = Entry(
         "beta_likeness",

@@ -45,8 +45,8 @@ class DeltaDisclosure(Section, Requirement):
     1.0
     """
 
-    attribute: Name = Field(description="a sensitive attribute")
-    delta: Positive = Field(description="the greatest |ln(p / q)| of a value, more than 0")
+    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
+    delta: Positive = Field(description="the greatest |ln(p / q)| of a value, more than 0", examples=[1.0])
 
     entry: ClassVar[Entry] = Entry(
         "delta_disclosure",

@@ -46,8 +46,8 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     0.0
     """
 
-    min: NotNegative = Field(default=0.0, description="the least share of a population class")
-    max: NotNegative = Field(description="the greatest share of a population class")
+    min: NotNegative = Field(default=0.0, description="the least share of a population class", examples=[0.01])
+    max: NotNegative = Field(description="the greatest share of a population class", examples=[0.5])
 
     entry: ClassVar[Entry] = Entry(
         "delta_presence",

@@ -43,6 +43,7 @@ class KAnonymity(Requirement, ClassCondition):
         "number",
         "k-anonymity: every equivalence class has at least k rows (or persons)",
         number=Annotated[Whole, Field(ge=1)],
+        example=5,
         macros=(ROWS, PERSONS),
         plain_macros=True,
     )
@@ -96,9 +97,11 @@ class Shield(Section, Requirement):
     ('zip', 'age')
     """
 
-    quasi: tuple[Name, ...] = Field(min_length=1, description="the quasi attributes that the shield is over")
+    quasi: tuple[Name, ...] = Field(
+        min_length=1, description="the quasi attributes that the shield is over", examples=[["zip", "age"]]
+    )
     k: Annotated[Whole, Field(ge=1)] = Field(
-        description="the least number of rows (or persons) that are equal in these attributes"
+        description="the least number of rows (or persons) that are equal in these attributes", examples=[20]
     )
 
     entry: ClassVar[Entry] = Entry(

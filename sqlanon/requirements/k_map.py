@@ -35,6 +35,7 @@ class KMap(Requirement, ClassCondition):
         "number",
         "k-map: every class matches at least this number of rows (or persons) of [population]",
         number=Annotated[Whole, Field(ge=1)],
+        example=5,
         scope="population",
         alone=False,
         macros=(K_MAP,),

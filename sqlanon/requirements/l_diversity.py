@@ -64,14 +64,21 @@ class LDiversity(Section, Requirement):
     4.0
     """
 
-    attribute: Name = Field(description="a sensitive attribute")
-    kind: Literal["distinct", "entropy", "recursive"] = Field(description="one of distinct, entropy, recursive")
+    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
+    kind: Literal["distinct", "entropy", "recursive"] = Field(
+        description="one of distinct, entropy, recursive", examples=["entropy"]
+    )
     l: Number = Field(  # the letter that the literature gives it
         json_schema_extra={"minimum": 1},
         description="the required diversity: 1 or more; a whole number, except for entropy",
+        examples=[3],
     )
-    c: Positive | None = Field(default=None, description="for recursive: the largest count is under c times the tail")
-    joint: Switch = Field(default=False, description="the other sensitive attributes count as quasi-identifiers")
+    c: Positive | None = Field(
+        default=None, description="for recursive: the largest count is under c times the tail", examples=[4]
+    )
+    joint: Switch = Field(
+        default=False, description="the other sensitive attributes count as quasi-identifiers", examples=[True]
+    )
 
     entry: ClassVar[Entry] = Entry(
         "l_diversity", "list", "diverse sensitive values in every class", macros=(L_DIVERSITY,)

@@ -33,14 +33,18 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
     'dankar'
     """
 
-    limit: Share = Field(description="the greatest estimate, 0 to 1")
+    limit: Share = Field(description="the greatest estimate, 0 to 1", examples=[0.01])
     population: Annotated[Whole, Field(ge=1, le=2**63 - 1)] | None = Field(
-        default=None, description="the rows of the population"
+        default=None, description="the rows of the population", examples=[1_000_000]
     )
     sampling_fraction: ShareAboveZero | None = Field(
-        default=None, description="in place of population: the source's share of it, more than 0 and at most 1"
+        default=None,
+        description="in place of population: the source's share of it, more than 0 and at most 1",
+        examples=[0.1],
     )
-    estimator: Estimator = Field(default="dankar", description="one of dankar, pitman, zayatz, snb")
+    estimator: Estimator = Field(
+        default="dankar", description="one of dankar, pitman, zayatz, snb", examples=["pitman"]
+    )
 
     entry: ClassVar[Entry] = Entry(
         "population_uniqueness",

@@ -32,6 +32,7 @@ class SampleUniqueness(Requirement, TableCondition):
         "number",
         "the greatest share of the kept rows that are alone in their class, 0 to 1",
         number=Share,
+        example=0.01,
         scope="table",
         macros=(AVERAGE_RISK,),
     )

@@ -100,9 +100,11 @@ class TCloseness(Section, Requirement):
     0.2
     """
 
-    attribute: Name = Field(description="a sensitive attribute")
-    distance: Literal["equal", "ordered", "hierarchical"] = Field(description="one of equal, ordered, hierarchical")
-    t: Share = Field(description="the greatest distance of a class to the source table, 0 to 1")
+    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
+    distance: Literal["equal", "ordered", "hierarchical"] = Field(
+        description="one of equal, ordered, hierarchical", examples=["equal"]
+    )
+    t: Share = Field(description="the greatest distance of a class to the source table, 0 to 1", examples=[0.2])
 
     entry: ClassVar[Entry] = Entry(
         "t_closeness",

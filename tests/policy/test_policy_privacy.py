@@ -780,7 +780,7 @@ _TYPES: Mapping[str, Any] = {
     "number": (int, float),
     "null": type(None),
 }
-_SAYS_NOTHING = {"title", "description", "default", "format", "$defs"}
+_SAYS_NOTHING = {"title", "description", "default", "examples", "format", "$defs"}
 
 
 class Schema:
