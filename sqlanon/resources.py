@@ -14,6 +14,9 @@ CHECKS = (*PLAIN, "macros_persons.sql", "macros_privacy.sql", "macros_closeness.
 LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql")
 """The files of the macro library: what every release is checked by; what all requirements are; and all of it."""
 
+POLICY_SCHEMA = Path(__file__).parent / "policy" / "schema.json"
+"""The JSON Schema of a policy, for editors."""
+
 
 def sql_file(name: str) -> Path:
     """The path of one of our SQL files.

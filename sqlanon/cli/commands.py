@@ -405,6 +405,14 @@ def plan(policy: PolicyFile, settings: Set = None, strategy: Strategy = None, di
         hand_out(str(db.plan(load(policy, settings, strategy), dialect)))
 
 
+@command(START, "schema > sqlanon.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of a policy, with which editors complete and check policies."""
+    from sqlanon.resources import POLICY_SCHEMA
+
+    hand_out(POLICY_SCHEMA.read_text(encoding="utf-8"))
+
+
 @command(START, "init warehouse.duckdb")
 def init(
     database: Annotated[

@@ -23,7 +23,7 @@ class PrivacySection(Section):
     k-map: L. Sweeney, "Computational disclosure control" (2001), the definition of k-map protection.
     Average risk and sample uniqueness: K. El Emam, "Guide to the De-Identification of Personal Health Information"
     (2013), its measures of average risk and of uniqueness.
-    The others name their sources themselves. What asks for noise is in ``sqlanon.policy.noise``.
+    The other requirements name their sources themselves.
     """
 
     epsilon: Epsilon | None = Field(

@@ -232,7 +232,8 @@ class IntervalsRule(_LevelsRule):
         closed = {"type": "object", "additionalProperties": False}
         inner = {**closed, "properties": {"widths": widths, **parts}, "required": ["widths"]}
         short = {"intervals": {"anyOf": [widths, inner]}, **parts, "levels": levels}
-        return {"anyOf": [{**closed, "properties": short, "required": ["intervals"]}, dict(plain)]}
+        spellings = [{**closed, "properties": short, "required": ["intervals"]}, dict(plain)]
+        return {"description": plain["description"], "anyOf": spellings}
 
 
 class DatesRule(_LevelsRule):
@@ -276,7 +277,7 @@ class SuppressRule(_Rule):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "string", "const": "suppress"}
+        return {"type": "string", "const": "suppress", "description": "The value, or nothing: value > *."}
 
 
 class CategoriesRule(_LevelsRule):

@@ -5,18 +5,15 @@ TOML has no null, so keys that may be left out show only what they may hold.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from sqlanon.policy.models import Policy
-
-FILE = Path(__file__).with_name("schema.json")
 
 _NULL = {"type": "null"}
 
 
 def editor_schema() -> dict[str, Any]:
-    """Work the schema out of the models; ``tests/docs/reference.py`` writes it to `FILE`."""
+    """Work the schema out of the models; ``tests/docs/reference.py`` writes the file."""
     schema = _without_null(Policy.model_json_schema())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "sqlanon policy"}
 

@@ -48,7 +48,7 @@ _OF_HIERARCHIES = ("weight", "min_level", "max_level", "forbidden", "identificat
 
 
 class Attribute(SparseSection):
-    """A column of the private table: its role, and for a quasi-identifier how it is generalized, or made noisy."""
+    """A column of the private table: its role, and for a quasi-identifier its hierarchy or its noise."""
 
     _optional = ("forbidden", "identification", "noise")
 
@@ -146,10 +146,10 @@ class _Relation(SparseSection):
 
 
 class SourceSection(_Relation):
-    """Where the private table is: a table or a query of a DuckDB file, or data files.
+    """Where the private table is: a table or query of a database, or data files.
 
-    It is only opened for reading (`sqlanon live` alone writes, a view). With nothing of it, the source is what
-    the policy is applied to: a connection, an Arrow table.
+    It is opened read-only. Without this section, the source is the connection, file or data frame that
+    `sqlanon.connect` opens.
 
     Attributes
     ----------
@@ -229,10 +229,10 @@ class SourceSection(_Relation):
 
 
 class PopulationSection(_Relation):
-    """Where the population is that the source is a part of, for k-map and δ-presence; it is only ever read.
+    """Where the population is that the source is a part of, for k-map and δ-presence. It is opened read-only.
 
-    It has a column for each quasi attribute, of the same name. A table or a query without a database is of the
-    source's own.
+    It needs a column of the same name for each quasi attribute. Without a database, the table or query is
+    read from the source's own.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class PopulationSection(_Relation):
 
 
 class SearchSection(SparseSection):
-    """What the best generalization is, and how it is searched for."""
+    """How the best version is searched for, and which version is the best."""
 
     strategy: Annotated[str, OneOf(STRATEGIES)] = Field(
         default="optimal",
@@ -316,9 +316,9 @@ class SearchSection(SparseSection):
 
 
 class ReleaseSection(SparseSection):
-    """Where the release goes, and what becomes of the suppressed rows.
+    """Where the release goes, and what happens to suppressed rows.
 
-    The place may be left to the caller of `publish`.
+    In Python, `publish` can name the place instead.
     """
 
     _optional = ("after", "decoys", "ledger", "keep", "postgres", "spark")
@@ -395,7 +395,7 @@ class ReleaseSection(SparseSection):
 
 
 class CatalogSection(Section):
-    """Where hierarchies, runs and the ledger are kept; the file is private."""
+    """The private database of hierarchies, runs and published releases."""
 
     database: FilePath = Field(description="a DuckDB file of its own", examples=["private.duckdb"])
 
@@ -409,7 +409,7 @@ def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
 
 
 class RiskSection(Section):
-    """What `risk` needs to know beside the table. It asks nothing of a release, and none shows it.
+    """What `sqlanon risk` needs to know beside the table. It changes no release and appears in none.
 
     Attributes
     ----------

@@ -73,6 +73,7 @@ def policy_text(
     apart, step = seen.apart, seen.step
     size = f"{seen.rows:,} rows" + (f"; about one in {step:,} was looked at" if step > 1 else "")
     lines = [
+        "#:schema ./sqlanon.schema.json",  # for editors: `sqlanon schema > sqlanon.schema.json` beside the policy
         "# A policy to start from, written by `sqlanon suggest`. It goes by names, types and figures, and knows",
         "# nothing of what they mean: read every line before you share anything. It is private, as the table is.",
         f"# Figures are of {size}.",

@@ -2,8 +2,8 @@
 
     python tests/docs/reference.py
 
-Everything comes from the package: the schema, the command line, the registries, the SQL files and the docstrings. A page
-is generated as a whole, or has parts between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+Everything comes from the package: the schema, the command line, the registries, the SQL files and the docstrings. A
+page is generated as a whole, or has parts between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
 import typer
 
 import sqlanon
@@ -24,9 +23,9 @@ from sqlanon import errors
 from sqlanon.cli.commands import app
 from sqlanon.measures import MEASURES
 from sqlanon.policy.compatibility import page as compatibility
-from sqlanon.policy.schema import FILE, editor_schema
+from sqlanon.policy.schema import editor_schema
 from sqlanon.requirements import kinds
-from sqlanon.resources import LIBRARY, sql_text
+from sqlanon.resources import LIBRARY, POLICY_SCHEMA, sql_text
 from sqlanon.suggest.policy_text import toml_key, toml_value
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +61,8 @@ OF_RULES = "A quasi-identifier climbs its hierarchy level by level. A list of ru
 
 
 def toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{toml_key(key)} = {toml(one)}' for key, one in value.items())} }}"
     if isinstance(value, list):
@@ -84,21 +85,28 @@ def limits(node: Mapping[str, Any]) -> str:
 def type_of(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     if "$ref" in node:
         name = node["$ref"].rpartition("/")[2]
-        return code('"suppress"') if defs[name].get("const") else f"[table](#{anchor(name)})"
+        text = name.removesuffix("Rule").lower() if name.endswith("Rule") else "table"
+        return code('"suppress"') if defs[name].get("const") else f"[{text}](#{anchor(name)})"
     for word in ("anyOf", "oneOf"):
         if word in node:
             parts = dict.fromkeys(type_of(one, defs) for one in node[word])
             if [one.get("type") for one in node[word]][1:] == ["array"]:  # one, or a list of them
                 return f"{next(iter(parts))}, or a list of them"
-            return " or ".join(parts)
+            return either(list(parts))
     if "enum" in node:
-        return " or ".join(code(toml(one)) for one in node["enum"])
+        return either([code(toml(one)) for one in node["enum"]])
     if node.get("type") == "array":
         return f"list of {type_of(node['items'], defs)}" if "items" in node else "list"
     if node.get("type") == "string":
         return "date" if node.get("format") == "date" else "text"
-    name = {"object": "table", "integer": "whole number", "boolean": "`true` or `false`"}.get(node["type"], node["type"])
+    name = {"object": "table", "integer": "whole number", "boolean": "`true` or `false`"}.get(
+        node["type"], node["type"]
+    )
     return f"{name} {limits(node)}".strip()
+
+
+def either(parts: list[str]) -> str:
+    return " or ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
 
 
 def anchor(definition: str) -> str:
@@ -133,7 +141,7 @@ def titles(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def words_of(definition: str) -> str:
     """``MaskRule``: Mask."""
-    return f"Rule: {definition.removesuffix('Rule').lower()}" if definition.endswith("Rule") else definition
+    return f"Hierarchy rule: {definition.removesuffix('Rule').lower()}" if definition.endswith("Rule") else definition
 
 
 def keys_of(definition: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
@@ -186,54 +194,60 @@ def json_schema() -> str:
 
 
 def commands() -> str:
-    group = typer.main.get_command(app)
-    assert isinstance(group, click.Group) or hasattr(group, "commands")
+    group: Any = typer.main.get_command(app)
     lines = [
         "# Commands\n" + BY_HAND,
-        "Results go to standard output, progress, warnings and errors to standard error. `sqlanon COMMAND --help` shows "
-        "the\nsame text in a terminal.\n",
+        "Results go to standard output; progress, warnings and errors go to standard error. "
+        "`sqlanon COMMAND -h`\nprints the same text in a terminal.\n",
         "## Exit status\n",
         table(("status", "meaning"), exit_statuses()),
     ]
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name, command in sorted(group.commands.items()):
         if command.hidden:
             continue
-        context = click.Context(command, info_name=f"sqlanon {name}")
-        usage = " ".join([f"sqlanon {name}", *command.collect_usage_pieces(context)])
-        lines += [f"## {name}\n", help_text(command), f"```text\n{usage}\n```\n"]
-        rows = [row for one in command.params if (row := parameter(one, context))]
-        lines.append(table(("", "meaning", "default"), rows))
+        shown = [one for one in command.params if not getattr(one, "hidden", False)]
+        arguments = [one for one in shown if one.param_type_name == "argument"]
+        lines += [f"## {name}\n", help_text(command.help)]
+        usage = " ".join(["sqlanon", name, "[OPTIONS]", *map(value_of, arguments)])
+        lines.append(f"```text\n{usage}\n```\n")
+        rows = [[names_of(one), cell(one.help or "")] for one in shown]
+        lines.append(table(("", "meaning"), rows))
+        if command.epilog:
+            lines.append(f"```text\n{command.epilog.strip()}\n```\n")
     return "\n".join(lines)
 
 
-def help_text(command: Any) -> str:
-    text = inspect.cleandoc(command.help or "").replace("\b", "")
-    return "\n\n".join(textwrap.fill(part, 120) for part in text.split("\n\n")).replace("<", "&lt;") + "\n"
+def help_text(text: str | None) -> str:
+    parts = inspect.cleandoc(text or "").split("\n\n")
+    return "\n\n".join(textwrap.fill(part, 120) for part in parts).replace("<", "&lt;") + "\n"
 
 
-def parameter(one: Any, context: Any) -> list[str] | None:
-    if "--help" in one.opts or getattr(one, "hidden", False):
-        return None
-    metavar = one.make_metavar(context)
+def value_of(one: Any) -> str:
+    name = one.metavar or one.name.upper()
+    return name if one.required else f"[{name}]"
+
+
+def names_of(one: Any) -> str:
     if one.param_type_name == "argument":
-        shown = code(metavar)
-    else:
-        value = "" if one.is_flag else f" {metavar}"
-        shown = ", ".join(code(f"{opt}{value}") for opt in one.opts)
-    value = one.default if one.default not in (None, False, (), []) and not callable(one.default) else None
-    usual = code(str(value)) if isinstance(value, str | int | float | Path) and not one.required else ""
-    return [shown, cell(one.help or ""), usual]
+        return code(one.metavar or one.name.upper())
+    value = "" if one.is_flag else f" {one.metavar or one.name.upper()}"
+    return ", ".join(code(name + value) for name in sorted(one.opts, key=len))
 
 
 def exit_statuses() -> list[list[str]]:
     found: dict[int, list[str]] = {}
     for name, kind in vars(errors).items():
-        if inspect.isclass(kind) and issubclass(kind, errors.SqlanonError) and name in sqlanon.__all__:
+        if (
+            inspect.isclass(kind)
+            and issubclass(kind, errors.SqlanonError)
+            and name in sqlanon.__all__
+            and kind is not errors.SqlanonError
+        ):
             found.setdefault(kind.exit_status, []).append(f"`{name}`")
     return [
         ["0", "done"],
         ["1", f"the job ran, and the answer is no: {', '.join(found[1])}, or a verification that fails"],
-        ["2", f"the request is wrong: {', '.join(found[2])}, or the command line; a policy's problems come at once"],
+        ["2", f"the request is wrong: {', '.join(found[2])}, or the command line"],
         ["130, 143, 129", "ended by Ctrl-C, SIGTERM or SIGHUP; temporary files are removed"],
     ]
 
@@ -250,13 +264,11 @@ def macro_list() -> str:
     for name in LIBRARY:
         text = sql_text(name)
         lines.append(f"## {name}\n")
-        found = re.finditer(
-            r"((?:^-- .*\n)+)^CREATE OR REPLACE MACRO sqlanon\.(\w+)\((.*?)\) AS", text, re.MULTILINE | re.DOTALL
-        )
+        found = re.finditer(r"((?:^--.*\n)+)^CREATE OR REPLACE MACRO sqlanon\.(\w+)\(([^;]*?)\) AS", text, re.MULTILINE)
         for comment, macro, parameters in (match.groups() for match in found):
             said = " ".join(line.removeprefix("-- ") for line in comment.splitlines())
             call = f"{macro}({' '.join(parameters.split())})"
-            lines.append(f"### {macro}\n\n`{call}`\n\n{textwrap.fill(said, 120).replace('<', '&lt;')}\n")
+            lines.append(f"### {macro}\n\n`{call}`\n\n{prose(textwrap.fill(said, 120))}\n")
     return "\n".join(lines)
 
 
@@ -268,13 +280,11 @@ def manifest() -> str:
         )
     ]
     about = (
-        "`sqlanon.manifest` of a release has one row for each version that the file keeps: what the release claims, and\n"
-        "`sqlanon verify` compares with its contents. It holds no private value. A Parquet file has the same as JSON in "
-        "its\nkey-value metadata, under `sqlanon`. [What is in a release](release.md) explains the figures.\n"
+        "`sqlanon.manifest` of a release has one row for each version that the file keeps: the claims that `sqlanon "
+        "verify`\nchecks against the contents. It holds no private value. A Parquet file has the same, as JSON, in its "
+        "key-value\nmetadata. [What is in a release](release.md) explains the figures.\n"
     )
-    return "\n".join(
-        ["# Manifest\n" + BY_HAND, about, table(("column", "type", "may be NULL", "meaning"), rows)]
-    )
+    return "\n".join(["# Manifest\n" + BY_HAND, about, table(("column", "type", "may be NULL", "meaning"), rows)])
 
 
 # --- Python
@@ -327,7 +337,10 @@ def signature(name: str, function: Callable[..., Any]) -> str:
 def prose(text: str) -> str:
     """Text of a docstring: its literals as Markdown has them, and signs of HTML as themselves."""
     text = re.sub(r"``(.+?)``", r"`\1`", text.strip())
-    return "".join(part if part.startswith("`") else part.replace("<", "&lt;") for part in re.split(r"(`[^`]*`)", text))
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([*\\])", r"\\\1", part).replace("<", "&lt;") for part in parts
+    )
 
 
 def docstring(of: object) -> str:
@@ -383,7 +396,7 @@ def measures() -> str:
 
 
 PAGES: Mapping[Path, Callable[[], str]] = {
-    FILE: json_schema,
+    POLICY_SCHEMA: json_schema,
     REFERENCE / "policy.md": policy,
     REFERENCE / "commands.md": commands,
     REFERENCE / "macro_list.md": macro_list,

@@ -807,11 +807,16 @@ class Schema:
             "minimum": lambda says, value, _: value >= says,
             "exclusiveMinimum": lambda says, value, _: value > says,
             "maximum": lambda says, value, _: value <= says,
+            "exclusiveMaximum": lambda says, value, _: value < says,
+            "pattern": lambda says, value, _: re.search(says, value) is not None,
             "minLength": lambda says, value, _: len(value) >= says,
             "minItems": lambda says, value, _: len(value) >= says,
             "minProperties": lambda says, value, _: len(value) >= says,
             "const": lambda says, value, _: value == says,
             "enum": lambda says, value, _: value in says,
+            "maxItems": lambda says, value, _: len(value) <= says,
+            # By place, as far as there are items.
+            "prefixItems": lambda says, value, _: all(self.accepts(*pair) for pair in zip(value, says, strict=False)),
         }
 
     def accepts(self, value: Any, schema: Mapping[str, Any] | None = None) -> bool:

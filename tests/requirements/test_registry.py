@@ -65,20 +65,6 @@ def others() -> Iterator[None]:
         yield
 
 
-ON = {"class": "each class", "population": "each class, beside a population", "table": "the table as a whole"}
-
-
-def table_of_requirements() -> str:
-    """The table of docs/reference/requirements.md: to be pasted there, where a requirement is added or changed."""
-    head = ("under `[privacy]`", "asks for", "on", "a release alone shows it, if rows are counted")
-    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
-    lines += [
-        f"| `{one.key}` | {one.description} | {ON[one.scope]} | {'yes' if one.alone else 'no'} |"
-        for one in (kind.entry for kind in kinds())
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def patients(seed: int = 1, count: int = 60) -> list[Row]:
     chance = random.Random(seed)
     ills = ("flu", "flu", "flu", "asthma", "HIV")
@@ -293,15 +279,6 @@ def test_no_other_module_names_a_requirement() -> None:
         found = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         found |= {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert words.isdisjoint(found), (path, words & found)
-
-
-def test_the_table_of_the_documentation_has_every_requirement() -> None:
-    unregister(Others)
-    try:
-        text = (ROOT / "docs" / "reference" / "requirements.md").read_text(encoding="utf-8")
-        assert table_of_requirements() in text
-    finally:
-        register(Others)
 
 
 # A requirement on the whole table, of the form of a number
