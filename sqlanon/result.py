@@ -291,6 +291,20 @@ class Result(ResultFigures):
             decoys,
         )
 
+    @cached_property
+    def fully_suppressed(self) -> tuple[str, ...]:
+        """The quasi-identifiers of which nothing is left: all rows of the release show the same label."""
+        statement = self._draft.recoding.statement
+        flags = self._run.engine.rows(statement.fully_suppressed())[0]
+        return tuple(one.name for one in statement.columns if one.quasi is not None and flags[one.quasi])
+
+    @cached_property
+    def loss(self) -> float:
+        """The score by the measure ``loss``, whatever the policy's measure is."""
+        from sqlanon.search.compare import loss_of  # noqa: PLC0415  (needed where another measure is asked for)
+
+        return loss_of(self._prepared, self._draft.result)
+
     @property
     def refusals(self) -> tuple[str, ...]:
         """Why `publish` would refuse it before it writes anything: columns that give a quasi-identifier away."""

@@ -7,7 +7,9 @@ terminal is escaped.
 from __future__ import annotations
 
 import re
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -33,15 +35,29 @@ def printable(text: str) -> str:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a text of one or more lines, on stdout or stderr."""
-    print("\n".join(printable(line) for line in text.split("\n")), file=sys.stderr if err else sys.stdout)
+    """Print a text of one or more lines, on stdout or stderr; to a terminal, without breaking words."""
+    stream = sys.stderr if err else sys.stdout
+    lines = [printable(line) for line in text.split("\n")]
+    if stream and stream.isatty():
+        lines = [part for line in lines for part in _folded(line, shutil.get_terminal_size().columns)]
+    print("\n".join(lines), file=stream)
+
+
+def _folded(line: str, width: int) -> list[str]:
+    if _width(line) <= width:
+        return [line]
+    text = re.sub("^ *(- )?", "", line)
+    rest = " " * (len(line) - len(text))
+    return textwrap.wrap(
+        line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
 
 
 def hand_out(text: str) -> None:
     """Print a text that a program may read, such as SQL: as it is, but to a terminal only what does not steer it."""
     if sys.stdout and sys.stdout.isatty():
-        # Tabs do no harm.
-        say(text.expandtabs(4).rstrip("\n"))
+        # Tabs do no harm; and a statement is not folded.
+        print("\n".join(map(printable, text.expandtabs(4).rstrip("\n").split("\n"))))
     else:
         print(text.rstrip("\n"))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -33,7 +33,9 @@ from sqlanon.resources import __version__
 from sqlanon.terminal import hand_out, printable, say
 
 if TYPE_CHECKING:
+    from sqlanon.database import Database
     from sqlanon.policy import Policy
+    from sqlanon.result import Result
 
 app = typer.Typer(
     cls=Group,
@@ -188,7 +190,7 @@ def anonymize(
     started = time.perf_counter()
     loaded = load(policy, settings, strategy, output)
     if dry_run:
-        _try(loaded, as_json, memory_limit, threads)
+        _try(loaded, policy, as_json, memory_limit, threads)
         return
     if export is not None or dialect is not None or loaded.source.frequency_set:
         _export(loaded, export, dialect, as_json, memory_limit, threads)
@@ -197,27 +199,41 @@ def anonymize(
         places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
         message = f"say where the release goes: {places}; or give --output FILE"
         raise PolicyError([Problem("release", message)])
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
-        result = db.anonymize(loaded, progress)
-        progress("write", 0, result.checked, result.score)
-        release = result.publish(force=force)
-    figures = result.to_dict() | {
-        "classes": release.manifest.classes,
-        "smallest_class": release.manifest.smallest_class,
-        "release": str(release.path),
-        "table": release.table,
-        "sha256": release.sha256,
-        "seconds": result.seconds | {"total": time.perf_counter() - started},
-    }
-    for warning in result.warnings:
-        say(f"warning: {warning}", err=True)
-    if as_json:
-        print_json(figures)
+    with connect(memory_limit=memory_limit, threads=threads) as db:
+        with shown_progress() as progress:
+            result = db.anonymize(loaded, progress)
+            progress("write", 0, result.checked, result.score)
+            release = result.publish(force=force)
+        figures = result.to_dict() | {
+            "classes": release.manifest.classes,
+            "smallest_class": release.manifest.smallest_class,
+            "release": str(release.path),
+            "table": release.table,
+            "sha256": release.sha256,
+            "seconds": result.seconds | {"total": time.perf_counter() - started},
+        }
+        for warning in result.warnings:
+            say(f"warning: {warning}", err=True)
+        if not as_json:
+            print_result(result, release, figures["seconds"]["total"])
+        _say_cost(db, result, policy, figures if as_json else None)
+
+
+def _say_cost(db: Database, result: Result, policy: Path, figures: dict[str, Any] | None) -> None:
+    """Say what of the source is not left in a release; with figures, print these and it as JSON."""
+    from sqlanon.cli.cost import cost_of
+    from sqlanon.cli.progress import shown_progress
+
+    with shown_progress() as progress:
+        cost = cost_of(db, result, progress)
+    if figures is not None:
+        print_json(figures | cost.to_dict())
         return
-    print_result(result, release, figures["seconds"]["total"])
+    for sentence in cost.sentences(policy, result.rows):
+        say(sentence)
 
 
-def _try(loaded: Policy, as_json: bool, memory_limit: str | None, threads: int | None) -> None:
+def _try(loaded: Policy, policy: Path, as_json: bool, memory_limit: str | None, threads: int | None) -> None:
     """Search, and show what would be released."""
     import time
 
@@ -225,17 +241,18 @@ def _try(loaded: Policy, as_json: bool, memory_limit: str | None, threads: int |
     from sqlanon.database import connect
 
     started = time.perf_counter()
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
-        result = db.anonymize(loaded, progress, record=False)
+    with connect(memory_limit=memory_limit, threads=threads) as db:
+        with shown_progress() as progress:
+            result = db.anonymize(loaded, progress, record=False)
         if result.refusals:
             raise AuditError(result.refusals)
-    total = time.perf_counter() - started
-    for warning in result.warnings:
-        say(f"warning: {warning}", err=True)
-    if as_json:
-        print_json(result.to_dict() | {"dry_run": True, "seconds": result.seconds | {"total": total}})
-        return
-    print_trial(result, total)
+        total = time.perf_counter() - started
+        for warning in result.warnings:
+            say(f"warning: {warning}", err=True)
+        if not as_json:
+            print_trial(result, total)
+        figures = result.to_dict() | {"dry_run": True, "seconds": result.seconds | {"total": total}}
+        _say_cost(db, result, policy, figures if as_json else None)
 
 
 def _export(

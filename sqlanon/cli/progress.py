@@ -15,6 +15,7 @@ _WORDS = {
     "search": "searching",
     "noise": "drawing noise",
     "write": "writing and auditing the release",
+    "trials": "trying other strategies on a sample",
 }
 
 

@@ -1,0 +1,105 @@
+"""What a release costs: the quasi-identifiers of which nothing is left, and the strategy that would keep them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlanon.database import Database
+    from sqlanon.pipeline import StageProgress
+    from sqlanon.policy import Policy
+    from sqlanon.result import Result
+    from sqlanon.suggest import Trial
+
+MOST_NAMES = 8
+"""The most attributes that a sentence names."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The quasi-identifiers that are fully suppressed, the loss, and what a trial of another strategy keeps of them."""
+
+    fully_suppressed: tuple[str, ...]
+    loss: float = 0.0
+    trial: Trial | None = None
+    kept: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: beside the figures of a result."""
+        found: dict[str, Any] = {"fully_suppressed": list(self.fully_suppressed)}
+        if self.trial is not None:
+            trial = self.trial
+            found["alternative"] = {
+                "search": dict(trial.search), "loss": trial.loss, "keeps": list(self.kept), "rows": trial.rows,
+            }  # fmt: skip
+        return found
+
+    def sentences(self, policy: Path, rows: int) -> list[str]:
+        """For people; nothing where nothing is fully suppressed."""
+        gone = self.fully_suppressed
+        if not gone:
+            return []
+        said = [f"{_listed(gone)} {'is' if len(gone) == 1 else 'are'} fully suppressed."]
+        if self.trial is not None:
+            rest = "" if len(self.kept) < len(gone) else "it" if len(gone) == 1 else "them"
+            loss = f"loss {self.trial.loss:.2g} instead of {self.loss:.2g}"
+            loss += f", on a sample of {self.trial.rows:,} rows" if self.trial.rows < rows else ""
+            options = f"--strategy {self.trial.search['strategy']}"
+            more = {key: value for key, value in self.trial.search.items() if key != "strategy"}
+            options += "".join(f" --set search.{key}={value}" for key, value in more.items())
+            said.append(f"`{self.trial.name}` would keep {rest or _listed(self.kept)} ({loss}): add {options}")
+            said.append(f"To compare all strategies: sqlanon compare {policy}")
+        return said
+
+
+def cost_of(db: Database, result: Result, progress: StageProgress) -> Cost:
+    """What a result costs. Other strategies are tried only where nothing is left of some attribute."""
+    import duckdb
+
+    from sqlanon.errors import SqlanonError
+    from sqlanon.suggest.trials import SECONDS
+
+    gone = result.fully_suppressed
+    if not gone:
+        return Cost(())
+    progress("trials", 0, 0, None)
+    try:
+        return _kept_by_others(db, result, gone, SECONDS)
+    except (SqlanonError, duckdb.Error):  # the release is what it is
+        return Cost(gone)
+
+
+def _kept_by_others(db: Database, result: Result, gone: tuple[str, ...], seconds: float) -> Cost:
+    loss, ends_at = result.loss, time.monotonic() + seconds
+    for name, keys in _candidates(result.policy).items():
+        left = ends_at - time.monotonic()
+        (trial,) = db.try_strategies(result.policy, {name: keys}, left)
+        kept = tuple(one for one in gone if one not in trial.fully_suppressed)
+        if trial.error is None and trial.loss is not None and trial.loss < loss and kept:
+            return Cost(gone, loss, trial, kept)
+    return Cost(gone, loss)
+
+
+def _candidates(policy: Policy) -> dict[str, dict[str, str]]:
+    """The strategies to try: those below the full domain, but for the policy's own, by names for people."""
+    own = {"strategy": policy.search.strategy, "suppression": policy.search.suppression}
+    return {
+        name: keys
+        for name, keys in {
+            "mondrian with sets": {"strategy": "mondrian", "summary": "set"},
+            "local": {"strategy": "local"},
+            "optimal with cells": {"strategy": "optimal", "suppression": "cells"},
+        }.items()
+        if not (keys["strategy"] == own["strategy"] and keys.get("suppression", "rows") == own["suppression"])
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = list(names[:MOST_NAMES])
+    if len(names) > len(shown):
+        return f"{', '.join(shown)} and {len(names) - len(shown)} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

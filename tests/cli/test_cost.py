@@ -1,0 +1,79 @@
+"""What `anonymize` says of columns of which nothing is left, and of the strategy that would keep them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from support import cli, fetch
+
+import sqlanon
+from sqlanon.errors import SourceError
+
+POLICY = """
+[source]
+database = "people.duckdb"
+table = "people"
+[attributes]
+age = { role = "quasi", hierarchy = "suppress" }
+sex = { role = "quasi", hierarchy = "suppress" }
+[privacy]
+k = 5
+[search]
+suppression_limit = 0
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """Of 40 people no two have the same age: as a whole column, it goes."""
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("CREATE TABLE people AS SELECT i AS age, ['f', 'm'][1 + i % 2] AS sex FROM range(40) t(i)")
+    (tmp_path / "policy.toml").write_text(POLICY)
+    return tmp_path / "policy.toml"
+
+
+def test_it_names_what_is_gone_and_what_would_keep_it(policy: Path) -> None:
+    told = cli("anonymize", policy, "--dry-run")
+    assert (told.status, told.err) == (0, "")
+    *_, first, second, last = told.out.splitlines()
+    assert first == "age is fully suppressed."
+    assert second.startswith("`mondrian with sets` would keep it (loss 0.") and " instead of 0.5): add " in second
+    assert last == f"To compare all strategies: sqlanon compare {policy}"
+    # What it says to add does what it says.
+    options = second.partition(": add ")[2].split()
+    printed = json.loads(cli("anonymize", policy, *options, "-o", policy.with_name("r.duckdb"), "--json").out)
+    assert printed["fully_suppressed"] == [] and "alternative" not in printed
+    assert fetch(policy.with_name("r.duckdb"), "SELECT count(DISTINCT age) FROM people")[0][0] > 1
+
+
+def test_json_has_the_same(policy: Path) -> None:
+    printed = json.loads(cli("anonymize", policy, "--dry-run", "--json").out)
+    assert printed["fully_suppressed"] == ["age"]
+    found = printed["alternative"]
+    assert found["search"] == {"strategy": "mondrian", "summary": "set"}
+    assert (found["keeps"], found["rows"]) == (["age"], 40)
+    assert 0 < found["loss"] < printed["score"] == 0.5
+
+
+def test_where_nothing_keeps_them_only_that_is_said(policy: Path) -> None:
+    told = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=40")
+    assert told.out.splitlines()[-1] == "age and sex are fully suppressed."
+
+
+def test_nothing_is_tried_where_nothing_is_gone(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sqlanon.Database, "try_strategies")
+    told = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=1")
+    assert told.status == 0 and "suppressed." not in told.out
+
+
+def test_a_trial_that_fails_changes_nothing(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise SourceError("gone")
+
+    monkeypatch.setattr(sqlanon.Database, "try_strategies", failing)
+    told = cli("anonymize", policy, "-o", policy.with_name("r.duckdb"))
+    assert (told.status, told.err) == (0, "")
+    assert told.out.splitlines()[-1] == "age is fully suppressed."
