@@ -58,8 +58,6 @@ class Cost:
 
 def cost_of(db: Database, result: Result, progress: StageProgress) -> Cost:
     """What a result costs. Other strategies are tried only where nothing is left of some attribute."""
-    import duckdb
-
     from sqlanon.errors import SqlanonError
     from sqlanon.suggest.trials import SECONDS
 
@@ -69,7 +67,7 @@ def cost_of(db: Database, result: Result, progress: StageProgress) -> Cost:
     progress("trials", 0, 0, None)
     try:
         return _kept_by_others(db, result, gone, SECONDS)
-    except (SqlanonError, duckdb.Error):  # the release is what it is
+    except SqlanonError:  # the release is what it is
         return Cost(gone)
 
 
