@@ -136,6 +136,7 @@ WHEN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 RISKS = ("k", "person", "population")
 DRAWN = ("noise", "decoys")
 VOLATILE = {"seconds", "release", "digest", "sha256", "run", "run_id", "created", "version", "path", "policy"}
+VOLATILE |= {"fully_suppressed", "alternative"}  # older commits do not print them, and trials end by the clock
 
 
 def _plain(value: Any) -> Any:
