@@ -17,7 +17,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.policy import Policy, is_server
 from sqlanon.release.target import Verification, place_of
-from sqlanon.result import Result
+from sqlanon.result import Comparison, Result
 from sqlanon.search.lattice import silent
 from sqlanon.sources import source_errors
 from sqlanon.sources.workspace import Workspace
@@ -141,8 +141,8 @@ class Database:
         policy: Policy,
         strategies: Sequence[str] | None = None,
         progress: ComparisonProgress | None = None,
-    ) -> duckdb.DuckDBPyRelation:
-        """What several strategies find for one policy: a relation, one row a strategy.
+    ) -> Comparison:
+        """Run several strategies for one policy: a relation, one row a strategy. Notebooks show it as a table.
 
         Nothing is published, and nothing is written to the catalog.
 
@@ -151,8 +151,8 @@ class Database:
         policy:
             The policy; its own strategy is ignored.
         strategies:
-            The names of the strategies; by default all that can do what the policy asks, ``iab`` only with a
-            ``time_limit`` or ``max_checks`` in the policy. Such a limit holds for each of them.
+            The names of the strategies. Default: all that the policy allows; ``iab`` only with a ``time_limit`` or
+            ``max_checks`` in the policy, which holds for each strategy.
         progress:
             Called with the strategy, generalizations open and checked, and its best score so far.
 
@@ -161,7 +161,7 @@ class Database:
         relation
             With the columns ``strategy``, ``score`` (by the policy's measure), ``loss`` (by the measure of that name,
             whatever the policy's is), ``classes``, ``suppressed_rows``, ``checked``, ``optimal``, ``seconds``, and
-            ``error``: why a strategy found nothing, or cannot do what the policy asks; else NULL.
+            ``error``: why a strategy found nothing or does not support the policy; else NULL.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class Database:
         from sqlanon.search.compare import policies_of, relation_of  # noqa: PLC0415
 
         found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent))
-        return self._space.engine.relation(relation_of(found))
+        return Comparison(self._space.engine.relation(relation_of(found)), policy.search.measure)
 
     def try_strategies(
         self, policy: Policy, candidates: Mapping[str, Mapping[str, str]] | None = None, seconds: float | None = None
@@ -342,7 +342,7 @@ class Database:
             found = None if policy is None else self.verify(release, policy)
             return report_of_release(release, target, found, self._space.limits)
         result = self.anonymize(of, progress)
-        compared = self.compare(of, strategies) if strategies is None or strategies else None
+        compared = self.compare(of, strategies).relation if strategies is None or strategies else None
         return result.report(target, private, compared)
 
     def risk(self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3) -> Risk:

@@ -27,6 +27,7 @@ from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach
+from sqlanon.release.words import level_in_words, several_levels
 from sqlanon.search.full_domain import measure_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class ResultFigures:
     started_at: datetime
     policy: Policy
     generalization: Mapping[str, int | None]
+    heights: Mapping[str, int]
     measure: str
     score: float
     score_without_decoys: float | None
@@ -164,14 +166,23 @@ class ResultFigures:
         }
 
     def _repr_html_(self) -> str:
-        """For notebooks: its figures as a small table. Nothing is asked of the source."""
+        """For notebooks: the figures as a small table. No statement runs."""
         rows = [
-            ("generalization", ", ".join(f"{name} {_level(level)}" for name, level in self.generalization.items())),
+            *((name, self._done(name, level)) for name, level in self.generalization.items()),
             (f"score ({self.measure})", f"{self.score:.6g}, {self.proof}"),
             ("rows", f"{self.released_rows:,} of {self.rows:,} released, {self.suppressed_rows:,} suppressed"),
             ("classes", f"{self.classes:,}, the smallest of {self.smallest_class:,} rows"),
         ]
         return html_table("What would be released", ["", ""], rows)
+
+    def _done(self, name: str, level: int | None) -> str:
+        """What is done to an attribute, without what its labels mean."""
+        if level is None:
+            words = several_levels(self.policy.search.summary)
+        else:
+            rules = [rule.redacted() for rule in self.policy.attributes[name].hierarchy or ()]
+            words = level_in_words(rules, level, self.heights[name])
+        return words.partition("; ")[0]
 
     def __repr__(self) -> str:
         return (
@@ -180,17 +191,14 @@ class ResultFigures:
         )
 
 
-def _level(level: int | None) -> str:
-    return "at several levels" if level is None else str(level)
-
-
 class Result(ResultFigures):
     """The best version of a table that a search found; nothing is published yet.
 
     Attributes
     ----------
-    generalization:
-        Level by quasi-identifier, in the policy's order; None where its values are released at several levels.
+    generalization, heights:
+        By quasi-identifier, in the policy's order: its level, None where values are released at several levels; and the
+        height of its hierarchy.
     measure, score:
         What was minimised (or, for ``distinct``, maximised), and how far.
     optimal:
@@ -246,6 +254,7 @@ class Result(ResultFigures):
         self.started_at = utc_now()
         self.policy = prepared.policy
         self.generalization = dict(recoding.generalization)
+        self.heights = prepared.heights
         self.measure = self.policy.search.measure
         self.score = shown(found.score if decoys is None else decoys.score)
         self.optimal = found.optimal
@@ -540,11 +549,6 @@ class Result(ResultFigures):
         self.seconds["publish"] = time.perf_counter() - started
         return release
 
-    @property
-    def heights(self) -> dict[str, int]:
-        """The height of each quasi-identifier's hierarchy."""
-        return self._prepared.heights
-
     def export(self, folder: str | os.PathLike[str], dialect: str) -> Path:
         """Write what a warehouse needs to make the release, where the source is a frequency set.
 
@@ -605,3 +609,48 @@ class Result(ResultFigures):
         with recording_export(engine, path, made):
             yield
         self.warnings += tuple(one for one in notes if one not in self.warnings)
+
+
+class Comparison:
+    """What several strategies find for one policy: a relation of DuckDB, which notebooks show as a table.
+
+    It has all methods of the relation: ``fetchall``, ``filter``, ``order``, ``df``, ... `Database.compare` describes
+    the columns.
+
+    Attributes
+    ----------
+    relation:
+        The relation itself.
+    """
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation, measure: str) -> None:
+        self.relation = relation
+        self._measure = measure
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and name != "__arrow_c_stream__":  # notebooks ask for many that there are not
+            raise AttributeError(name)
+        return getattr(self.relation, name)
+
+    def __len__(self) -> int:
+        return len(self.relation)
+
+    def __repr__(self) -> str:
+        return repr(self.relation)
+
+    def _repr_html_(self) -> str:
+        rows = [dict(zip(self.relation.columns, row, strict=True)) for row in self.relation.project("*").fetchall()]
+        headings = ["strategy", f"score ({self._measure})", "loss", "classes", "suppressed rows", "seconds", "note"]
+        cells = [
+            (
+                one["strategy"],
+                one["score"],
+                one["loss"],
+                one["classes"],
+                one["suppressed_rows"],
+                round(one["seconds"], 2),
+                "optimal" if one["optimal"] else one["error"],
+            )
+            for one in rows
+        ]
+        return html_table("Strategies compared", headings, cells)

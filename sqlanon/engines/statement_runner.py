@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import create_table, drop_table, select
+from sqlanon.markup import escaped
 
 
 def one_line(text: str) -> str:
@@ -51,6 +52,17 @@ class Plan:
             names = one_line(", ".join(self.unknown_heights))
             parts.append(f"-- The size of the lattice depends on the data: on the values of {names}.")
         return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"Plan(stages={[stage.name for stage in self.stages]}, nodes={self.nodes})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the stages, which unfold to their statements."""
+        return "\n".join(
+            f"<details><summary>{number}. {escaped(stage.name)}: {escaped(stage.note)}</summary>"
+            f"<pre>{escaped(''.join(f'{statement};' + chr(10) for statement in stage.sql))}</pre></details>"
+            for number, stage in enumerate(self.stages, 1)
+        )
 
 
 class StatementRunner:

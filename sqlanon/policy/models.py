@@ -23,6 +23,7 @@ from pydantic import Field
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.fields import Section, in_words, nearest
 from sqlanon.policy.checks import cross_check
+from sqlanon.policy.display import policy_in_a_line, policy_table
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
@@ -217,6 +218,14 @@ class Policy(Section):
         """
         tree, folder = read_file(path)
         return cls(**read_tree(tree, folder))
+
+    def _repr_html_(self) -> str:
+        return policy_table(self.attributes, self.privacy, self.search)
+
+    def __repr__(self) -> str:
+        return policy_in_a_line(self.attributes, self.privacy, self.search)
+
+    __str__ = __repr__
 
     @property
     def quasi(self) -> tuple[str, ...]:

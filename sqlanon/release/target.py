@@ -19,6 +19,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
+from sqlanon.markup import html_table
 from sqlanon.policy import Policy, in_postgres, is_postgres, shown_place
 from sqlanon.policy.addresses import in_spark, is_session, names_spark
 from sqlanon.release.check import Check
@@ -66,6 +67,18 @@ class Verification:
     def failures(self) -> tuple[str, ...]:
         """What the failed checks saw."""
         return tuple(f"{check.name}: {check.message}" for check in self.checks if check.passed is False)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the checks as a table."""
+        words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
+        rows = [(check.name, words[check.passed], check.message) for check in self.checks]
+        verdict = "verified" if self.verified else "NOT verified"
+        return html_table(f"{shown_place(self.path)}: {verdict}", ["check", "result", "what was found"], rows)
+
+    def __repr__(self) -> str:
+        failed = [check.name for check in self.checks if check.passed is False]
+        what = f"failed={failed}" if failed else f"checks={len(self.checks)}"
+        return f"Verification({shown_place(self.path)!r}, verified={self.verified}, {what})"
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

@@ -1,0 +1,148 @@
+"""What notebooks and prompts show of policies, plans, results, comparisons, releases and verifications."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+from sqlanon.release.check import Check
+
+HOSTILE = "<script>alert('x')</script>"
+COLUMN = f"zip {HOSTILE} \"&'"
+TAGS = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+
+
+class Seen(HTMLParser):
+    """The tags of a text, their attributes, and what people read."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.attributes, self.text = set[str](), set[str](), ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + "\n"
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """One of each."""
+    folder = tmp_path_factory.mktemp("notebook")
+    with duckdb.connect() as live:
+        quoted = COLUMN.replace('"', '""')
+        rows = f"SELECT '0213' || i % 3 AS \"{quoted}\", i % 40 AS age, i % 2 AS ill FROM range(60) AS r(i)"
+        live.execute(f"CREATE TABLE t AS {rows}")
+        policy = sqlanon.Policy(
+            source={"table": "t"},
+            attributes={
+                COLUMN: {"role": "quasi", "hierarchy": {"mask": "right"}},
+                "age": {"role": "quasi", "hierarchy": {"intervals": [10, 20]}},
+                "ill": {"role": "sensitive"},
+            },
+            privacy={"k": 4, "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}]},
+            search={"suppression_limit": 0.125},
+        )
+        with sqlanon.connect(live) as db:
+            result = db.anonymize(policy)
+            release = result.publish(folder / f"{HOSTILE.replace('/', '_')}.duckdb")
+            yield {
+                "policy": policy,
+                "plan": db.plan(policy),
+                "result": result,
+                "comparison": db.compare(policy, ["optimal", "datafly", "mondrian"]),
+                "release": release,
+                "verification": release.verify(),
+            }
+
+
+def test_displays_are_plain_and_escaped(shown: dict[str, Any]) -> None:
+    """No script, no style and no colour: the notebook's own theme applies. Small enough for a page of them."""
+    for name, one in shown.items():
+        seen = Seen(one._repr_html_())
+        assert seen.tags <= ({"details", "summary", "pre"} if name == "plan" else TAGS), name
+        assert seen.attributes <= {"scope", "class"}, name
+        assert "<script" not in one._repr_html_(), name
+        assert name == "plan" or len(one._repr_html_()) < 4000, name
+
+
+def test_displays_say_what_a_thing_is(shown: dict[str, Any]) -> None:
+    texts = {name: Seen(one._repr_html_()).text for name, one in shown.items()}
+    for part in (
+        "4-anonymity, distinct 2-diversity of ill",
+        "at most 12.5 %",
+        COLUMN,
+        "mask right",
+        "intervals 10, 20",
+    ):
+        assert part in texts["policy"]
+    assert "1. scan" in texts["plan"] and "SELECT" in texts["plan"] and COLUMN in texts["plan"].replace('""', '"')
+    assert COLUMN in texts["result"] and "of 60 released" in texts["result"]
+    assert {"optimal", "datafly", "mondrian"} <= set(texts["comparison"].split())
+    assert "of 60, " in texts["release"] and shown["release"].manifest.digest in texts["release"]
+    assert ": verified" in texts["verification"] and "not verifiable alone" not in texts["verification"]
+
+
+def test_reprs_are_one_short_line(shown: dict[str, Any]) -> None:
+    for name in shown.keys() - {"comparison"}:
+        line = repr(shown[name])
+        assert re.match(r"(Policy|Plan|Result|Release|Verification)\(", line), name
+        assert "\n" not in line and len(line) < 300, name
+    assert (
+        repr(shown["policy"])
+        == str(shown["policy"])
+        == (
+            f"Policy(4-anonymity, distinct 2-diversity of ill; quasi: {COLUMN}, age; sensitive: ill; strategy: optimal)"
+        )
+    )
+    assert "verified=True" in repr(shown["verification"])
+
+
+def test_a_failed_verification_says_so(shown: dict[str, Any]) -> None:
+    found = shown["verification"]
+    broken = type(found)(found.path, found.manifest, (*found.checks, Check("rows", False, HOSTILE)), found.digest)
+    assert "verified=False, failed=['rows']" in repr(broken)
+    text = Seen(broken._repr_html_()).text
+    assert "NOT verified" in text and "FAILED" in text and HOSTILE in text
+
+
+def test_a_comparison_is_a_relation(shown: dict[str, Any]) -> None:
+    comparison = shown["comparison"]
+    assert comparison.filter("strategy = 'optimal'").fetchall()[0][0] == "optimal"
+    assert comparison.columns[:2] == ["strategy", "score"] and len(comparison) == 3
+    assert repr(comparison) == repr(comparison.relation)
+    with duckdb.connect() as connection:
+        connection.register("comparison", comparison.to_arrow_table())
+        assert connection.execute("SELECT count(*) FROM comparison").fetchall() == [(3,)]
+    assert not hasattr(comparison, "_repr_mimebundle_") and not hasattr(comparison, "_ipython_display_")
+
+
+def test_rules_of_a_policy_show_no_values(tmp_path: Path) -> None:
+    """Categories, and the folders of files, may be read by others over a shoulder."""
+    (tmp_path / "jobs.csv").write_text("nurse;health;*\nclerk;office;*\n", encoding="utf-8")
+    policy = make_policy(
+        {
+            "job": {"file": str(tmp_path / "jobs.csv")},
+            "ward": {"categories": {"inside": ["secret"], "outside": ["hidden"]}},
+            "born": {"dates": ["month", "year"]},
+            "sex": "suppress",
+            "zip": [{"mask": "right", "levels": 2}, {"table": "areas"}],
+            "height": {"role": "quasi", "noise": {"epsilon": 1.0}},
+        }
+    )
+    text = Seen(policy._repr_html_()).text
+    for part in ("file jobs.csv", "categories", "dates month, year", "suppress", "mask right; table areas", "noise"):
+        assert part in text
+    for private in ("secret", "hidden", "inside", str(tmp_path)):
+        assert private not in policy._repr_html_()
