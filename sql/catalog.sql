@@ -4,7 +4,8 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The format of these tables, for later versions to know. 2: the ledger. 3: versions in one place.
 -- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 5 AS format;
+-- 6: drafts, secrets of catalogs that were merged into this one.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 6 AS format;
 
 -- One row a run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -74,6 +75,7 @@ ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS intended_at TIMESTAMP;
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS noise VARCHAR;          -- JSON: epsilon by attribute
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS same_source VARCHAR;    -- the description of an earlier release's
                                                                               -- source whose rows its own has
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS draft BOOLEAN;          -- true: nothing is compared with it
 
 -- Which rows of the source are in a release: hashes of their keys, with the secret.
 CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
@@ -121,23 +123,26 @@ CREATE TABLE IF NOT EXISTS sqlanon.exports (
     dialect VARCHAR NOT NULL,
     source VARCHAR NOT NULL               -- JSON, as in releases
 );
+ALTER TABLE sqlanon.exports ADD COLUMN IF NOT EXISTS draft BOOLEAN;           -- true: no warning counts it
 
 -- Publications with the figures of their runs. What is known of a record from all releases of a source that have noise
--- adds up, those that others have replaced among them: epsilon_so_far. A result that is published twice shows the same
+-- adds up, those that others have replaced among them, drafts not: epsilon_so_far. A result that is published twice shows the same
 -- noise, and counts once.
 CREATE OR REPLACE VIEW sqlanon.ledger AS
 SELECT
     r.run_id, r.published_at, r.path, r.table_name, r.source, coalesce(r.policy_hash, n.policy_hash) AS policy_hash,
     n.strategy, n.generalization, n.rows, r.released_rows, n.suppressed_rows, n.classes, n.measure, n.score, n.optimal,
     r.epsilon,
-    system.main.sum(CASE WHEN r.times = 1 THEN r.epsilon END)
+    system.main.sum(CASE WHEN r.times = 1 AND NOT coalesce(r.draft, false) THEN r.epsilon END)
         OVER (PARTITION BY coalesce(r.same_source, r.source) ORDER BY r.published_at) AS epsilon_so_far,
-    r.after, r.breaks, r.extends, r.replaced_at, r.digest, r.version, r.sha256, r.intended_at, r.noise, r.same_source
+    r.after, r.breaks, r.extends, r.replaced_at, r.digest, r.version, r.sha256, r.intended_at, r.noise, r.same_source,
+    coalesce(r.draft, false) AS draft
 FROM (
-    SELECT *, system.main.row_number() OVER (PARTITION BY run_id ORDER BY published_at) AS times FROM sqlanon.releases
+    SELECT *, system.main.row_number() OVER (PARTITION BY run_id, coalesce(draft, false) ORDER BY published_at) AS times
+    FROM sqlanon.releases
 ) AS r
 LEFT JOIN sqlanon.runs AS n ON r.run_id = n.run_id;
 
 -- Before format 5 samples had other hashes.
 DELETE FROM sqlanon.source_samples WHERE (SELECT format FROM sqlanon.catalog_format LIMIT 1) < 5;
-UPDATE sqlanon.catalog_format SET format = 5 WHERE format < 5;
+UPDATE sqlanon.catalog_format SET format = 6 WHERE format < 6;

@@ -29,6 +29,7 @@ CREATE TABLE sqlanon.manifest (
     smallest_class_without_decoys BIGINT, -- NULL; of older releases, what k is without them
     heights VARCHAR,                      -- JSON: height of the hierarchy by quasi-identifier, where readers can know it
     version INTEGER,                      -- the rows are in <table_name>_v<version>; the view <table_name> is of the newest
+    draft BOOLEAN NOT NULL,               -- true: for trying out, compared with no other release; not for sharing
     digest_algorithm VARCHAR NOT NULL,
     digest VARCHAR NOT NULL
 );

@@ -185,14 +185,22 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
     warnings += (*recoding.warnings, *dependencies.warnings)
     if policy.requirements.keys() == {"k"} and policy.privacy.k == 1:
         warnings += ("k = 1 lets a class have one row, and so protects nobody: set k = 5, for example",)
-    return ReleaseDraft(run, prepared, found, recoding, noised, filled, dependencies, warnings, laps.seconds)
+    return ReleaseDraft(
+        run, prepared, found, recoding, noised, filled, dependencies, warnings, laps.seconds, policy.is_draft
+    )
 
 
 def publish(
-    draft: ReleaseDraft, run_id: str, place: Any = None, table: str | None = None, force: bool = False
+    draft: ReleaseDraft,
+    run_id: str,
+    place: Any = None,
+    table: str | None = None,
+    force: bool = False,
+    as_draft: bool = False,
 ) -> tuple[Any, Ledger]:
     """Audit the release of a draft, beside those that the ledger has, and put it in its place."""
     _refuse_release(draft)
+    draft = replace(draft, as_draft=draft.as_draft or as_draft)
     target = target_for(draft, place, table)
     ledger = ledger_of(draft, run_id, target.path, force)
     with draft.explained():
@@ -269,8 +277,10 @@ def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Led
     """What the ledger has to do with the release of a draft: nothing without a catalog."""
     if draft.prepared.policy.catalog is None:
         return NoLedger()
-    from sqlanon.ledger import LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
+    from sqlanon.ledger import DraftEntry, LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
 
+    if draft.as_draft:
+        return DraftEntry(draft.run, draft.prepared, run_id, place)
     rows, keyed = draft.prepared.marginals.rows, draft.keyed_rows()
     return LedgerEntry(draft.run, draft.prepared, run_id, place, rows, force, keyed=keyed)
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -515,7 +516,7 @@ class Result(ResultFigures):
         )
 
     def publish(
-        self, path: str | Path | None = None, table: str | None = None, force: bool = False
+        self, path: str | Path | None = None, table: str | None = None, force: bool = False, draft: bool = False
     ) -> Release | PostgresRelease | SparkRelease:
         """Write the release to a fresh file, audit it there, and put it in its place.
 
@@ -528,11 +529,15 @@ class Result(ResultFigures):
             Its table; default: the policy's, else the source's name.
         force:
             Whether it is published even where it breaks an earlier release of the ledger; the ledger says so then.
+        draft:
+            Whether it is a draft, for trying out; so is all that a policy with ``[release] draft = true`` gives. It is
+            audited and marked, and it is not compared with releases, nor are later ones with it: do not share it.
 
         Raises
         ------
         ReleaseError
-            The place cannot be written, or holds something else; or the source is a frequency set, see `export`.
+            The place cannot be written, or holds something else, for a draft a release, too; or the source is a
+            frequency set, see `export`.
         AuditError
             The audit refused the release; nothing was changed. Among its reasons may be that somebody who has an
             earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
@@ -540,7 +545,7 @@ class Result(ResultFigures):
         started = time.perf_counter()
         self.record()
         release: Release | PostgresRelease | SparkRelease
-        release, ledger = pipeline.publish(self._draft, self.run_id, path, table, force)
+        release, ledger = pipeline.publish(self._draft, self.run_id, path, table, force, draft)
         if ledger.held_against:
             self.held_against = tuple(shown_place(one) for one in ledger.held_against)
         # Published a second time, it says once what it says.
@@ -549,7 +554,7 @@ class Result(ResultFigures):
         self.seconds["publish"] = time.perf_counter() - started
         return release
 
-    def export(self, folder: str | os.PathLike[str], dialect: str) -> Path:
+    def export(self, folder: str | os.PathLike[str], dialect: str, draft: bool = False) -> Path:
         """Write what a warehouse needs to make the release, where the source is a frequency set.
 
         ``release.sql`` has the statement, ``audit.sql`` what to ask before anybody may read what it makes; the Parquet
@@ -561,6 +566,8 @@ class Result(ResultFigures):
             A new folder, or an empty one.
         dialect:
             ``bigquery``, ``databricks``, ``duckdb``, ``postgres``, ``snowflake``, ``spark`` or ``trino``.
+        draft:
+            Whether it is a draft, as in `publish`: its statements say so, and no warning of later releases counts it.
 
         Returns
         -------
@@ -584,11 +591,12 @@ class Result(ResultFigures):
             "classes": self.classes,
             "smallest_class": self.smallest_class,
         }
-        with self._recording_export(folder, dialect):
-            return export(self._draft, figures, folder, dialect)
+        made = replace(self._draft, as_draft=draft or self.policy.is_draft)
+        with self._recording_export(folder, dialect, made.as_draft):
+            return export(made, figures, folder, dialect)
 
     @contextmanager
-    def _recording_export(self, folder: str | os.PathLike[str], dialect: str) -> Iterator[None]:
+    def _recording_export(self, folder: str | os.PathLike[str], dialect: str, draft: bool) -> Iterator[None]:
         """Have the ledger know of an export, and its holder of what it is not compared with."""
         section, catalog, engine = self.policy.release, self.policy.catalog, self._run.engine
         if catalog is None or (section is not None and not section.ledger):
@@ -603,9 +611,9 @@ class Result(ResultFigures):
 
         path, run = catalog.database, self._run
         known = history(engine, path, Reach(self.policy))
-        notes = compared_with_nothing(known.exports, known.publications)
+        notes = [] if draft else compared_with_nothing(known.exports, known.publications)
         name = "release" if section is None else section.table
-        made = Export(self.run_id, utc_now(), os.path.realpath(folder), name, dialect.lower(), run.identity)
+        made = Export(self.run_id, utc_now(), os.path.realpath(folder), name, dialect.lower(), run.identity, draft)
         with recording_export(engine, path, made):
             yield
         self.warnings += tuple(one for one in notes if one not in self.warnings)

@@ -13,6 +13,7 @@ import typer
 
 from sqlanon.cli.help import AFTER, BEFORE, RELEASES, START, Command, Group, ending
 from sqlanon.cli.printing import (
+    DRAFT,
     print_attackers,
     print_comparison,
     print_dependencies,
@@ -169,6 +170,9 @@ def anonymize(
             "--force", help="Publish even if the release is not safe beside an earlier one. The catalog records it."
         ),
     ] = False,
+    draft: Annotated[
+        bool, typer.Option("--draft", help="for trying out: publish a draft, which is compared with no other release")
+    ] = False,
     export: Annotated[
         Path | None,
         typer.Option(
@@ -193,7 +197,7 @@ def anonymize(
         _try(loaded, policy, as_json, memory_limit, threads)
         return
     if export is not None or dialect is not None or loaded.source.frequency_set:
-        _export(loaded, export, dialect, as_json, memory_limit, threads)
+        _export(loaded, export, dialect, draft, as_json, memory_limit, threads)
         return
     if loaded.release is None or not loaded.release.has_a_place:
         places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
@@ -203,13 +207,14 @@ def anonymize(
         with shown_progress() as progress:
             result = db.anonymize(loaded, progress)
             progress("write", 0, result.checked, result.score)
-            release = result.publish(force=force)
+            release = result.publish(force=force, draft=draft)
         figures = result.to_dict() | {
             "classes": release.manifest.classes,
             "smallest_class": release.manifest.smallest_class,
             "release": str(release.path),
             "table": release.table,
             "sha256": release.sha256,
+            "draft": release.manifest.draft,
             "seconds": result.seconds | {"total": time.perf_counter() - started},
         }
         for warning in result.warnings:
@@ -259,6 +264,7 @@ def _export(
     loaded: Policy,
     export: Path | None,
     dialect: str | None,
+    draft: bool,
     as_json: bool,
     memory_limit: str | None,
     threads: int | None,
@@ -281,16 +287,19 @@ def _export(
     started, dialect = time.perf_counter(), dialect_of(dialect)
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         result = db.anonymize(loaded, progress)
-        folder = result.export(export, dialect)
+        folder = result.export(export, dialect, draft)
     total = time.perf_counter() - started
     for warning in result.warnings:
         say(f"warning: {warning}", err=True)
+    draft = draft or loaded.is_draft
     if as_json:
         table = "release" if loaded.release is None else loaded.release.table
-        more = {"export": str(folder), "table": table, "seconds": result.seconds | {"total": total}}
+        more = {"export": str(folder), "table": table, "draft": draft, "seconds": result.seconds | {"total": total}}
         print_json(result.to_dict() | more)
         return
     print_export(result, folder, total)
+    if draft:
+        say(DRAFT)
 
 
 @command(RELEASES, "extend policy.toml", refusal="the audit refuses the extended release; the old one stays")

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from sqlanon.risk.suda import Suda
 
 
+DRAFT = "draft: no release is compared with it, so do not share it"
+
+
 def print_result(result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float) -> None:
     from sqlanon.release.words import what_was_done
 
@@ -50,6 +53,8 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
     say(f"release: {release.path}, table {release.table}")
     if release.sha256 is not None:
         say(f"sha256: {release.sha256}")
+    if manifest.draft:
+        say(DRAFT)
 
 
 def print_trial(result: Result, seconds: float) -> None:
@@ -129,7 +134,8 @@ def print_verification(found: Verification) -> None:
             word, _, message = message.partition(": ")
         rows.append((word, check.name, message))
     show_table(["result", "check", "what was found"], rows)
-    say("verified" if found.verified else "NOT verified")
+    verified = "verified, as a draft: not for sharing" if found.manifest.draft else "verified"
+    say(verified if found.verified else "NOT verified")
 
 
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:

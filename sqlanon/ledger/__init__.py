@@ -2,7 +2,7 @@
 
 from sqlanon.ledger.earlier import Earlier, earlier_publications, mark_earlier, opened, show_marking
 from sqlanon.ledger.joint_audit import JointAudit
-from sqlanon.ledger.publication import LedgerEntry
+from sqlanon.ledger.publication import DraftEntry, LedgerEntry
 from sqlanon.ledger.recording import (
     check_against_ledger,
     history,
@@ -14,6 +14,7 @@ from sqlanon.ledger.records import Export, Publication, compared_with_nothing
 from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [
+    "DraftEntry",
     "Earlier",
     "Export",
     "JointAudit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from sqlanon.workdir import private_files
 ATTACHED = CATALOG
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-FORMAT = 5
+FORMAT = 6
 """Of the catalog's tables: where it is no older, nothing has to be installed."""
 
 _HELD_HERE = "Unique file handle conflict"
@@ -49,6 +49,11 @@ _SHA256 = template("""
     WHERE path = :place AND replaced_at IS NULL
     ORDER BY version DESC NULLS LAST
 """)
+_MANIFESTS = template("""
+    SELECT manifest_hash
+    FROM sqlanon_catalog.sqlanon.releases
+    WHERE draft AND digest = :digest
+""")
 # A view would be a query of somebody else's.
 _LEDGERS_BESIDE = template("""
     SELECT count(*)
@@ -58,8 +63,9 @@ _LEDGERS_BESIDE = template("""
 _RELEASES_BESIDE = template("""
     SELECT count(*)
     FROM sqlanon_catalog_beside.sqlanon.releases
-    WHERE source = :source AND path <> :place AND replaced_at IS NULL
+    WHERE source = :source AND path <> :place AND replaced_at IS NULL AND :published
 """)
+_PUBLISHED = fragment("NOT coalesce(draft, false)")
 
 PATIENCE = 10.0
 """So many seconds another process may hold the catalog: runs hold it for moments, their own and those beside it."""
@@ -181,9 +187,13 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
         try:
             if not is_there or not engine.rows(_LEDGERS_BESIDE())[0][0]:
                 return False
-            return bool(engine.rows(_RELEASES_BESIDE(source=source, place=str(but)))[0][0])
-        except duckdb.Error:  # of a version that had no ledger, or no catalog at all
+        except duckdb.Error:
             return False
+        for published in (_PUBLISHED(), exp.true()):  # older versions had no drafts
+            with suppress(duckdb.Error):  # they may have had no ledger either
+                query = _RELEASES_BESIDE(source=source, place=str(but), published=published)
+                return bool(engine.rows(query)[0][0])
+        return False
 
 
 def _format_of(engine: DuckDBEngine) -> int:
@@ -232,6 +242,13 @@ def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
     with _read(engine, path) as is_there:
         rows = _rows_of_any_version(engine, _SHA256(place=place)) if is_there else []
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
+
+
+def recorded_drafts(engine: DuckDBEngine, path: Path, digest: str) -> frozenset[str]:
+    """The fingerprints of the manifests of drafts with a digest, as far as the catalog has them and can be read now."""
+    with _read(engine, path) as is_there:
+        rows = _rows_of_any_version(engine, _MANIFESTS(digest=digest)) if is_there else []
+    return frozenset(claimed for (claimed,) in rows)
 
 
 def _rows_of_any_version(engine: DuckDBEngine, query: exp.Select) -> Sequence[tuple[Any, ...]]:

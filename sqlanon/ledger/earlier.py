@@ -28,7 +28,7 @@ from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseErro
 from sqlanon.expressions import create_table, drop_table, row_count, subquery, table, template
 from sqlanon.ledger import catalog
 from sqlanon.ledger.marks import EarlierAttribute, marked, marked_by_key, marks, unmarked
-from sqlanon.ledger.recording import publications
+from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication, kept_secret, named_publications
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.trees import is_same_tree, trees_of
@@ -140,16 +140,17 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     if wrong := list(conflicts(IN_LEDGER, asked_of(dict(policy)))):
         raise PolicyError(wrong)
     assert policy.catalog is not None
-    known = publications(run.engine, policy.catalog.database, Reach(policy, run.source))
+    found = history(run.engine, policy.catalog.database, Reach(policy, run.source))
+    known = found.publications
     if runs is None:
-        return named_publications(known, after, run.identity)
-    found = [one for one in known if one.run_id in runs]
-    if gone := len(set(runs) - {one.run_id for one in found}):
+        return named_publications(found, after, run.identity)
+    based = [one for one in known if one.run_id in runs]
+    if gone := len(set(runs) - {one.run_id for one in based}):
         raise ReleaseError(
             f"the release is based on {gone} that are gone: others have taken their places; without them it cannot be "
             "made again from the source"
         )
-    return found
+    return based
 
 
 def _needed(prepared: SearchInput) -> list[str]:

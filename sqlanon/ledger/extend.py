@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 from uuid import uuid4
 
 from sqlglot import exp
@@ -29,7 +29,7 @@ from sqlanon.ledger.catalog import run_row
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.marks import KEY_HASH
 from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
-from sqlanon.ledger.recording import publications
+from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication
 from sqlanon.ledger.trees import changed_labels, tree_of_both, trees_of
 from sqlanon.measures import MEASURES, Figures
@@ -97,13 +97,16 @@ class Extended:
 
 def release_to_extend(run: Run, policy: Policy) -> Extended:
     """The release of a policy, if it can be extended."""
-    if found := list(conflicts(EXTENSIONS, asked_of(dict(policy)))):
-        raise PolicyError(found)
+    if wrong := list(conflicts(EXTENSIONS, asked_of(dict(policy)))):
+        raise PolicyError(wrong)
     assert policy.catalog is not None
     assert policy.release is not None
     place = Path(os.path.realpath(policy.release.database or policy.release.file or ""))
-    known = publications(run.engine, policy.catalog.database, Reach(policy))
+    found = history(run.engine, policy.catalog.database, Reach(policy))
+    known = found.publications
     there = [one for one in known if one.path == place and one.source == run.identity]
+    if not there and any(one.path == place for one in found.drafts):
+        raise ReleaseError(f"{place} is a draft: publish a release in its place first, with sqlanon anonymize")
     if not there:
         raise ReleaseError(
             f"the ledger in {policy.catalog.database} has no release of this source at {place}: publish one first, "
@@ -368,6 +371,7 @@ class ExtensionDraft:
     extension: Extension
     release: Earlier
     recoding: FullDomainRecoding
+    as_draft: ClassVar[bool] = False
 
     @property
     def expected(self) -> Expected:

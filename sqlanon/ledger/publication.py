@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.errors import ReleaseError
 from sqlanon.expressions import named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.catalog import open_catalog
@@ -22,7 +23,7 @@ from sqlanon.ledger.records import Publication, Spent, not_compared, publication
 from sqlanon.ledger.source_match import SameRows, sample_of
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Reach, kind_at
+from sqlanon.release.target import ANOTHER_PLACE, Reach, kind_at
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
 
@@ -91,16 +92,7 @@ class LedgerEntry:
         policy, audit = self.prepared.policy, self.joint_audit
         assert policy.catalog is not None  # else it would be `NoLedger`
         assert audit is not None  # it has begun
-        row: dict[str, Any] = {
-            "run_id": self.run_id if self._kept is not None else UNRECORDED,
-            "published_at": manifest.published_at,
-            "path": str(self.place),
-            "table_name": manifest.table_name,
-            "released_rows": manifest.released_rows,
-            "digest": manifest.digest,
-            "manifest_hash": manifest.fingerprint(),
-            "version": manifest.version,
-        }
+        row = _row(self.run_id if self._kept is not None else UNRECORDED, self.place, manifest)
         if self._kept is not None:
             extends = None if self.extended is None else self.extended.run_id
             row |= {
@@ -128,6 +120,69 @@ class LedgerEntry:
         hashed = named(key_hash(self.prepared.columns.key, secret), KEY_HASH)
         new = select([hashed], subquery(self.keyed, "released"))
         return new if self.extended is None else union_all(new, self.extended.hashed)
+
+
+@dataclass(frozen=True)
+class DraftEntry:
+    """What the ledger has to do with a draft that goes to a place: a `sqlanon.release.publish.Ledger`.
+
+    It is compared with nothing, and only its row is written down: what is out can be told from releases.
+    """
+
+    run: Run
+    prepared: SearchInput
+    run_id: str
+    place: Path
+    held_against: Sequence[Path] = ()
+
+    def begin(self) -> None:
+        """Refuse to take the place of a release, in whatever state that is."""
+        policy = self.prepared.policy
+        assert policy.catalog is not None  # else it would be `NoLedger`
+        known = history(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
+        if there := [one for one in known.publications if one.path == self.place]:
+            raise ReleaseError(
+                f"the ledger has a release at {there[-1]}, and a draft does not replace it: {ANOTHER_PLACE}"
+            )
+
+    def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
+        """Compare it with nothing."""
+        return []
+
+    def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
+        """Write down that it is about to be there; and that it is, unless the ledger is not to know it."""
+        policy = self.prepared.policy
+        assert policy.catalog is not None
+        row = _row(self.run_id, self.place, manifest) | {
+            "draft": True,
+            "sha256": sha256,
+            "source": self.run.identity,
+            "policy_hash": manifest.policy_hash,
+            "epsilon": manifest.epsilon,
+            "after": list(self.prepared.earlier.after),
+        }
+        if policy.release is not None and not policy.release.ledger:
+            row["run_id"] = UNRECORDED
+        reach = Reach(policy, self.prepared.source)
+        return recording(self.run.engine, policy.catalog.database, reach, row, 1, (), None)
+
+    def notes(self, digest: str) -> Sequence[str]:
+        """Warn of nothing."""
+        return ()
+
+
+def _row(run_id: str, place: Path, manifest: Manifest) -> dict[str, Any]:
+    """What the ledger has of anything that is published."""
+    return {
+        "run_id": run_id,
+        "published_at": manifest.published_at,
+        "path": str(place),
+        "table_name": manifest.table_name,
+        "released_rows": manifest.released_rows,
+        "digest": manifest.digest,
+        "manifest_hash": manifest.fingerprint(),
+        "version": manifest.version,
+    }
 
 
 def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str) -> SourceHistory:

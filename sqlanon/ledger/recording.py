@@ -48,7 +48,7 @@ _DROP_ALL = fragment("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE path = 
 _REPLACE = fragment("""
     UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
     WHERE path = :place AND replaced_at IS NULL AND intended_at IS NULL
-        AND NOT coalesce(version, 1) IN (:kept) -- the first that a file has is not counted
+        AND (coalesce(draft, false) OR NOT coalesce(version, 1) IN (:kept)) -- the first that a file has is not counted
 """)
 _FORGET_KEYS = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE :gone")
 _FORGET_SAMPLES = fragment("""
@@ -155,7 +155,7 @@ def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
         return History()
     with catalog.open_catalog(engine, path):
         found = read_history(engine)
-    if not any(one.intended_at for one in found.publications):
+    if not any(one.intended_at for one in (*found.publications, *found.drafts)):
         return found
     with alone_with(path):
         settle(engine, path, reach)
@@ -176,8 +176,8 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
     after = policy.release is not None and bool(policy.release.after)
     if policy.catalog is None or not (after or policy.source.key):
         return None
-    known = publications(engine, policy.catalog.database, Reach(policy))
-    same = [one for one in known if one.digest == release.digest]
+    found = history(engine, policy.catalog.database, Reach(policy))
+    same = [one for one in (*found.publications, *found.drafts) if one.digest == release.digest]
     if same:
         asked = policy.fingerprint()
         return max(same, key=lambda one: (one.path == release.path, one.policy_hash == asked, one.published_at))
@@ -188,8 +188,15 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
 
 
 def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verification) -> list[Check]:
-    """Whether a file is the one that was published in its place last, by the hash that the ledger has of it."""
-    if policy.catalog is None or not release.is_file:
+    """Whether a release is no draft whose mark is gone, and a file the one that was published in its place last, by the
+    hashes that the ledger has."""
+    if policy.catalog is None:
+        return []
+    drafts = catalog.recorded_drafts(engine, policy.catalog.database, release.digest)
+    if replace(release.manifest, draft=True).fingerprint() in drafts and not release.manifest.draft:
+        why = "the ledger has this release as a draft: its manifest was changed"
+        return [Check("against the ledger: draft", False, why)]
+    if not release.is_file:
         return []
     name, place = "against the ledger: sha256", os.path.realpath(release.path)
     recorded = catalog.recorded_sha256(engine, policy.catalog.database, place)
@@ -236,7 +243,7 @@ def recording(
     """Write to the ledger what is about to be published; and, if all goes well meanwhile, that it is out and that what
     was in its place is gone. No other run with this catalog publishes meanwhile.
 
-    With nothing ``kept``, the ledger forgets the release once it is known to be out.
+    Nothing is ``kept`` of drafts, and of releases that the ledger forgets once they are known to be out.
     """
     version, run_id = row["version"] or 0, row["run_id"]
     kept_versions = range(version - keep + 1, version)
@@ -295,6 +302,8 @@ def _refuse_overtaken(
     engine: DuckDBEngine, row: dict[str, Any], known: Collection[tuple[str, Path]], kept: Collection[int]
 ) -> None:
     for one in standing(engine):
+        if one.draft:
+            continue
         stays = str(one.path) != row["path"] or (one.version or 1) in kept
         if one.source == row["source"] and stays and (one.run_id, one.path) not in known:
             raise OvertakenError("another release of this source was published meanwhile: try again")

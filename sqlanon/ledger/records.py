@@ -21,7 +21,7 @@ from sqlanon.release.manifest import versioned
 _STANDING = template("""
     SELECT
         run_id, published_at, path, table_name, digest, policy_hash, source, "after", extends,
-        manifest_hash, version, sha256, intended_at, same_source
+        manifest_hash, version, sha256, intended_at, same_source, coalesce(draft, false)
     FROM sqlanon_catalog.sqlanon.releases
     WHERE replaced_at IS NULL
     ORDER BY published_at
@@ -29,12 +29,13 @@ _STANDING = template("""
 _SPENT = template("""
     SELECT run_id, path, source, same_source, epsilon, noise
     FROM sqlanon_catalog.sqlanon.releases
-    WHERE NOT epsilon IS NULL
+    WHERE NOT epsilon IS NULL AND NOT coalesce(draft, false)
     ORDER BY published_at
 """)
 _EXPORTS = template("""
     SELECT run_id, exported_at, path, table_name, dialect, source
     FROM sqlanon_catalog.sqlanon.exports
+    WHERE NOT coalesce(draft, false)
     ORDER BY exported_at
 """)
 
@@ -70,6 +71,8 @@ class Publication:
     """When a run was about to publish it that ended before it could say whether it did. None: it is out."""
     same_source: str | None = None
     """What an earlier release is of, whose source has rows of its own under another description."""
+    draft: bool = False
+    """Nothing is compared with it."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -103,6 +106,7 @@ class Export:
     table_name: str
     dialect: str
     source: str
+    draft: bool = False
 
 
 _SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
@@ -110,10 +114,12 @@ _SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
 
 @dataclass(frozen=True)
 class History:
-    """What the ledger has by now: the publications that stand, the oldest first; what was published with noise, one
-    a run and place; the exports; and what keys and samples are hashed with, which a catalog that is not there lacks."""
+    """What the ledger has by now: the publications that stand, the oldest first; the drafts that stand; what was
+    published with noise, one a run and place; the exports; and what keys and samples are hashed with, which a catalog
+    that is not there lacks."""
 
     publications: Sequence[Publication] = ()
+    drafts: Sequence[Publication] = ()
     spent: Sequence[Spent] = ()
     exports: Sequence[Export] = ()
     secret: str = ""
@@ -122,7 +128,9 @@ class History:
 def read_history(engine: DuckDBEngine) -> History:
     """All of it, from the open catalog."""
     exports = [Export(*row) for row in engine.rows(_EXPORTS())]
-    return History(standing(engine), spent_so_far(engine), exports, kept_secret(engine))
+    found = standing(engine)
+    published, drafts = [one for one in found if not one.draft], [one for one in found if one.draft]
+    return History(published, drafts, spent_so_far(engine), exports, kept_secret(engine))
 
 
 def kept_secret(engine: DuckDBEngine) -> str:
@@ -172,15 +180,18 @@ def publications_elsewhere(
     return sorted(one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target))
 
 
-def named_publications(known: Sequence[Publication], after: Sequence[str], source: str) -> list[Publication]:
+def named_publications(history: History, after: Sequence[str], source: str) -> list[Publication]:
     """Those that a policy's ``after`` names, and those that they are themselves after, as far as they still stand."""
+    known = history.publications
     if "all" in after:
         return [one for one in known if one.source == source]
     found, problems = [], []
     for name in after:
         theirs = [one for one in known if name in one.names]
         found += theirs
-        if not theirs:
+        if not theirs and any(name in one.names for one in history.drafts):
+            problems.append(Problem("release.after", f"{name!r} is a draft: publish it first, or leave it out"))
+        elif not theirs:
             there = ", ".join(sorted({one.path.name for one in known})) or "none"
             problems.append(Problem("release.after", f"{name!r} is no release in the ledger; there are: {there}"))
     if problems:

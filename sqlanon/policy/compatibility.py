@@ -322,6 +322,7 @@ MASK = PolicyFeature(
 )
 AFTER = _setting("release.after")
 DECOYS = _setting("release.decoys")
+DRAFT = _setting("release.draft")
 KEEP = PolicyFeature(
     "`release.keep` of several versions",
     lambda asked: [Use("release.keep")] if asked.release is not None and asked.release.keep > 1 else [],
@@ -675,6 +676,7 @@ EXTENSIONS = (
     Row(MASK, EXTENDED, 'masked rows cannot be taken back: use "drop"'),
     Row(KEEP, EXTENDED, "an extended release has the rows of the one before: leave it out"),
     Row(DECOYS, EXTENDED, "decoys cannot be told from rows: leave it out"),
+    Row(DRAFT, EXTENDED, "is for trying out, and a draft is not extended: leave it out"),
 )
 
 TABLE: Mapping[str, Sequence[Row]] = {

@@ -275,6 +275,11 @@ class Policy(Section):
         return self.release is not None and self.release.decoys
 
     @property
+    def is_draft(self) -> bool:
+        """Whether its releases are drafts."""
+        return self.release is not None and self.release.draft
+
+    @property
     def requirements(self) -> dict[str, Any]:
         """The privacy requirements that are asked for, with their parameters, by name."""
         return self.privacy.requirements
@@ -288,9 +293,9 @@ class Policy(Section):
 
         The order of the attributes counts, because ties between generalizations are broken by it.
         What is left out does not count, so that sections of later versions change no fingerprint; nor do the
-        folders of files, so that a project can move.
+        folders of files, so that a project can move, and whether the release is a draft.
         """
-        tree = _without_folders(self.model_dump(mode="json", exclude_none=True))
+        tree = _without_folders(self.model_dump(mode="json", exclude_none=True, exclude={"release": {"draft"}}))
         return hashlib.sha256(json.dumps(tree, separators=(",", ":")).encode()).hexdigest()
 
     def redacted(self) -> dict[str, Any]:

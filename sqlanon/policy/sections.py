@@ -321,7 +321,7 @@ class ReleaseSection(SparseSection):
     In Python, `publish` can name the place instead.
     """
 
-    _optional = ("after", "decoys", "ledger", "keep", "postgres", "spark")
+    _optional = ("after", "decoys", "draft", "ledger", "keep", "postgres", "spark")
 
     database: FilePath | None = Field(
         default=None, description="a DuckDB file, written anew", examples=["release.duckdb"]
@@ -354,6 +354,9 @@ class ReleaseSection(SparseSection):
         default=False, description="fill classes that stay too small with rows of nobody", examples=[True]
     )
     ledger: Switch = Field(default=True, description="whether the catalog records the publication", examples=[False])
+    draft: Switch = Field(
+        default=False, description="a draft, for trying out: no other release is compared with it", examples=[True]
+    )
     keep: Annotated[Whole, Field(ge=1)] = Field(
         default=1, description="the number of versions in the file: this one, and the newest earlier ones", examples=[3]
     )

@@ -76,6 +76,7 @@ class ReleaseDraft:
     dependencies: Dependencies
     warnings: tuple[str, ...]
     seconds: dict[str, float]
+    as_draft: bool = False
 
     @property
     def statement(self) -> ReleaseStatement:
@@ -175,6 +176,7 @@ class ReleaseDraft:
             guarantee=guarantee_of(policy.search.strategy),
             heights=heights,
             version=facts.version,
+            draft=self.as_draft,
             **({} if self.noise is None else self.noise.claimed(policy)),
             **({} if self.decoys is None else self.decoys.decoys.claimed()),
         )

@@ -216,6 +216,8 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
         ("score", manifest.score, f"what was lost, by the measure {manifest.measure}{hidden}"),
         ("optimal", manifest.optimal, "1: the strategy proves that no generalization that meets the policy is better"),
     ]
+    if manifest.draft:
+        figures.append(("draft", 1, "1: a draft for trying out, compared with no other release; not for sharing"))
     return [(i, name, None if value is None else float(value), words) for i, (name, value, words) in enumerate(figures)]
 
 

@@ -5,7 +5,7 @@ A target is one module, registered by one call; `sqlanon.release.publish` publis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -86,6 +86,7 @@ class Verification:
             "release": shown_place(self.path),
             "table": self.manifest.table_name if self.is_file else self.path.name,
             "verified": self.verified,
+            "draft": self.manifest.draft,
             "checks": [vars(check) for check in self.checks],
         }
 
@@ -123,6 +124,10 @@ class Draft(Protocol):
     @property
     def ranges(self) -> Mapping[str, RangeKind]:
         """By column, in lower case, what its labels are ranges of."""
+
+    @property
+    def as_draft(self) -> bool:
+        """Whether it is for trying out."""
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         """Its columns, in order."""
@@ -324,6 +329,15 @@ def named_place(release: Any, table_name: str | None, where: str) -> tuple[Any, 
     if table_name is None:
         raise ReleaseError(f"say which release in {where}: --table schema.name")
     return release, table_name
+
+
+def refuse_draft_over(existing: Iterable[Manifest] | None, place: object) -> None:
+    """A draft takes the place of nothing that is published, or may be: None is what cannot be read."""
+    if existing is None or not all(one.draft for one in existing):
+        raise ReleaseError(f"{place} is a published release, and a draft does not replace it: {ANOTHER_PLACE}")
+
+
+ANOTHER_PLACE = "publish the draft to another place"
 
 
 def _in_section(name: str) -> Callable[[Any, Policy], bool]:

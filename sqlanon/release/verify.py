@@ -118,6 +118,8 @@ def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh
         *_decoys(release),
     ]
     checks += [_signs(release), _content_digest(manifest, digest)]
+    if manifest.draft:
+        checks.append(Check("draft", None, "not published: a draft for trying out, compared with no other release"))
     if not release.is_parquet:
         return [*checks, *_file_checks(release, fresh)]
     # Rows that come from a server have no file.

@@ -120,15 +120,17 @@ def comment_on_release(manifest: Manifest) -> str:
     privacy = manifest.policy["privacy"]
     k = f"{privacy['k']}-anonymous, " if privacy.get("k") and manifest.guarantee != "combinations" else ""
     decoys = f" ({manifest.decoys} rows are decoys)" if manifest.decoys else ""
+    draft = "DRAFT, not for sharing: " if manifest.draft else ""
     return (
-        f"anonymized by sqlanon {manifest.sqlanon_version}: {k}{manifest.released_rows} rows in {manifest.classes} "
-        f"classes, the smallest of {manifest.smallest_class}{decoys}; sqlanon.manifest tells more"
+        f"{draft}anonymized by sqlanon {manifest.sqlanon_version}: {k}{manifest.released_rows} rows in "
+        f"{manifest.classes} classes, the smallest of {manifest.smallest_class}{decoys}; sqlanon.manifest tells more"
     )
 
 
 def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> str:
     rows: list[tuple[str, object]] = [
         (what, place),
+        *([("draft", "for trying out, not for sharing")] if manifest.draft else []),
         ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),
         ("classes", f"{manifest.classes:,}, the smallest of {manifest.smallest_class:,} rows"),
         *([] if manifest.score is None else [(f"score ({manifest.measure})", f"{manifest.score:.6g}")]),

@@ -93,6 +93,8 @@ def _release(draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, d
         "2. Run this statement.",
         "3. Run audit.sql before anybody may read the release: the source may have changed.",
     ]
+    if draft.as_draft:
+        lines.insert(1, "DRAFT, not for sharing: what it makes is for trying out.")
     statements = (*before(dialect), place.release_statement(recoding, dialect))
     return _file(dialect, lines, [([], statement) for statement in statements])
 

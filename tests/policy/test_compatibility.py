@@ -55,7 +55,14 @@ SEARCH: Mapping[str, tuple[Any, ...]] = {
     "cuts": ("relaxed",),
     "suppression": ("cells",),
 }
-RELEASE: Mapping[str, Any] = {"suppressed": "mask", "after": "all", "decoys": True, "keep": 3, "ledger": False}
+RELEASE: Mapping[str, Any] = {
+    "suppressed": "mask",
+    "after": "all",
+    "decoys": True,
+    "draft": True,
+    "keep": 3,
+    "ledger": False,
+}
 
 
 def drawn(seed: int) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, present, refuse_name
 from sqlanon.release.published import Release
 from sqlanon.release.reader import KEY, SUBJECT, Once, OpenRelease, attached, open_release, read_claims, read_manifests
-from sqlanon.release.target import Draft, Reach, ReleaseTarget, Verification
+from sqlanon.release.target import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.verify import verify_file, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macros, sql_text
@@ -171,7 +171,9 @@ class FileTarget:
         before = _refuse_to_destroy(path, self.table_name, draft.run.engine.limits)
         version = None if self.is_parquet else (before[0].version or 1) + 1 if before else 1
         name = self.table_name if version is None else versioned(self.table_name, version)
-        kept = () if self.is_parquet else before[: self.keep - 1]
+        if draft.as_draft:
+            refuse_draft_over(before, path)
+        kept = () if self.is_parquet else [one for one in before if not one.draft][: self.keep - 1]
         try:
             with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
                 with draft.rows() as query:
@@ -204,7 +206,8 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
         private.append(catalog.database)
     if any(same_file(path, file) for file in private):
         raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
-    return FileTarget(path, table_name or released_name(draft.prepared.policy), draft.prepared.policy.kept_versions)
+    keep = 1 if draft.as_draft else draft.prepared.policy.kept_versions
+    return FileTarget(path, table_name or released_name(draft.prepared.policy), keep)
 
 
 def place_of(place: str | os.PathLike[str], table_name: str | None) -> FilePlace:

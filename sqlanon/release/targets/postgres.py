@@ -6,7 +6,7 @@ there before. The audit counts there, and reads the rows back: they are public, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -20,12 +20,13 @@ from sqlanon.expressions import drop_table, drop_view, star, table
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, comments_on, stable_view
-from sqlanon.release.target import Draft, ReleaseTarget, Verification
+from sqlanon.release.target import Draft, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.file import STAGED_FILE, StagedRows, write_rows
 from sqlanon.release.targets.on_server import (
     ServerTarget,
     StagedOnServer,
+    manifests_of,
     next_version,
     refuse_types,
     release_section,
@@ -58,6 +59,8 @@ class PostgresTarget(ServerTarget[PostgresPlace]):
             spill_directory() as directory,
         ):
             older = _Older.found(server, self.place)
+            if draft.as_draft:
+                refuse_draft_over(older.manifests, f"{self.place.schema}.{self.place.name}")
             relation = table(versioned(self.place.name, older.next_version), self.place.schema)
             server.execute(ps.released_table(relation.copy(), types))
             _closed(server, relation)
@@ -148,11 +151,12 @@ def _fill(server: PostgresEngine, address: str, draft: Draft, target: exp.Table,
 @dataclass(frozen=True)
 class _Older:
     """What is there already: the number of the next version, the versioned table that readers see now, its readers, and
-    which of them may let others read."""
+    which of them may let others read; and its manifests, None if one is broken."""
 
     next_version: int
     table: exp.Table | None
     readers: tuple[tuple[str, bool], ...]
+    manifests: Sequence[Manifest] | None
 
     @classmethod
     def found(cls, server: PostgresEngine, place: PostgresPlace) -> _Older:
@@ -185,7 +189,12 @@ class _Older:
             ]
         own = versioned(place.name, known[-1][0]) if known else ""
         shown = table(own, place.schema) if kinds.get(own) == "r" else None
-        return cls(next_version(version_of(name, place.name) for name in kinds), shown, tuple(readers))
+        return cls(
+            next_version(version_of(name, place.name) for name in kinds),
+            shown,
+            tuple(readers),
+            manifests_of(text for _, text in known),
+        )
 
 
 def _refuse_of_others(server: PostgresEngine, place: PostgresPlace, name: str) -> None:

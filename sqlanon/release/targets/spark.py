@@ -25,7 +25,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import SUBJECT
-from sqlanon.release.target import Draft, ReleaseTarget, Verification
+from sqlanon.release.target import Draft, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
     ServerTarget,
@@ -72,7 +72,12 @@ class SparkTarget(ServerTarget[SparkPlace]):
         types = types_in(columns)
         refuse_types(types, _is_held, "a release in Spark")
         with server.translated_errors(ReleaseError), draft.rows_there() as query:
-            version = _make_table(server, place, types, _next_version(server, place))
+            version = _next_version(server, place)
+            if draft.as_draft:
+                refuse_draft_over(
+                    place.manifests_shown(server, names_there(server, place)), f"{place.schema}.{place.name}"
+                )
+            version = _make_table(server, place, types, version)
             try:
                 _fill(draft.run.engine, server, place.rows_table(version), query, list(types))
                 wanted = looked_at(draft.prepared.policy.redacted()["privacy"], draft.quasi, columns)

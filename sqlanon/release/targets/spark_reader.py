@@ -106,8 +106,12 @@ class SparkPlace(ServerPlace):
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         with self.opened_server() as server, server.translated_errors(ReleaseError):
-            shown = version_shown(server, self, names_there(server, self))
-            rows = server.rows(sr.manifest_of(relation=self.manifest(shown))) if shown is not None else []
+            return self.manifests_shown(server, names_there(server, self))
+
+    def manifests_shown(self, server: SparkEngine, names: frozenset[str]) -> Sequence[Manifest] | None:
+        """The manifest of what the view shows, by the names in the schema."""
+        shown = version_shown(server, self, names)
+        rows = server.rows(sr.manifest_of(relation=self.manifest(shown))) if shown is not None else []
         return manifests_of(text for _, _, text in rows)
 
     @contextmanager
