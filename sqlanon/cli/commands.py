@@ -171,7 +171,7 @@ def anonymize(
         ),
     ] = False,
     draft: Annotated[
-        bool, typer.Option("--draft", help="for trying out: publish a draft, which is compared with no other release")
+        bool, typer.Option("--draft", help="Publish a draft, for trying out: no other release is compared with it.")
     ] = False,
     export: Annotated[
         Path | None,
