@@ -7,7 +7,7 @@ CREATE TABLE sqlanon.manifest (
     published_at TIMESTAMP NOT NULL,      -- UTC
     sqlanon_version VARCHAR NOT NULL,
     engine VARCHAR NOT NULL,
-    policy VARCHAR NOT NULL,              -- JSON: roles, kinds of rules, parameters
+    policy VARCHAR NOT NULL,              -- JSON: roles, kinds of rules, parameters; draft: true of a draft
     policy_hash VARCHAR NOT NULL,
     columns VARCHAR NOT NULL,             -- JSON: [{"name": ..., "type": ..., "role": ...}]
     generalization VARCHAR NOT NULL,      -- JSON: level by quasi-identifier, null where there are several
@@ -29,7 +29,6 @@ CREATE TABLE sqlanon.manifest (
     smallest_class_without_decoys BIGINT, -- NULL; of older releases, what k is without them
     heights VARCHAR,                      -- JSON: height of the hierarchy by quasi-identifier, where readers can know it
     version INTEGER,                      -- the rows are in <table_name>_v<version>; the view <table_name> is of the newest
-    draft BOOLEAN NOT NULL,               -- true: for trying out, compared with no other release; not for sharing
     digest_algorithm VARCHAR NOT NULL,
     digest VARCHAR NOT NULL
 );

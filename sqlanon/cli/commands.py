@@ -214,7 +214,7 @@ def anonymize(
             "release": str(release.path),
             "table": release.table,
             "sha256": release.sha256,
-            "draft": release.manifest.draft,
+            **({"draft": True} if release.manifest.draft else {}),
             "seconds": result.seconds | {"total": time.perf_counter() - started},
         }
         for warning in result.warnings:
@@ -294,7 +294,8 @@ def _export(
     draft = draft or loaded.is_draft
     if as_json:
         table = "release" if loaded.release is None else loaded.release.table
-        more = {"export": str(folder), "table": table, "draft": draft, "seconds": result.seconds | {"total": total}}
+        more = {"export": str(folder), "table": table, "seconds": result.seconds | {"total": total}}
+        more |= {"draft": True} if draft else {}
         print_json(result.to_dict() | more)
         return
     print_export(result, folder, total)

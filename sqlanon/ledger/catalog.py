@@ -49,10 +49,10 @@ _SHA256 = template("""
     WHERE path = :place AND replaced_at IS NULL
     ORDER BY version DESC NULLS LAST
 """)
-_MANIFESTS = template("""
-    SELECT manifest_hash
+_DRAFTS = template("""
+    SELECT bool_and(coalesce(draft, false))
     FROM sqlanon_catalog.sqlanon.releases
-    WHERE draft AND digest = :digest
+    WHERE digest = :digest
 """)
 # A view would be a query of somebody else's.
 _LEDGERS_BESIDE = template("""
@@ -244,11 +244,11 @@ def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
-def recorded_drafts(engine: DuckDBEngine, path: Path, digest: str) -> frozenset[str]:
-    """The fingerprints of the manifests of drafts with a digest, as far as the catalog has them and can be read now."""
+def recorded_as_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
+    """Whether what the catalog has of a digest are drafts alone; not, if it has nothing, or cannot be read now."""
     with _read(engine, path) as is_there:
-        rows = _rows_of_any_version(engine, _MANIFESTS(digest=digest)) if is_there else []
-    return frozenset(claimed for (claimed,) in rows)
+        rows = _rows_of_any_version(engine, _DRAFTS(digest=digest)) if is_there else []
+    return any(is_draft for (is_draft,) in rows)
 
 
 def _rows_of_any_version(engine: DuckDBEngine, query: exp.Select) -> Sequence[tuple[Any, ...]]:

@@ -192,18 +192,19 @@ def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verifica
     hashes that the ledger has."""
     if policy.catalog is None:
         return []
-    drafts = catalog.recorded_drafts(engine, policy.catalog.database, release.digest)
-    if replace(release.manifest, draft=True).fingerprint() in drafts and not release.manifest.draft:
-        why = "the ledger has this release as a draft: its manifest was changed"
-        return [Check("against the ledger: draft", False, why)]
+    checks = []
+    if not release.manifest.draft and catalog.recorded_as_draft(engine, policy.catalog.database, release.digest):
+        why = "not recorded: the catalog has a draft with these rows, and no release with them"
+        forgets = policy.release is not None and not policy.release.ledger
+        checks.append(Check("against the ledger: draft", None if forgets else False, why))
     if not release.is_file:
-        return []
+        return checks
     name, place = "against the ledger: sha256", os.path.realpath(release.path)
     recorded = catalog.recorded_sha256(engine, policy.catalog.database, place)
     if recorded is None:
         why = "the ledger has no hash of a file in this place, or cannot be read now"
-        return [Check(name, None, f"not recorded: {why}")]
-    return [replace(file_check(release.path, recorded), name=name)]
+        return [*checks, Check(name, None, f"not recorded: {why}")]
+    return [*checks, replace(file_check(release.path, recorded), name=name)]
 
 
 @dataclass(frozen=True)

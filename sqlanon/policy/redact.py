@@ -128,6 +128,7 @@ _OF_POLICY: Mapping[str, Callable[[Any], bool]] = {
     "population": _is_switch,
     "suppressed": _one_of("drop", "mask"),
     "decoys": _is_switch,
+    "draft": _is_switch,
 }
 _OF_ATTRIBUTE: Mapping[str, Callable[[Any], bool]] = {
     "role": _one_of(*get_args(Role)),

@@ -160,7 +160,7 @@ class ReleaseDraft:
             published_at=utc_now(),
             sqlanon_version=__version__,
             engine=f"{self.run.engine.version}, python {platform.python_version()}",
-            policy=policy.redacted(),
+            policy=policy.redacted() | ({"draft": True} if self.as_draft else {}),
             policy_hash=policy.fingerprint(),
             columns=self.columns(),
             generalization=levels,
@@ -176,7 +176,6 @@ class ReleaseDraft:
             guarantee=guarantee_of(policy.search.strategy),
             heights=heights,
             version=facts.version,
-            draft=self.as_draft,
             **({} if self.noise is None else self.noise.claimed(policy)),
             **({} if self.decoys is None else self.decoys.decoys.claimed()),
         )

@@ -70,7 +70,7 @@ class Manifest:
     for. ``heights`` are those of the hierarchies, by quasi-identifier, where readers can know them; an attribute at the
     top of a mask has level 1 of 1, as its own would be the length of the longest text (`levels`). ``version`` counts
     the releases in one file; None where there is one table and no more: in a Parquet file, and in releases of sqlanon
-    before it counted. A ``draft`` is for trying out: it is compared with no release.
+    before it counted.
 
     Older releases have more, which may follow from values that are not released: the exact score, ``linking_risk``, the
     rows that were suppressed for ``confidence``, ``decoy_classes`` and ``smallest_class_without_decoys``.
@@ -103,7 +103,6 @@ class Manifest:
     smallest_class_without_decoys: int | None = None
     heights: Mapping[str, int] | None = None
     version: int | None = None
-    draft: bool = False
     digest_algorithm: str = DIGEST
     format: int = FORMAT
 
@@ -112,6 +111,11 @@ class Manifest:
         """The quasi-identifiers among the columns that make the classes: those without noise."""
         noisy = {name.lower() for name in self.noise or ()}
         return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
+
+    @property
+    def draft(self) -> bool:
+        """Whether it is for trying out, and compared with no release."""
+        return bool(self.policy.get("draft"))
 
     @property
     def rows_table(self) -> str:
@@ -153,8 +157,6 @@ class Manifest:
         claimed = {name: value for name, value in json.loads(self.to_json()).items() if name != "version"}
         if claimed["heights"] is None:
             del claimed["heights"]
-        if claimed["draft"] is False:
-            del claimed["draft"]
         return hashlib.sha256(json.dumps(claimed, ensure_ascii=False).encode()).hexdigest()
 
     def to_json(self) -> str:
@@ -186,7 +188,6 @@ def strange_fields(manifest: Manifest) -> list[str]:
         "published_at": manifest.published_at.tzinfo is None,
         "guarantee": manifest.guarantee in GUARANTEES,
         "optimal": type(manifest.optimal) is bool,
-        "draft": type(manifest.draft) is bool,
         "heights": heights.keys() <= levels.keys() and all(levels[name] <= heights[name] for name in heights),
         "linking_risk": manifest.linking_risk is None or type(manifest.linking_risk) in (int, float),
         "confidence": confidence.keys() <= {"beta", "suppressed_rows"}

@@ -86,7 +86,7 @@ class Verification:
             "release": shown_place(self.path),
             "table": self.manifest.table_name if self.is_file else self.path.name,
             "verified": self.verified,
-            "draft": self.manifest.draft,
+            **({"draft": True} if self.manifest.draft else {}),
             "checks": [vars(check) for check in self.checks],
         }
 

@@ -45,10 +45,10 @@ def ledger(place: Path) -> list[tuple[str, bool, bool]]:
 def test_a_draft_says_so_wherever_it_is_read(folder: Path) -> None:
     assert ledger(folder) == [("one", False, True), ("two", True, True)]
     with duckdb.connect(str(folder / "two.duckdb"), read_only=True) as connection:
-        (marked,) = connection.execute("SELECT draft FROM sqlanon.manifest").fetchall()
+        (marked,) = connection.execute("SELECT policy->>'draft' FROM sqlanon.manifest").fetchall()
         figures = connection.execute("SELECT value FROM quality WHERE figure = 'draft'").fetchall()
         comments = connection.execute("SELECT comment FROM duckdb_views() WHERE view_name = 'patients'").fetchall()
-    assert marked == (True,) and figures == [(1.0,)] and comments[0][0].startswith("DRAFT")
+    assert marked == ("true",) and figures == [(1.0,)] and comments[0][0].startswith("DRAFT")
     shown = cli("verify", folder / "two.duckdb")
     assert shown.status == 0 and "draft" in shown.out.splitlines()[-1]
     assert '"draft": true' in cli("verify", folder / "two.duckdb", "--json").out
@@ -61,12 +61,12 @@ def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
     with sqlanon.connect() as db:
         assert db.verify(path, asked).verified
     with duckdb.connect(str(path)) as connection:
-        connection.execute("UPDATE sqlanon.manifest SET draft = false")
+        connection.execute("UPDATE sqlanon.manifest SET policy = replace(policy, ', \"draft\": true', '')")
         connection.execute("DELETE FROM sqlanon.figures WHERE figure = 'draft'")
     moved = path.rename(folder / "elsewhere.duckdb")
     with sqlanon.connect() as db:
         found = db.verify(moved, asked)
-    assert not found.verified
+    assert not found.verified and not found.manifest.draft
     assert any(check.name == "against the ledger: draft" and check.passed is False for check in found.checks)
 
 
@@ -109,7 +109,9 @@ def test_drafts_and_releases_in_one_place(folder: Path) -> None:
     publish(coarse)
     assert ledger(folder)[1:] == [("two", False, True)] + [("two", True, False)] * 3
     with duckdb.connect(str(folder / "two.duckdb"), read_only=True) as connection:
-        assert connection.execute("SELECT draft FROM sqlanon.manifest").fetchall() == [(False,)]  # none is kept
+        assert connection.execute("SELECT policy->>'draft' FROM sqlanon.manifest").fetchall() == [
+            (None,)
+        ]  # none is kept
 
 
 @pytest.mark.slow
