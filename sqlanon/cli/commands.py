@@ -294,8 +294,8 @@ def _export(
     draft = draft or loaded.is_draft
     if as_json:
         table = "release" if loaded.release is None else loaded.release.table
-        more = {"export": str(folder), "table": table, "seconds": result.seconds | {"total": total}}
-        more |= {"draft": True} if draft else {}
+        marked = {"draft": True} if draft else {}
+        more = {"export": str(folder), "table": table, "seconds": result.seconds | {"total": total}, **marked}
         print_json(result.to_dict() | more)
         return
     print_export(result, folder, total)
