@@ -141,6 +141,7 @@ class Database:
         policy: Policy,
         strategies: Sequence[str] | None = None,
         progress: ComparisonProgress | None = None,
+        seconds: float | None = None,
     ) -> Comparison:
         """Run several strategies for one policy: a relation, one row a strategy. Notebooks show it as a table.
 
@@ -155,12 +156,16 @@ class Database:
             ``max_checks`` in the policy, which holds for each strategy.
         progress:
             Called with the strategy, generalizations open and checked, and its best score so far.
+        seconds:
+            What each strategy may take; default: no limit, and on a large table some take days. One whose search is
+            not done in time shows the best it found, or an error if it found nothing yet.
 
         Returns
         -------
         relation
             With the columns ``strategy``, ``score`` (by the policy's measure), ``loss`` (by the measure of that name,
-            whatever the policy's is), ``classes``, ``suppressed_rows``, ``checked``, ``optimal``, ``seconds``, and
+            whatever the policy's is), ``classes``, ``suppressed_rows``, ``checked``, ``optimal`` (among full-domain
+            generalizations), ``guarantees_k`` (of all quasi-identifiers together), ``stopped``, ``seconds``, and
             ``error``: why a strategy found nothing or does not support the policy; else NULL.
 
         Raises
@@ -173,7 +178,7 @@ class Database:
         # (So are the others here: `anonymize` does not wait for them.)
         from sqlanon.search.compare import policies_of, relation_of  # noqa: PLC0415
 
-        found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent))
+        found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent, seconds))
         return Comparison(self._space.engine.relation(relation_of(found)), policy.search.measure)
 
     def try_strategies(

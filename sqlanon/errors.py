@@ -123,5 +123,19 @@ class AuditError(SqlanonError):
         super().__init__("the audit refused the release; nothing was published:\n  - " + "\n  - ".join(self.failures))
 
 
+class OvertimeError(SqlanonError):
+    """A job took longer than it may.
+
+    >>> print(OvertimeError(30))
+    took more than 30 seconds
+    """
+
+    exit_status = 1
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"took more than {seconds:.3g} seconds")
+
+
 class UntranslatableError(SqlanonError, ValueError):
     """A query that is built for DuckDB has something in it that is not known to mean the same in another engine."""

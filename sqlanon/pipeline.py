@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import Plan, StatementRunner
-from sqlanon.errors import AuditError, InfeasibleError, PolicyError, ReleaseError
+from sqlanon.errors import AuditError, InfeasibleError, OvertimeError, PolicyError, ReleaseError
 from sqlanon.expressions import Namer
 from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
@@ -78,25 +78,33 @@ def plan(space: Workspace, policy: Policy) -> Plan:
 
 
 def compare(
-    space: Workspace, policies: Mapping[str, Policy | PolicyError], progress: ComparisonProgress
+    space: Workspace,
+    policies: Mapping[str, Policy | PolicyError],
+    progress: ComparisonProgress,
+    seconds: float | None = None,
 ) -> Iterator[Compared]:
-    """What each strategy finds. Each reads the source anew: none is quick because of what another has left."""
-    from sqlanon.search.compare import Compared, compared  # noqa: PLC0415  (needed for comparisons only)
+    """What each strategy finds in its time. Each reads the source anew: none is quick because of what another left."""
+    from sqlanon.engines.deadline import interrupted_after  # noqa: PLC0415  (needed for comparisons only)
+    from sqlanon.search.compare import Compared, compared, limited  # noqa: PLC0415
 
-    for name, policy in policies.items():
+    for name, given in policies.items():
         progress(name, 0, 0, None)
-        if isinstance(policy, PolicyError):
-            yield Compared(name, error="; ".join(map(str, policy.problems)))
+        if isinstance(given, PolicyError):
+            yield Compared(name, error="; ".join(map(str, given.problems)))
             continue
-        started = time.perf_counter()
+        policy, started = limited(given, seconds), time.perf_counter()
         try:
-            with space.run(policy, counted=True) as run:
+            with space.run(policy, counted=True) as run, interrupted_after(seconds, run.engines):
                 steps = StatementRunner(run.engine)
                 with source_errors():
                     prepared = prepare_with_earlier(steps, run, policy)
+                began = time.perf_counter()
                 found = search(steps, prepared, partial(progress, name))
+                searched = time.perf_counter() - began
                 figures = recode(steps, prepared, found).figures
-                yield compared(name, prepared, found, figures, time.perf_counter() - started)
+                yield compared(name, prepared, found, figures, searched, time.perf_counter() - started)
+        except OvertimeError as error:
+            yield Compared(name, stopped=True, seconds=time.perf_counter() - started, error=str(error))
         except InfeasibleError as error:
             yield Compared(name, seconds=time.perf_counter() - started, error=str(error))
 

@@ -392,7 +392,10 @@ def compare(
     strategies: Annotated[
         str | None,
         typer.Option(
-            "--strategies", metavar="NAME,...", help="Strategies to compare. Default: all that fit the policy."
+            "--strategies",
+            metavar="NAME,...",
+            help="Strategies to compare, however long they take. Default: all that fit the policy, for at most 30 "
+            "seconds each.",
         ),
     ] = None,
     as_json: Annotated[
@@ -404,21 +407,18 @@ def compare(
     """Compare the results of several strategies. Publishes nothing."""
     from sqlanon.cli.progress import shown_comparison
     from sqlanon.database import connect
-    from sqlanon.search.compare import policies_of
+    from sqlanon.search.compare import SECONDS, endless_of, policies_of
 
     loaded = load(policy, settings)
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]
-    count = len(policies_of(loaded, names))
+    count, seconds = len(policies_of(loaded, names)), SECONDS if names is None else None
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_comparison(count) as progress:
-        relation = db.compare(loaded, names, progress)
+        relation = db.compare(loaded, names, progress, seconds)
         found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
     if as_json:
         print_json(found)
     else:
-        print_comparison(found, loaded.search.measure)
-        for one in found:
-            if one["error"] is not None:
-                say(f"{one['strategy']}: {one['error']}", err=True)
+        print_comparison(found, loaded, policy, endless_of(loaded) if names is None else [])
     if all(one["error"] is not None for one in found):
         raise typer.Exit(1)
 

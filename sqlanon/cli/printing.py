@@ -173,21 +173,47 @@ def print_suda(found: Suda) -> None:
     show_table(["quasi-identifier", "contributes to the scores"], [(name, f"{one:.1f} %") for name, one in shares])
 
 
-def print_comparison(found: Sequence[Mapping[str, Any]], measure: str) -> None:
+_MARKS = {
+    "optimal": ("*", "optimal among full-domain generalizations"),
+    "partial": ("!", "does not guarantee k-anonymity of all quasi-identifiers together"),
+    "stopped": ("+", "stopped by a time limit: with more time it may find better"),
+}
+"""Marks of strategies in a comparison, with what they mean."""
+
+
+def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: Path, endless: Sequence[str]) -> None:
+    measure = policy.search.measure
     formats = {
-        f"score ({measure})": ("score", ",.6g"),
+        **({} if measure == "loss" else {"score": ("score", ",.6g")}),
         "loss": ("loss", ".4f"),
         "classes": ("classes", ",d"),
-        "suppressed rows": ("suppressed_rows", ",d"),
+        "suppressed": ("suppressed_rows", ",d"),
         "checks": ("checked", ",d"),
         "seconds": ("seconds", ".2f"),
     }
-    rows = []
+    rows, used = [], dict[str, str]()
+    late = [one["strategy"] for one in found if one["error"] is not None and one["stopped"]]
     for one in found:
+        if one["strategy"] in late:
+            continue
+        flags = {"optimal": one["optimal"], "partial": one["guarantees_k"] is False, "stopped": one["stopped"]}
+        marks = [_MARKS[name] for name, flag in flags.items() if flag]
+        used |= dict(marks)
         cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
-        cells[0] += " (optimal)" if one["optimal"] else ""
-        rows.append([one["strategy"], *cells])
+        rows.append([" ".join([one["strategy"], *(mark for mark, _ in marks)]), *cells])
     show_table(["strategy", *formats], rows)
+    if measure != "loss":
+        say(f"score: by the measure {measure}")
+    for mark, meaning in used.items():
+        say(f"{mark} {meaning}")
+    if late or endless:
+        shown = [f"{name} (took too long)" for name in late] + [f"{name} (has no end of its own)" for name in endless]
+        say(f"Skipped: {', '.join(shown)}. To run {'it' if len(shown) == 1 else 'them'} to the end:")
+        limit = " --set search.time_limit=600" if endless else ""
+        say(f"  sqlanon compare {path} --strategies {','.join([*late, *endless])}{limit}")
+    for one in found:
+        if one["error"] is not None and one["strategy"] not in late:
+            say(f"{one['strategy']}: {one['error']}", err=True)
 
 
 def print_noise_of(result: Result) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -24,10 +25,18 @@ COLUMNS: Mapping[str, str] = {
     "suppressed_rows": "BIGINT",
     "checked": "BIGINT",
     "optimal": "BOOLEAN",
+    "guarantees_k": "BOOLEAN",
+    "stopped": "BOOLEAN",
     "seconds": "DOUBLE",
     "error": "VARCHAR",
 }
 """Columns and types of a comparison: see `Compared`."""
+
+SECONDS = 30.0
+"""What each strategy may take where nobody chose it."""
+
+_SEARCHES = 0.8
+"""Of the time of a strategy, what its search may take; the rest is for reading and counting."""
 
 ComparisonProgress = Callable[[str, int, int, "float | None"], None]
 """Called with the strategy, generalizations open and checked, and the best score so far."""
@@ -38,7 +47,9 @@ class Compared:
     """What one strategy found, in the order of `COLUMNS`; None where it found nothing, and ``error`` says why.
 
     ``loss`` is the score by the measure of that name, whatever the policy's is. ``checked`` are generalizations, and
-    rounds of local strategies; ``seconds`` are of wall time, for reading the source and for the search.
+    rounds of local strategies; ``seconds`` are of wall time, for reading the source and for the search. Where
+    ``guarantees_k`` is false, k-anonymity holds for some quasi-identifiers at a time, and not for all together. What
+    was ``stopped`` by a time limit may find better with more time, or found nothing yet.
     """
 
     strategy: str
@@ -48,6 +59,8 @@ class Compared:
     suppressed_rows: int | None = None
     checked: int | None = None
     optimal: bool | None = None
+    guarantees_k: bool | None = None
+    stopped: bool | None = None
     seconds: float = 0.0
     error: str | None = None
 
@@ -58,16 +71,20 @@ def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, P
     What other strategies alone know (how Mondrian cuts, cells for strategies that blank none) is left out.
     """
     if strategies is None:
-        limited = policy.search.time_limit is not None or policy.search.max_checks is not None
-        able = {
-            name: with_search(policy, {"strategy": name})
-            for name, one in STRATEGIES.items()
-            if limited or one.traits.ends
-        }
+        endless = endless_of(policy)
+        able = {name: with_search(policy, {"strategy": name}) for name in STRATEGIES if name not in endless}
         return {name: found for name, found in able.items() if isinstance(found, Policy)}
     if not strategies:
         raise PolicyError([Problem("search.strategy", f"name at least one of {', '.join(STRATEGIES)}")])
     return {name: with_search(policy, {"strategy": name}) for name in dict.fromkeys(strategies)}
+
+
+def endless_of(policy: Policy) -> list[str]:
+    """The strategies that fit a policy, but end by a limit alone, which the policy does not have."""
+    if policy.search.time_limit is not None or policy.search.max_checks is not None:
+        return []
+    endless = [name for name, one in STRATEGIES.items() if not one.traits.ends]
+    return [name for name in endless if isinstance(with_search(policy, {"strategy": name}), Policy)]
 
 
 def with_search(policy: Policy, keys: Mapping[str, str]) -> Policy | PolicyError:
@@ -84,8 +101,19 @@ def with_search(policy: Policy, keys: Mapping[str, str]) -> Policy | PolicyError
         return error
 
 
-def compared(strategy: str, prepared: SearchInput, found: SearchResult, released: Figures, seconds: float) -> Compared:
-    """What a strategy found, and would release."""
+def limited(policy: Policy, seconds: float | None) -> Policy:
+    """The policy with a search that ends by itself before its time is over, so that there is a result to count."""
+    if seconds is None:
+        return policy
+    limit = min(_SEARCHES * seconds, float(policy.search.time_limit or math.inf))
+    return policy.model_copy(update={"search": policy.search.model_copy(update={"time_limit": limit})})
+
+
+def compared(
+    strategy: str, prepared: SearchInput, found: SearchResult, released: Figures, searched: float, seconds: float
+) -> Compared:
+    """What a strategy found, and would release; the seconds of the search, and all of them."""
+    search = prepared.policy.search
     return Compared(
         strategy=strategy,
         score=measure_of(prepared).shown(found.score),
@@ -94,6 +122,8 @@ def compared(strategy: str, prepared: SearchInput, found: SearchResult, released
         suppressed_rows=released.suppressed_rows,
         checked=found.checked,
         optimal=found.optimal,
+        guarantees_k=not search.traits.of_combinations,
+        stopped=search.time_limit is not None and searched >= search.time_limit,
         seconds=seconds,
     )
 

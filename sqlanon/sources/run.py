@@ -29,6 +29,11 @@ class Run:
     population: Population | None = None
     identity: str = ""
 
+    @property
+    def engines(self) -> tuple[DuckDBEngine, ...]:
+        """Its engine, and that of its population."""
+        return self.engine, *(() if self.population is None else (self.population.engine,))
+
     def __enter__(self) -> Run:
         return self
 

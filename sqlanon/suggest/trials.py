@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from threading import Event, Thread
 
-import duckdb
 from sqlglot import exp
 
 from sqlanon import pipeline
-from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, SqlanonError
 from sqlanon.expressions import Namer, anonymous, col, template
@@ -50,7 +47,6 @@ that a policy may require of classes."""
 
 _SHARE = 0.5  # of the time that is left, what the next trial may take; the last one may take all of it
 _SEARCHES = 0.6  # of the time of a trial, what its search may take; the rest is for counting
-_AGAIN = 0.05  # seconds between two interrupts
 
 
 @dataclass(frozen=True)
@@ -183,7 +179,7 @@ def _try(run: Run, sampled: Source, policy: Policy, trial: Trial, seconds: float
         return run.work(f"trial_{number}_{name}")
 
     try:
-        with source_errors(), _interrupted_after(seconds, run):
+        with source_errors(), interrupted_after(seconds, run.engines):
             trial = _figures(steps, run, sampled, asked, work, trial)
     except SqlanonError as error:
         late = time.monotonic() - started >= seconds
@@ -206,26 +202,3 @@ def _figures(steps: StatementRunner, run: Run, sampled: Source, policy: Policy, 
         suppressed_rows=recoding.figures.suppressed_rows,
         stopped=stopped,
     )
-
-
-@contextmanager
-def _interrupted_after(seconds: float, run: Run) -> Iterator[None]:
-    """Interrupt what the engines of a run are about, once the time is over; again and again, until this is left."""
-    engines = [run.engine, *([] if run.population is None else [run.population.engine])]
-    connections = [engine.connection for engine in engines if isinstance(engine, DuckDBEngine)]
-    done = Event()
-
-    def watch() -> None:
-        late = not done.wait(seconds)
-        while late and not done.wait(_AGAIN):
-            for connection in connections:
-                with suppress(duckdb.Error):
-                    connection.interrupt()
-
-    watcher = Thread(target=watch, name="sqlanon-trials", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()

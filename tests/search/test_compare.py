@@ -6,20 +6,26 @@ import json
 import math
 import re
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import oracle
 import pytest
 import strategies
 from conftest import examples
 from hypothesis import given, settings
+from sqlglot import parse_one
 from strategies import Case
 from support import HOSPITAL_POLICY, cli
 from test_cli import folder, made, on_a_terminal, rewrite
 from test_search_properties import arrow_table, policy, thorough
 
 import sqlanon
+from sqlanon.engines.deadline import interrupted_after
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import OvertimeError
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.search.compare import COLUMNS, policies_of
 
@@ -59,11 +65,61 @@ def test_the_table(folder: Path) -> None:
     ended = cli("compare", rewrite(folder, "0.1", '0.1\nmeasure = "distinct"'), "--strategies", "optimal, datafly")
     assert (ended.status, ended.err) == (0, "")
     header, *rows = [re.split(r"\s{2,}", line) for line in ended.out.splitlines()]
-    assert header == ["strategy", "score (distinct)", "loss", "classes", "suppressed rows", "checks", "seconds"]
-    assert [row[0] for row in rows] == ["optimal", "datafly"]
-    assert rows[0][1].endswith(" (optimal)")
-    assert rows[0][1].split()[0] == rows[0][3]
+    assert header == ["strategy", "score", "loss", "classes", "suppressed", "checks", "seconds"]
+    *rows, (measure,), (mark,) = rows
+    assert [row[0] for row in rows] == ["optimal *", "datafly"]
+    assert (measure, mark) == ("score: by the measure distinct", "* optimal among full-domain generalizations")
+    assert rows[0][1] == rows[0][3]
     assert float(rows[0][2]) > 0
+
+
+def test_no_column_stands_twice_and_the_table_is_narrow(folder: Path) -> None:
+    ended = cli("compare", folder / "policy.toml", "--strategies", "samarati-binary,mu-argus")
+    assert (ended.status, ended.err) == (0, "")
+    header, first, second, mark = ended.out.splitlines()
+    assert re.split(r"\s{2,}", header) == ["strategy", "loss", "classes", "suppressed", "checks", "seconds"]
+    assert max(map(len, (header, first, second, mark))) <= 80
+    assert (first.split()[0], second.split()[:2]) == ("samarati-binary", ["mu-argus", "!"])
+    assert mark == "! does not guarantee k-anonymity of all quasi-identifiers together"
+
+
+def test_what_takes_too_long_is_skipped_and_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object) -> None:
+        time.sleep(0.05)
+        raise sqlanon.SourceError("interrupted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sqlanon.search.compare.SECONDS", 0.01)
+        patch.setattr("sqlanon.pipeline.search", slow)
+        ended = cli("compare", folder / "policy.toml")
+    assert ended.status == 1  # nothing was found
+    assert "Skipped: optimal (took too long), " in ended.out and "iab (has no end of its own)" in ended.out
+    *_, command = ended.out.splitlines()
+    assert command.startswith(f"  sqlanon compare {folder / 'policy.toml'} --strategies optimal,")
+    # The command that it prints runs, and its strategies are not limited.
+    named = ["compare", folder / "policy.toml", "--strategies", "optimal,iab", *command.split()[-2:], "--json"]
+    optimal, iab = json.loads(cli(*named).out)
+    assert (optimal["stopped"], optimal["error"], iab["error"]) == (False, None, None)
+
+
+def test_a_statement_without_end_is_interrupted() -> None:
+    with duckdb.connect() as connection:
+        engine = DuckDBEngine(connection)
+        with pytest.raises(OvertimeError, match=r"took more than 0\.1 seconds"), interrupted_after(0.1, [engine]):
+            engine.rows(parse_one("SELECT sum(i) FROM range(1000000000000) t(i)", dialect="duckdb"))
+        with interrupted_after(60, [engine]):  # what is quick is left alone, and so is what comes later
+            assert engine.rows(parse_one("SELECT 1")) == [(1,)]
+        assert engine.rows(parse_one("SELECT 1")) == [(1,)]
+        with pytest.raises(ZeroDivisionError), interrupted_after(60, [engine]):
+            raise ZeroDivisionError
+
+
+def test_a_search_that_is_stopped_shows_its_best_and_says_so(folder: Path) -> None:
+    more = ("--set", "search.time_limit=0.000001", "--strategies", "optimal,datafly")
+    ended = cli("compare", folder / "policy.toml", *more)
+    assert ended.status == 0
+    assert re.search(r"^optimal \+ +[01]\.\d", ended.out, re.MULTILINE)
+    assert "+ stopped by a time limit: with more time it may find better" in ended.out
 
 
 def test_nothing_is_published_or_recorded(folder: Path) -> None:

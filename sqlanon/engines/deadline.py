@@ -1,0 +1,46 @@
+"""An end for jobs that may take days: the statements of an engine are interrupted once their time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+
+import duckdb
+
+from sqlanon.engines.base import Queries
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import OvertimeError
+
+_AGAIN = 0.05  # seconds between two interrupts
+
+
+@contextmanager
+def interrupted_after(seconds: float | None, engines: Sequence[Queries]) -> Iterator[None]:
+    """Interrupt what engines are about once the time is over, again and again: an `OvertimeError`."""
+    if seconds is None:
+        yield
+        return
+    connections = [engine.connection for engine in engines if isinstance(engine, DuckDBEngine)]
+    done, late = Event(), Event()
+
+    def watch() -> None:
+        if done.wait(seconds):
+            return
+        late.set()
+        while not done.wait(_AGAIN):
+            for connection in connections:
+                with suppress(duckdb.Error):
+                    connection.interrupt()
+
+    watcher = Thread(target=watch, name="sqlanon-deadline", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except Exception as error:
+        if late.is_set():
+            raise OvertimeError(seconds) from error
+        raise
+    finally:
+        done.set()
+        watcher.join()
