@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 PLAIN = ("macros.sql",)
 CHECKS = (*PLAIN, "macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql")
-LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql")
+LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql", "macros_analysis.sql")
 """The files of the macro library: what every release is checked by; what all requirements are; and all of it."""
 
 POLICY_SCHEMA = Path(__file__).parent / "policy" / "schema.json"
@@ -34,8 +34,11 @@ def sql_text(name: str) -> str:
     return sql_file(name).read_text(encoding="utf-8")
 
 
+def macro_scripts(files: Sequence[str] = LIBRARY) -> list[str]:
+    """The scripts that install the macro library, or a part of it, in one transaction."""
+    return ["BEGIN;", *map(sql_text, files), "COMMIT;"]
+
+
 def macros(files: Sequence[str] = LIBRARY) -> str:
-    """The macro library, or a part of it, in one transaction: each macro for itself would be written to a file for
-    itself.
-    """
-    return "\n".join(["BEGIN;", *map(sql_text, files), "COMMIT;"])
+    """The same as one script."""
+    return "\n".join(macro_scripts(files))

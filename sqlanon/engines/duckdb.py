@@ -314,10 +314,11 @@ class DuckDBEngine:
     def stream(self, query: exp.Query) -> Iterator[Any]:
         yield self.relation(query).to_arrow_reader()
 
-    def script(self, statements: str) -> None:
+    def script(self, *scripts: str) -> None:
         with self._running():
-            for statement in self._parsed(statements):
-                self.connection.execute(statement)
+            for script in scripts:
+                for statement in self._parsed(script):
+                    self.connection.execute(statement)
 
     def _parsed(self, statements: str) -> list[duckdb.Statement]:
         """The statements of a file. The macro library takes longer to parse than to make: what is long is kept."""

@@ -20,7 +20,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import ABOUT, objects
-from sqlanon.resources import macros, sql_text
+from sqlanon.resources import macro_scripts, sql_text
 from sqlanon.workdir import spill_directory
 
 _HEADER = 4096
@@ -175,12 +175,15 @@ _COMPRESSION = re.compile(r" USING COMPRESSION \w+")
 
 def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
     """The macros of an open release file that are not ours, by name: parameters, their types and defaults, and all
-    overloads count. What has the words of an earlier build is ours.
+    overloads count. What has the words of an earlier build is ours. A file without any of the macros that were added
+    last is of a build before them.
     """
-    ours, before = _our_macros()
+    ours, before, added = _our_macros()
     with _beside(engine, schema=False) as beside:
         engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
         theirs = _exported(engine, beside, folder / "theirs")
+    if added.isdisjoint(map(_named, theirs)):
+        ours = frozenset(one for one in ours if _named(one) not in added)
     now = {_named(one): one for one in ours - before}
     renewed = {now[_named(one)] if one in before else one for one in theirs - ours} | theirs & ours
     changed = [one for one in renewed ^ ours if not one.startswith(_COMPARED_ELSEWHERE)]
@@ -192,15 +195,17 @@ def _named(statement: str) -> str:
 
 
 @cache
-def _our_macros() -> tuple[frozenset[str], frozenset[str]]:
-    """The statements that make our macros, as this DuckDB exports them: those of now, and those of before."""
+def _our_macros() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """The statements that make our macros, as this DuckDB exports them: those of now, and those of before; and the
+    names of those that earlier builds of this version did not have."""
+    added = frozenset(re.findall(r"MACRO sqlanon\.(\w+)\(", sql_text("macros_analysis.sql")))
     with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine, _beside(engine) as beside:
         with engine.using(beside):
-            engine.script(macros())
+            engine.script(*macro_scripts())
         ours = frozenset(_exported(engine, beside, spill / "ours"))
         with engine.using(beside):
             engine.script(sql_text("macros_before.sql"))
-        return ours, frozenset(_exported(engine, beside, spill / "before"))
+        return ours, frozenset(_exported(engine, beside, spill / "before")), added
 
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")

@@ -30,7 +30,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.release.contents import ATTACHED, found_objects
 from sqlanon.release.manifest import DIGEST, Manifest
-from sqlanon.resources import PLAIN, macros, sql_text
+from sqlanon.resources import PLAIN, macro_scripts, sql_text
 from sqlanon.workdir import spill_directory
 
 
@@ -150,7 +150,7 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
-        engine.script(macros(PLAIN))
+        engine.script(*macro_scripts(PLAIN))
         scratch = spill / "scratch"
         scratch.mkdir()
         is_parquet = path.suffix.lower() == ".parquet"

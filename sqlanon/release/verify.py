@@ -53,7 +53,7 @@ from sqlanon.release.values import leaves_of, with_sign
 from sqlanon.requirements import requirement_checks, requirement_queries, requirements_in, unknown_names
 from sqlanon.requirements.audit import Audited
 from sqlanon.requirements.macros import class_sizes_of, digest_of, k_anonymity_of
-from sqlanon.resources import CHECKS, __version__, macros
+from sqlanon.resources import CHECKS, __version__, macro_scripts
 
 
 def verify_file(
@@ -188,7 +188,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
         return [Check("requirements", False, f"they are on columns that the release does not have: {strange}")]
     # A file of tables that is fresh has its macros already; one of rows alone never has.
     if (not fresh or release.is_parquet) and not all(one.entry.plain_macros for one in requirements_in(section)):
-        release.engine.script(macros(CHECKS))
+        release.engine.script(*macro_scripts(CHECKS))
     return requirement_checks(section, audited)
 
 

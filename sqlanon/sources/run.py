@@ -10,7 +10,7 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import Namer, drop_schema
-from sqlanon.resources import CHECKS, macros
+from sqlanon.resources import CHECKS, macro_scripts
 from sqlanon.sources.bind import unbind_source
 from sqlanon.sources.bound import Population, Source, WorkNames
 
@@ -44,7 +44,7 @@ class Run:
         """Install the macros that requirements are checked by in the work database; its name."""
         name = self.work("any").catalog
         with self.engine.using(name):
-            self.engine.script(macros(files))
+            self.engine.script(*macro_scripts(files))
         return name
 
     def drop(self) -> None:

@@ -46,7 +46,7 @@ from sqlanon.release.reader import KEY, SUBJECT, Once, OpenRelease, attached, op
 from sqlanon.release.target import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.verify import verify_file, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
-from sqlanon.resources import PLAIN, macros, sql_text
+from sqlanon.resources import PLAIN, macro_scripts, sql_text
 from sqlanon.sources import NOT_THERE, Source
 from sqlanon.workdir import BusyError, alone_at, disk_problem, mode_of_new_files, private_directory, spill_directory
 
@@ -281,7 +281,7 @@ class StagedRows:
         spill = file.with_name("spill")
         spill.mkdir(mode=0o700)
         with closing(DuckDBEngine.private(spill, draft.run.engine.limits)) as engine:
-            engine.script(macros(PLAIN))
+            engine.script(*macro_scripts(PLAIN))
             yield cls(draft, file, table_name, engine, Once(engine))
 
     def counted(self, version: int | None) -> Facts:
@@ -427,7 +427,7 @@ def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Ve
     engine.attach(rows.file, ATTACHED, read_write=True)
     with engine.using(ATTACHED):
         if not is_parquet:
-            engine.script(macros())
+            engine.script(*macro_scripts())
         _write_manifest(engine, staged, (manifest, *_keep(engine, staged)), suppressed)
         if not is_parquet:
             found = read_manifests(engine)

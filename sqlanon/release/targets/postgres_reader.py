@@ -32,7 +32,7 @@ from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, ServerRelease, copied, manifests_of, refuse_sha256, types_in
 from sqlanon.release.targets.postgres_checks import number_of, server_checks
 from sqlanon.release.verify import verification_sql, verify_release
-from sqlanon.resources import PLAIN, macros
+from sqlanon.resources import PLAIN, macro_scripts
 from sqlanon.workdir import spill_directory
 
 
@@ -166,7 +166,7 @@ def _opened(place: PostgresPlace, limits: Limits) -> Iterator[tuple[OpenRelease,
         spill_directory() as spill,
         closing(DuckDBEngine.private(spill, limits)) as engine,
     ):
-        engine.script(macros(PLAIN))
+        engine.script(*macro_scripts(PLAIN))
         try:
             with place.manifest_read(), server.reading(ReleaseError):
                 manifest = _read(engine, server, place)

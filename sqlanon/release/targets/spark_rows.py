@@ -42,7 +42,7 @@ from sqlanon.release.targets.spark_digest import digest_there, digestible
 from sqlanon.release.verify import verify_rows
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.requirements.macros import digest_of
-from sqlanon.resources import PLAIN, macros
+from sqlanon.resources import PLAIN, macro_scripts
 from sqlanon.workdir import spill_directory
 
 AT_ONCE = 2_000_000
@@ -116,7 +116,7 @@ def counted(
     types = types_of(server, relation)
     as_claimed = list(types.items()) == list(types_in(columns).items())
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
-        engine.script(macros(PLAIN))
+        engine.script(*macro_scripts(PLAIN))
         count, target = count_column(wanted), table("combinations", "main", "temp")
         found = CountedRelease(engine, Once(engine), target, wanted, count, types, "")
         if not (as_claimed and all(map(digestible, types.values()))):
