@@ -77,10 +77,10 @@ CREATE OR REPLACE MACRO sqlanon.share(label, low, high) AS (
                             WHEN regexp_matches(label::VARCHAR, '^\{|\]$')
                             THEN string_split(trim(label::VARCHAR, '{}[]'), ', ')
                             ELSE [label::VARCHAR]
-                        END) AS x,
-                        low::VARCHAR AS l,
-                        high::VARCHAR AS h
-                ) AS "sqlanon label"
+                        END),
+                        low::VARCHAR,
+                        high::VARCHAR
+                ) AS "sqlanon label"(x, l, h)
             )
         )
     )
@@ -146,10 +146,10 @@ CREATE OR REPLACE MACRO sqlanon.overlaps(label, low, high) AS (
                         WHEN regexp_matches(label::VARCHAR, '^\{|\]$')
                         THEN string_split(trim(label::VARCHAR, '{}[]'), ', ')
                         ELSE [label::VARCHAR]
-                    END) AS x,
-                    low::VARCHAR AS l,
-                    high::VARCHAR AS h
-            ) AS "sqlanon label"
+                    END),
+                    low::VARCHAR,
+                    high::VARCHAR
+            ) AS "sqlanon label"(x, l, h)
         )
     )
 );
@@ -228,10 +228,10 @@ CREATE OR REPLACE MACRO sqlanon.estimated_count(rel, attribute, low, high, suppr
                                     WHEN regexp_matches(label::VARCHAR, '^\{|\]$')
                                     THEN string_split(trim(label::VARCHAR, '{}[]'), ', ')
                                     ELSE [label::VARCHAR]
-                                END) AS x,
-                                low::VARCHAR AS l,
-                                high::VARCHAR AS h
-                        ) AS "sqlanon label"
+                                END),
+                                low::VARCHAR,
+                                high::VARCHAR
+                        ) AS "sqlanon label"(x, l, h)
                     )
                 )
             )
@@ -307,19 +307,21 @@ CREATE OR REPLACE MACRO sqlanon.members(label) AS (
     END
 );
 
--- How many rows show * in a column, and their share: one row for each column.
+-- How many rows show * in a column, and their share: one row for each column, none of an empty relation.
 CREATE OR REPLACE MACRO sqlanon.suppressed_values(rel, qi) AS TABLE (
-    SELECT attribute, suppressed, rows, suppressed * 1.0 / nullif(rows, 0) AS share
+    SELECT attribute, suppressed, rows, suppressed * 1.0 / rows AS share
     FROM (
-        SELECT
-            unnest(qi) AS attribute,
-            unnest([*COLUMNS(* EXCLUDE ("sqlanon rows"))]) AS suppressed,
-            "sqlanon rows" AS rows
+        SELECT unnest([*COLUMNS(*)], recursive := TRUE)
         FROM (
-            SELECT
-                count(*) AS "sqlanon rows",
-                count(CASE WHEN COLUMNS(list_concat(qi, []::VARCHAR[]))::VARCHAR IN ('*', '[*]') THEN 1 END)
+            SELECT struct_pack(
+                attribute := any_value(alias(COLUMNS(list_concat(qi, []::VARCHAR[])))),
+                suppressed := count(CASE
+                    WHEN COLUMNS(list_concat(qi, []::VARCHAR[]))::VARCHAR IN ('*', '[*]') THEN 1
+                END),
+                rows := count(*)
+            )
             FROM query_table(rel)
         )
     )
+    WHERE rows > 0
 );

@@ -18,7 +18,7 @@ from spark_cluster import Cluster, cluster
 import sqlanon
 import sqlanon.release.targets.file
 from sqlanon.release import contents, targets
-from sqlanon.resources import PLAIN, macros
+from sqlanon.resources import PLAIN, macro_scripts
 
 # Bytecode is kept, as in an installed package, whatever the shell says: tests start many processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -69,7 +69,7 @@ def plain_macros() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         for module in (contents, targets.file):
-            patch.setattr(module, "macros", lambda files=PLAIN: macros(files))
+            patch.setattr(module, "macro_scripts", lambda files=PLAIN: macro_scripts(files))
         contents._our_macros.cache_clear()
         yield
     contents._our_macros.cache_clear()

@@ -191,7 +191,7 @@ def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
 
 
 def _named(statement: str) -> str:
-    return _NAME.sub(r"\1", statement)
+    return _NAME.sub(r"\1", statement).strip('"')
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -316,6 +317,17 @@ def test_macros_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> Non
     )
     change(copy, words.replace(">> 32", ">> 31"))
     assert failed_alone(copy) == {"macros"}
+
+
+def test_macros_that_an_earlier_build_did_not_have_are_not_missed(copy: Path) -> None:
+    later = dict(re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text("macros_analysis.sql"), re.DOTALL))
+    kinds = {"AS": "MACRO", "AS TABLE": "MACRO TABLE"}
+    dropped = [f"DROP {kinds[kind]} {name}" for name, kind in later.items()]
+    assert len(dropped) == 6
+    change(copy, dropped[0])
+    assert failed_alone(copy) == {"macros"}
+    change(copy, *dropped[1:])
+    assert failed_alone(copy) == set()
 
 
 def test_a_digest_by_no_known_algorithm_verifies_nothing(copy: Path) -> None:

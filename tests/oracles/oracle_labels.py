@@ -1,0 +1,120 @@
+"""What labels mean, read a second time in plain Python: it imports nothing of the package."""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from fractions import Fraction
+from typing import TypeAlias
+
+End: TypeAlias = Fraction | date | None
+
+_NUMBER = r"-?\d+(?:\.\d+)?"
+_DAY = r"\d{4}-\d\d-\d\d"
+
+
+@dataclass(frozen=True)
+class Range:
+    """All values from ``low`` to ``high``; ``high`` itself only if it is closed. An end may be open (None)."""
+
+    low: End
+    high: End
+    closed: bool = True
+
+    def may_have(self, value: Fraction | date) -> bool:
+        above = self.low is None or value >= self.low  # type: ignore[operator]
+        below = self.high is None or (value <= self.high if self.closed else value < self.high)  # type: ignore[operator]
+        return above and below
+
+
+def range_of(label: str, dates: bool) -> Range | None:
+    """The range of a label; None of one that can stand for any value."""
+    value = _DAY if dates else _NUMBER
+    if found := re.fullmatch(rf"({value})(?:(?:-| to )({value}))?", label):
+        low, high = (_read(part, dates) for part in (found[1], found[2] or found[1]))
+        return Range(low, high) if low <= high else None  # type: ignore[operator]
+    if found := re.fullmatch(rf"\[({value}), ({value})\)", label):
+        return Range(_read(found[1], dates), _read(found[2], dates), closed=False)
+    if found := re.fullmatch(rf"<({value})", label):
+        return Range(None, _read(found[1], dates), closed=False)
+    if found := re.fullmatch(rf"≥({value})", label):
+        return Range(_read(found[1], dates), None)
+    return _period(label) if dates else None
+
+
+def members(label: str) -> list[str]:
+    """The members of a set, one character after another."""
+    if not re.fullmatch(r"\{.*\}", label, re.DOTALL):
+        return [label]
+    found, rest = [], label[1:-1]
+    while True:
+        if rest.startswith('"'):
+            end = 1
+            while rest[end : end + 1] != '"' or rest[end + 1 : end + 2] == '"':
+                end += 2 if rest[end] == '"' else 1
+            found.append(rest[1:end].replace('""', '"'))
+            rest = rest[end + 1 :]
+        else:
+            end = rest.index(", ") if ", " in rest else len(rest)
+            found.append(rest[:end])
+            rest = rest[end:]
+        if not rest:
+            return found
+        rest = rest.removeprefix(", ")
+
+
+def may_be(label: str | None, low: End, high: End) -> bool:
+    """Whether a value under the label may be in the interval."""
+    if label is None:
+        return False
+    dates = isinstance(low, date) or isinstance(high, date)
+    return any(_overlaps(range_of(one, dates), low, high) for one in members(label))
+
+
+def must_be(label: str | None, low: End, high: End) -> bool:
+    """Whether all values under the label are in the interval."""
+    dates = isinstance(low, date) or isinstance(high, date)
+    ranges: Sequence[Range | None] = [] if label is None else [range_of(one, dates) for one in members(label)]
+    return bool(ranges) and all(one is not None and _within(one, low, high) for one in ranges)
+
+
+def _overlaps(one: Range | None, low: End, high: End) -> bool:
+    if one is None:
+        return True
+    if high is not None and one.low is not None and one.low > high:  # type: ignore[operator]
+        return False
+    if low is None or one.high is None:
+        return True
+    return one.high >= low if one.closed else one.high > low  # type: ignore[operator]
+
+
+def _within(one: Range, low: End, high: End) -> bool:
+    left = low is None or (one.low is not None and one.low >= low)  # type: ignore[operator]
+    return left and (high is None or (one.high is not None and one.high <= high))  # type: ignore[operator]
+
+
+def _read(text: str, dates: bool) -> Fraction | date:
+    return date.fromisoformat(text) if dates else Fraction(text)
+
+
+def _period(label: str) -> Range | None:
+    if found := re.fullmatch(r"(\d{4})-W(\d\d)", label):
+        monday = date.fromisocalendar(int(found[1]), int(found[2]), 1)
+        return Range(monday, monday + timedelta(days=6))
+    if found := re.fullmatch(r"(\d{4})-Q([1-4])", label):
+        return _months(int(found[1]), 3 * int(found[2]) - 2, 3)
+    if found := re.fullmatch(r"(\d{4})-(\d\d)", label):
+        return _months(int(found[1]), int(found[2]), 1)
+    if found := re.fullmatch(r"(\d{4})", label):
+        return _months(int(found[1]), 1, 12)
+    if found := re.fullmatch(r"(\d{4})s", label):
+        return Range(date(int(found[1]), 1, 1), date(int(found[1]) + 9, 12, 31))
+    return None
+
+
+def _months(year: int, first: int, months: int) -> Range:
+    last = first + months - 1
+    return Range(date(year, first, 1), date(year, last, monthrange(year, last)[1]))

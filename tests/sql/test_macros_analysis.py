@@ -1,0 +1,213 @@
+"""The macros for analysts: what they read in a label is what `oracle_labels` reads."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from datetime import date, timedelta
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import examples
+from oracle_labels import may_be, members, must_be
+
+from sqlanon.resources import sql_text
+
+TEXT = sql_text("macros_analysis.sql")
+PIECES = ["a", " ", ",", "{", "}", '"', "\\", "NULL", "\n", "[", "]", "'", ", ", '" "', "ä", "\t", '\\"', "\x1f", "*"]
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(TEXT)
+        yield connection
+
+
+def asked(db: duckdb.DuckDBPyConnection, label: Any, low: Any, high: Any) -> tuple[bool, float | None]:
+    query = "SELECT sqlanon.overlaps(?, ?, ?), sqlanon.share(?, ?, ?)"
+    row = db.execute(query, [label, low, high] * 2).fetchone()
+    assert row is not None
+    return row
+
+
+@pytest.mark.parametrize(
+    ("label", "low", "high", "share"),
+    [
+        ("20", 20, 20, 1), ("20", 21, None, 0), ("20-24", 22, 30, 0.6), ("20-24", None, None, 1), ("05-09", 9, 9, 0.2),
+        ("-05--01", -3, 0, 0.6), ("-5 to 24", 0, 4, 1 / 6), ("[20, 25)", 22, 23, 0.2), ("[20, 25)", 25, 30, 0),
+        ("[20, 25)", 20, 25, 1), ("[20, 25)", 20, 24, 0.8), ("[-2.5, 2.5)", 0, 9, 0.5), (".5-1.5", 1, 2, 0.5),
+        ("<0", 0, 5, 0), ("<0", None, 0, 1), ("<0", -5, 5, None), ("≥100", 0, 99, 0), ("≥100", 100, None, 1),
+        ("≥100", 50, 120, None), ("*", 0, 9, None), ("021**", 0, 9, None), ("{20, 30, 40}", 25, 45, 2 / 3),
+        ("{20, x}", 25, 45, None), (None, 0, 9, 0), (None, None, None, 0), ("Higher", 0, 9, None), ("2e+3", 0, 9, None),
+        (7, 0, 9, 1), (7.5, 8, 9, 0), (["20", "30"], 25, 45, 0.5), (["*"], 25, 45, None), ("1980-01", 0, 5000, None),
+    ],
+)  # fmt: skip
+def test_the_share_of_a_label(db: Any, label: Any, low: Any, high: Any, share: float | None) -> None:
+    found = asked(db, label, low, high)
+    assert found == (share is None or share > 0, share if share is None else pytest.approx(share))
+
+
+@pytest.mark.parametrize(
+    ("label", "share"),
+    [
+        ("1980-01-20", 1), ("1980-02-20", 0), ("1980-01", 22 / 31), ("1980-02", 10 / 29), ("1980-Q1", 32 / 91),
+        ("1980-Q2", 0), ("1980", 32 / 366), ("1980s", 32 / 3653), ("1980-W02", 4 / 7), ("1980-W03", 1), ("1980-W01", 0),
+        ("[1980-01-01, 1980-01-11)", 0.1), ("1980-02-10 to 1980-02-11", 0.5), ("<1980-01-10", 0), ("<1980-02-01", None),
+        ("≥1980-02-11", 0), ("1980-01-20 23:59:59", 1), ("1980-01-20 12:00:00 to 1980-03-01 00:00:00", 22 / 42),
+        ("*", None), (None, 0), ("{1980-01-20, 1990-01-01}", 0.5), ("1980-01-20 or so", None),
+    ],
+)  # fmt: skip
+def test_the_share_of_a_label_of_days(db: Any, label: str | None, share: float | None) -> None:
+    for ends in ((date(1980, 1, 10), date(1980, 2, 10)), ("1980-01-10", "1980-02-10")):
+        found = asked(db, label, *ends)
+        assert found == (share is None or share > 0, share if share is None else pytest.approx(share))
+
+
+def some_label(rng: random.Random, dates: bool) -> str:
+    def number() -> int:
+        return rng.randint(-30, 120)
+
+    def day() -> date:
+        return date(1980, 1, 1) + timedelta(days=rng.randint(-400, 4000))
+
+    low, high = sorted(day() if dates else number() for _ in range(2))
+    year = rng.randint(1978, 1991)
+    texts = [f"{low}", f"[{low}, {high})", f"<{low}", f"≥{low}", "*", f"{low} to {high}", "19**", "{a, b}"]
+    if dates:
+        texts += [f"{year}", f"{year // 10}0s", f"{year}-Q{rng.randint(1, 4)}", f"{year}-{rng.randint(1, 12):02}"]
+        texts += [f"{year}-W{rng.randint(1, 52):02}"]
+    else:
+        texts += [f"{low:03}-{high:03}", f"{low}.5-{high}.75", f"{{{low}, {high}}}", f"{low}-{high}"]
+    return rng.choice(texts)
+
+
+@pytest.mark.parametrize("dates", [False, True])
+def test_labels_are_read_as_the_oracle_reads_them(db: Any, dates: bool) -> None:
+    """FALSE and 1 are certain: no value that the label can stand for says otherwise."""
+    rng, cases = random.Random(f"labels {dates}"), []
+    for _ in range(examples(600)):
+        ends = sorted(
+            date.fromordinal(722815 + rng.randint(-400, 4000)) if dates else rng.randint(-40, 130) for _ in "ab"
+        )
+        low, high = (None if rng.random() < 0.15 else end for end in ends)
+        if dates and low is None and high is None:
+            continue
+        cases.append((some_label(rng, dates), low, high))
+    kind = "DATE" if dates else "INTEGER"
+    db.execute(f"CREATE OR REPLACE TABLE cases (i INTEGER, label VARCHAR, low {kind}, high {kind})")
+    db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?)", [(i, *case) for i, case in enumerate(cases)])
+    query = "SELECT sqlanon.overlaps(label, low, high), sqlanon.share(label, low, high) FROM cases ORDER BY i"
+    found = db.execute(query).fetchall()
+    for (label, low, high), (may, share) in zip(cases, found, strict=True):
+        ends = [end if end is None or dates else Fraction(end) for end in (low, high)]
+        assert may == may_be(label, *ends), (label, low, high)
+        assert (share == 1) == must_be(label, *ends), (label, low, high)
+        assert (share == 0) == (not may), (label, low, high)
+        assert share is None or 0 <= share <= 1
+
+
+def as_set(values: list[str]) -> str:
+    """A set, as mondrian writes it."""
+
+    def written(value: str) -> str:
+        return '"' + value.replace('"', '""') + '"' if re.search(r'[,{}"]|^\s|\s$|^$', value) else value
+
+    return "{" + ", ".join(map(written, sorted(values))) + "}"
+
+
+def test_members_are_what_a_set_was_made_of(db: Any) -> None:
+    rng = random.Random("members")
+    for _ in range(examples(300)):
+        values = sorted({"".join(rng.choices(PIECES, k=rng.randint(0, 4))) for _ in range(rng.randint(1, 4))})
+        assert members(as_set(values)) == values
+        assert db.execute("SELECT sqlanon.members(?)", [as_set(values)]).fetchone() == (values,)
+
+
+@pytest.mark.parametrize("label", ["a", "*", "", None, "{", "{a", "{}", '{a"b}', "{a,b}", "{ a}", "20-24"])
+def test_what_is_no_set_is_a_member_of_itself(db: Any, label: str | None) -> None:
+    assert db.execute("SELECT sqlanon.members(?)", [label]).fetchone() == ([label],)
+
+
+@pytest.fixture(scope="module")
+def released(db: Any) -> str:
+    db.execute('CREATE SCHEMA "my schema"; CREATE TABLE "my schema".released ("sqlanon label" VARCHAR, x VARCHAR)')
+    values = "('20-29', 'a'), ('30-39', 'a'), ('≥90', 'b'), ('*', 'b'), (NULL, 'b')"
+    db.execute(f'INSERT INTO "my schema".released VALUES {values}')
+    return '"my schema".released'
+
+
+def test_counts_of_suppressed_rows_are_between_nothing_and_all(db: Any, released: str) -> None:
+    query = "FROM sqlanon.estimated_count(?, 'SQLANON label', 25, 39{})"
+    assert db.execute(query.format(""), [released]).fetchall() == [(1, pytest.approx(1.5 / 4 * 5), 3, 5)]
+    found = db.execute(query.format(", suppressed := 10"), [released]).fetchall()
+    assert found == [(1, pytest.approx(1.5 / 4 * 15), 13, 15)]
+
+
+def test_bounds_of_averages_need_the_bounds_of_values(db: Any, released: str) -> None:
+    query = "FROM sqlanon.estimated_average(?, 'sqlanon label'{})"
+    assert db.execute(query.format(""), [released]).fetchall() == [(None, pytest.approx(29.5), None, 4)]
+    found = db.execute(query.format(", least := 0, most := 100"), [released]).fetchall()
+    assert found == [(140 / 4, pytest.approx((24.5 + 34.5 + 95 + 50) / 4), pytest.approx(268 / 4), 4)]
+    found = db.execute(query.format(", least := 0, most := 100, suppressed := 4"), [released]).fetchall()
+    assert [(one[0], one[2]) for one in found] == [(140 / 8, pytest.approx(668 / 8))]
+    found = db.execute(query.format(", most := 100, suppressed := 4"), [released]).fetchall()
+    assert [(one[0], one[2]) for one in found] == [(None, pytest.approx(668 / 8))]
+
+
+def test_columns_of_any_name_are_read_in_groups_and_conditions(db: Any, released: str) -> None:
+    """The macros' own names meet no column."""
+    where = f'FROM {released} WHERE sqlanon.overlaps("sqlanon label", 25, 39)'
+    shares = db.execute(f'SELECT x, sum(sqlanon.share("sqlanon label", 25, 39)) {where} GROUP BY x ORDER BY x')
+    assert shares.fetchall() == [("a", 1.5), ("b", None)]
+    for name in ("x", "l", "h", "a", "b", "start", "dated", "label", "low", "share", "step"):
+        db.execute(f"CREATE OR REPLACE TEMP TABLE named AS SELECT '20-24' AS \"{name}\"")
+        assert db.execute(f'SELECT sqlanon.share("{name}", 22, 30) FROM named').fetchall() == [(pytest.approx(0.6),)]
+        assert db.execute(f'SELECT "{name}" FROM named WHERE sqlanon.overlaps("{name}", 25, 30)').fetchall() == []
+
+
+@pytest.mark.parametrize("setting", ["integer_division = true", "default_null_order = 'NULLS_LAST'"])
+def test_settings_of_the_client_change_no_figure(db: Any, released: str, setting: str) -> None:
+    queries = [
+        f"FROM sqlanon.estimated_count('{released}', 'sqlanon label', 25, 39)",
+        f"FROM sqlanon.estimated_average('{released}', 'sqlanon label', least := 0, most := 99)",
+        f"FROM sqlanon.suppressed_values('{released}', ['x', 'sqlanon label'])",
+    ]
+    before = [sorted(db.execute(query).fetchall()) for query in queries]
+    assert before[2] == [("sqlanon label", 1, 5, 0.2), ("x", 0, 5, 0.0)]
+    db.execute(f"SET {setting}")
+    try:
+        assert [sorted(db.execute(query).fetchall()) for query in queries] == before
+    finally:
+        db.execute(f"RESET {setting.split(maxsplit=1)[0]}")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "estimated_count('{}', 'nope', 1, 2)",
+        "estimated_average('{}', 'nope')",
+        "suppressed_values('{}', ['x', 'nope'])",
+    ],
+)
+def test_a_name_that_is_not_there_is_an_error(db: Any, released: str, call: str) -> None:
+    with pytest.raises(duckdb.BinderException, match="nope"):
+        db.execute(f"FROM sqlanon.{call.format(released)}")
+
+
+@pytest.mark.parametrize("ends", [(1, "x"), (1, date(2020, 1, 1)), (date(2020, 1, 1), 1)])
+def test_ends_of_two_kinds_are_an_error(db: Any, ends: tuple[Any, Any]) -> None:
+    with pytest.raises(duckdb.ConversionException):
+        asked(db, "20", *ends)
+
+
+def test_the_macros_that_read_labels_share_their_words() -> None:
+    steps = {re.sub(r"\s+", " ", one) for one in re.findall(r"SELECT\s+x,.*?\"sqlanon label\"", TEXT, re.DOTALL)}
+    shares = {
+        re.sub(r"\s+", " ", one) for one in re.findall(r"SELECT CASE WHEN count\(share\).*?AS share\s", TEXT, re.DOTALL)
+    }
+    assert len(steps) == len(shares) == 1
+    assert TEXT.count('"sqlanon label"') == 3
