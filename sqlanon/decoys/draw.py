@@ -262,9 +262,7 @@ def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, scor
     warning += f"without them, the smallest class has {decoys.smallest_class_without:,} of {k:,} rows"
     warnings = [*recoding.warnings, warning]
     if prepared.policy.catalog is None:
-        warnings.append(
-            "there is no catalog: which rows are decoys is known as long as this result is, and to nobody later"
-        )
+        warnings.append("there is no catalog, so only this result knows which rows are decoys")
     filled = replace(recoding, figures=figures, smallest_class=k, statement=statement, warnings=tuple(warnings))
     return DecoyResult(decoys, filled, measure_of(prepared).score(plain.levels, figures), statement)
 

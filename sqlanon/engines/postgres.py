@@ -64,7 +64,7 @@ _SETTINGS = {
 _REFUSED = {
     "password authentication failed": "the user or the password is wrong: set PGPASSWORD, or keep it in ~/.pgpass",
     "no password supplied": "it asks for a password: set PGPASSWORD, or keep it in ~/.pgpass",
-    "no pg_hba.conf entry": "it lets nobody in from here as this user: see its pg_hba.conf",
+    "no pg_hba.conf entry": "it does not accept this user from here: see its pg_hba.conf",
     "permission denied for database": "this user may not connect to the database: GRANT CONNECT ON DATABASE",
     "not permitted to log in": "this user may not log in: ALTER ROLE ... LOGIN",
     "unsupported startup parameter": "a connection pooler refuses the startup parameter search_path: connect to the "
@@ -73,7 +73,7 @@ _REFUSED = {
     "remaining connection slots": "it has no connection to spare: try again later",
     "starting up": "it is starting up: try again",
     "shutting down": "it is shutting down",
-    "connection refused": "nobody listens there",
+    "connection refused": "no server is listening there",
     "could not translate host name": "the host is not known",
     "timeout expired": "it does not answer",
     "timed out": "it does not answer",
@@ -85,7 +85,7 @@ _REFUSED = {
 _KINDS = {
     "22": "a value does not fit its type",
     "23": "a constraint of the database is broken",
-    "2B": "something else depends on what is to be dropped",
+    "2B": "other objects depend on what would be dropped",
     "40": "it collided with another transaction: try again",
     "53": "the server lacks memory or space on its disk",
     "55": "something it needs is in use",

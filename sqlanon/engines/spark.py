@@ -202,7 +202,7 @@ class SparkEngine:
 
         def mapped() -> int:
             if self.session.conf.get("spark.speculation", "false").lower() == "true":
-                message = "spark.speculation has tasks run twice, and what is random must be drawn once: turn it off"
+                message = "spark.speculation runs tasks twice, and random values must be drawn once: turn it off"
                 raise SourceError(f"{self.place}: {message}")
             with sent(function):
                 return self._kept(name, self._frame(query).mapInArrow(function, schema))

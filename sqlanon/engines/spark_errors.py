@@ -22,7 +22,7 @@ _NAMES = {
 
 _KINDS = {
     "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND": "an executor was lost, and with it rows that were kept there: run it again",
-    "PATH_NOT_FOUND": "there is no such file or folder, as Spark sees it",
+    "PATH_NOT_FOUND": "Spark finds no such file or folder",
     "PATH_ALREADY_EXISTS": "the folder is there already",
     "PARSE_SYNTAX_ERROR": "it cannot read the statement: see source.query",
     "UNABLE_TO_INFER_SCHEMA": "there are no Parquet files, or they have no columns",
@@ -34,7 +34,7 @@ _KINDS = {
     "DIVIDE_BY_ZERO": "something is divided by zero",
     "OPERATION_CANCELED": "somebody cancelled the job",
     "SPARK_JOB_CANCELLED": "somebody cancelled the job",
-    "PYTHON_EXCEPTION": "Python failed in a worker: it has to be of the same version as here, and to have pyarrow",
+    "PYTHON_EXCEPTION": "Python failed in a worker: it must have the same version as here, and pyarrow",
     "JAVA_GATEWAY_EXITED": "its driver ended at once",
     "INVALID_HANDLE": "the server has forgotten the session: it was restarted, or the session was idle for too long",
 }
@@ -44,8 +44,8 @@ _WORDS = {
     "outofmemoryerror": "it ran out of memory: raise spark.driver.memory, or spark.executor.memory",
     "executorlostfailure": "an executor was lost, again and again: see its log",
     "handshake failed": "it does not speak TLS, which a token needs",
-    "connection refused": "nobody listens there",
-    "failed to connect": "nobody listens there, or it does not answer",
+    "connection refused": "no server is listening there",
+    "failed to connect": "no server is listening there, or it does not answer",
     "dns resolution failed": "the host is not known",
     "deadline exceeded": "it does not answer",
     "unauthenticated": "it does not know the token",

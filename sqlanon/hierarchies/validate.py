@@ -225,7 +225,7 @@ def _lines_message(part: Listed, findings: list[Finding], total: int) -> str:
 
 def _odd_message(part: Listed, column_type: str, findings: list[Finding], total: int) -> str:
     if findings[0].label is None and total == 1:
-        return f"{part.what} has a row without a key: leave it out, NULL stays NULL up to the top"
+        return f"{part.what} has a row without a key: leave it out; NULL stays NULL up to the top"
     names = _listing([in_words(finding.label) for finding in findings if finding.label is not None], total)
     hint = "a hierarchy file has no header; " if part.what.startswith("file") else ""
     return (

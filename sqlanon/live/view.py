@@ -246,7 +246,7 @@ def _base(engine: DuckDBEngine, name: str | None) -> exp.Table:
     database = engine.holder.database
     if base.catalog.lower() != database.lower():
         what = "a temporary table" if base.catalog == "temp" else f"in database {base.catalog!r}"
-        raise SourceError(f"source.table: {base.name!r} is {what}: the view would have to be in {database!r}")
+        raise SourceError(f"source.table: {base.name!r} is {what}: the view must be in {database!r}")
     return base
 
 
@@ -257,7 +257,7 @@ def _refuse_ambiguous(base: exp.Table, home: Path | None) -> None:
     if called.lower() in schemas:
         remedy = "attach it under another name" if home is None else "rename the file"
         raise SourceError(
-            f"the database is called {called!r}, as a schema in it is, and DuckDB cannot tell them apart: {remedy}"
+            f"the database is called {called!r}, as a schema in it is, which DuckDB cannot distinguish: {remedy}"
         )
 
 

@@ -141,7 +141,7 @@ def _postgres_address(value: object) -> str:
     user, _, options, _ = _parts(value)
     if ":" in unquote(user) or {one.lower() for one in options} & set(_POSTGRES_SECRETS):
         raise ValueError(
-            "holds a password, and policies are no place for one: leave it out, and set PGPASSWORD or keep it in "
+            "contains a password, which does not belong in a policy: leave it out, and set PGPASSWORD or keep it in "
             '~/.pgpass; or put the whole address in an environment variable and write "env:NAME"'
         )
     if not _WELL_FORMED.fullmatch(value):
@@ -237,7 +237,7 @@ def _spark_address(value: object) -> str:
         options = [one.partition("=")[0].strip().lower() for one in value.split(";")[1:]]
         if set(options) & set(_CONNECT_SECRETS):
             raise ValueError(
-                "holds a token, and policies are no place for one: put the whole address in an environment variable "
+                "contains a token, which does not belong in a policy: put the whole address in an environment variable "
                 'and write "env:NAME"'
             )
     return value

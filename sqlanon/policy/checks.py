@@ -121,7 +121,7 @@ def _shield(place: str, keys: _Keys, attributes: Mapping[str, Attribute], names:
             yield Problem(where, _unknown(name, "quasi", attributes, names))
         elif name in attributes and attributes[name].role != "quasi":
             yield Problem(
-                where, f"{name!r} is {attributes[name].role}, and a shield is over quasi attributes: leave it out"
+                where, f"{name!r} is {attributes[name].role}, and k_anonymity is over quasi-identifiers: leave it out"
             )
         seen.add(name)
 
@@ -147,12 +147,12 @@ def _person(section: str, keys: _Keys, attributes: Mapping[str, Attribute]) -> I
         place = join(section, "person")
         if attribute.role == "quasi":
             yield Problem(
-                place, f"{name!r} is a quasi attribute, which persons share: name the column that tells them apart"
+                place, f"{name!r} is a quasi-identifier, which persons share: name the column that identifies a person"
             )
         elif section == "source":
             yield Problem(
                 place,
-                f"{name!r} is declared {attribute.role}, and the column of persons is never released: "
+                f"{name!r} is declared {attribute.role}, but the column of persons is never released: "
                 f'set role = "identifying" in {join("attributes", name)}, or leave the attribute out',
             )
 
@@ -212,13 +212,13 @@ def _key(source: SourceSection, attributes: Mapping[str, Attribute]) -> Iterator
         if name.lower() in key and attribute.role != "identifying":
             yield Problem(
                 "source.key",
-                f"{name!r} is declared {attribute.role}, and the columns of a key are never released: "
+                f"{name!r} is declared {attribute.role}, but the columns of a key are never released: "
                 f'set role = "identifying" in {join("attributes", name)}, or leave the attribute out',
             )
 
 
 def _table(release: ReleaseSection, attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
-    taken = dict.fromkeys(METADATA_VIEWS, "a view that tells about the release")
+    taken = dict.fromkeys(METADATA_VIEWS, "a view about the release")
     taken |= {labels_table(name).lower(): f"the labels of {name!r}" for name in attributes}
     if (what := taken.get(release.table.lower())) is not None:
         yield Problem(
@@ -240,12 +240,12 @@ def _risk(section: RiskSection, attributes: Mapping[str, Attribute]) -> Iterator
             if column is not None and name.lower() == column.lower() and attribute.role not in allowed:
                 yield Problem(
                     f"risk.{key}",
-                    f"{name!r} is declared {attribute.role}, and it has to be {' or '.join(allowed)} there: "
+                    f"{name!r} is declared {attribute.role}, and must be {' or '.join(allowed)} here: "
                     f"change its role in {join('attributes', name)}, or leave the attribute out",
                 )
     columns = {name.lower() for name in section.columns.values()}
     if len(columns) < len(section.columns):
-        yield Problem("risk.household", "is the column of weights, too: name the one that tells households apart")
+        yield Problem("risk.household", "is the column of weights, too: name the column that identifies a household")
 
 
 def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str, Any]) -> Iterator[Problem]:
@@ -301,8 +301,7 @@ def _quasi(attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
     elif not any(attribute.role == "quasi" and attribute.noise is None for attribute in attributes.values()):
         yield Problem(
             "attributes",
-            "every quasi attribute has noise, which hides a record inside its class, and nothing makes classes: "
-            "give one of them a hierarchy",
+            "all quasi-identifiers have noise, so there are no classes to hide in: give one of them a hierarchy",
         )
 
 
@@ -317,16 +316,14 @@ def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Ite
     for place, path in outputs.items():
         read = (name for name in ("source", "population") if name in parts and _is_read(path, parts[name]))
         if (section := next(read, None)) is not None:  # both may be in one file
-            yield Problem(
-                place, f"is the {section}, or one of its files; the {section} is only ever read: use another file"
-            )
+            yield Problem(place, f"is the {section}, or one of its files, which sqlanon only reads: use another file")
         if reason := why_not_written(path):
             yield Problem(place, reason)
         for name, attribute in attributes.items():
             if any(isinstance(rule, FileRule) and same_file(path, rule.file) for rule in attribute.hierarchy or ()):
                 yield Problem(place, f"is the hierarchy file of {join('attributes', name)}: use another file")
         if place != "catalog.database" and catalog and same_file(path, catalog.database):
-            yield Problem(place, "is the catalog, which is private and never handed out: use another file")
+            yield Problem(place, "is the catalog, which is private: use another file")
 
 
 def _is_read(path: Path, section: SourceSection | PopulationSection) -> bool:

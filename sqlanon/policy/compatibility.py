@@ -505,44 +505,42 @@ NO_FILE = PolicyFeature(
 
 # --- The table
 
-WIDE = "use a strategy of the full domain, such as optimal"
+WIDE = "use a full-domain strategy, such as optimal"
 ONE_OF = "leave one of the two out"
 
 OF_SEARCH = (
-    Row(AGGREGATE, NO_FIGURES, "the measure {measure} has none: leave it out, or use {able}"),
-    Row(SUMMARY, NO_SUMMARY, "is for strategy {able}, and this one is {strategy}: leave it out"),
-    Row(CUTS, NO_CUTS, "is for strategy {able}, and this one is {strategy}: leave it out"),
-    Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} recodes below the full domain already: leave it out"),
+    Row(AGGREGATE, NO_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
+    Row(SUMMARY, NO_SUMMARY, "applies to strategy {able}, not to {strategy}: leave it out"),
+    Row(CUTS, NO_CUTS, "applies to strategy {able}, not to {strategy}: leave it out"),
+    Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} already recodes below the full domain: leave it out"),
     Row(
         ONE_LEVEL,
         LOCAL_STRATEGY,
-        "the measure {measure} is of one level for all rows, and strategy {strategy} has more: use loss, or a strategy "
-        "of the full domain",
+        "measure {measure} needs one level per attribute, and strategy {strategy} mixes levels: use loss, or a "
+        "full-domain strategy",
     ),
     Row(
         ONE_LEVEL,
         CELLS,
-        "the measure {measure} is of one level for all rows, and blank cells are of another: use loss, for example",
+        "measure {measure} needs one level per attribute, and blank cells have another: use loss, for example",
     ),
 )
 OF_RELEASE = (
-    Row(KEEP, _given("release.file"), "a Parquet file has one version: give database = ... in place of file = ..."),
+    Row(KEEP, _given("release.file"), "a Parquet file holds one version: use database = ... instead of file = ..."),
     Row(KEEP, _given("release.postgres"), "PostgreSQL keeps one version: leave it out"),
     Row(KEEP, _setting("release.spark"), "Spark keeps one version: leave it out"),
-    Row(KEEP, NO_LEDGER, "the ledger holds versions that are kept against one another: leave ledger = false out"),
+    Row(KEEP, NO_LEDGER, "kept versions are compared through the ledger: leave ledger = false out"),
 )
 WEIGHTS = (
-    Row(WEIGHT, NO_FIGURES, "the measure {measure} has no weights: leave it out, or use {able} with mean or sum"),
-    Row(WEIGHT, NO_SUM, "the aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
+    Row(WEIGHT, NO_FIGURES, "measure {measure} has no weights: leave it out, or use {able} with mean or sum"),
+    Row(WEIGHT, NO_SUM, "aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
 )
 OF_STRATEGIES = (
-    Row(OF_POPULATION, LOCAL, "{local} does not look at a population: " + WIDE),
-    Row(OF_TABLE, LOCAL, "{local} decides class by class, and this is of the whole table: " + WIDE),
-    Row(UNKNOWN_REQUIREMENT, KNOWS_SOME, "{local} knows {known} only: " + WIDE),
+    Row(OF_POPULATION, LOCAL, "{local} does not use a population: " + WIDE),
+    Row(OF_TABLE, LOCAL, "{local} decides class by class, and this requirement is about the whole table: " + WIDE),
+    Row(UNKNOWN_REQUIREMENT, KNOWS_SOME, "{local} supports only {known}: " + WIDE),
 )
-IDENTIFICATIONS = (
-    Row(IDENTIFICATION, NO_COMBINATIONS, "is for strategy {able}, and this one is {strategy}: leave it out"),
-)
+IDENTIFICATIONS = (Row(IDENTIFICATION, NO_COMBINATIONS, "applies to strategy {able}, not to {strategy}: leave it out"),)
 POPULATIONS = (
     Row(
         NEEDS_POPULATION,
@@ -552,130 +550,136 @@ POPULATIONS = (
     Row(
         WRITTEN_POPULATION,
         NO_USE,
-        "is not used: only {kinds} look at it, and `risk` where there is a section [risk]; ask for one of them under "
-        "[privacy], or leave the section out",
+        "is not used: only {kinds} use it, and `risk` with a [risk] section; add one of them under [privacy], or leave "
+        "the section out",
     ),
     Row(
         WRITTEN_MASK,
         PRESENCE,
-        'a masked class cannot be held against a class of the population: with {requirement}, use "drop"',
+        'a masked class cannot be compared with a class of the population: with {requirement}, use "drop"',
     ),
 )
 BUDGETS = (
     Row(
         _given("privacy.epsilon", "privacy.epsilon_total", "privacy.confidence"),
         NO_NOISE,
-        "is for attributes with noise, and there is none: add noise = {{}} to one, or leave it out",
+        "applies to attributes with noise, and no attribute has noise: add noise = {{}} to one, or leave it out",
     ),
 )
 WITH_NOISE = (
+    Row(SMALL_K, NOISE, "noise hides a record among the others of its class: add k = 5, for example"),
+    Row(NOISY_SHIELD, NOISE, "{name} has noise, and k_anonymity is over generalized attributes: leave it out"),
     Row(
-        SMALL_K, NOISE, "noise hides a record among those of its class, which must have others: add k = 5, for example"
+        OF_COMBINATIONS,
+        NOISE,
+        "noise needs classes of k rows, which {strategy} does not guarantee: use optimal, for example",
     ),
-    Row(NOISY_SHIELD, NOISE, "{name} has noise, and a shield is over attributes that are generalized: leave it out"),
-    Row(OF_COMBINATIONS, NOISE, "{strategy} makes no classes of k rows, which noise needs: use optimal, for example"),
 )
 AFTER_NOISE = (
-    Row(CONFIDENCE, PERSON, "counts rows, and source.person asks for persons: leave one of them out"),
+    Row(CONFIDENCE, PERSON, "counts rows, and source.person counts persons: leave one of them out"),
     Row(UNKNOWN_WITH_NOISE, DECIDED_OF_PERSONS, "suppresses rows after {decided} decided: leave one of them out"),
     Row(CONFIDENCE, DECIDED, "suppresses rows after {decided} decided: leave one of them out"),
 )
 WITH_EARLIER = (
-    Row(AFTER, LOCAL, "{local} has no levels to hold against an earlier release's: use one of the full domain"),
+    Row(AFTER, LOCAL, "{local} has no levels to compare with an earlier release: use a full-domain strategy"),
     Row(
         AFTER,
         OF_CLASSES,
-        "the measure {measure} counts classes, and here parts of them are judged: use loss, for example",
+        "measure {measure} counts classes, and `after` splits them: use loss, for example",
     ),
-    Row(AFTER, MASK, 'masked rows would tell of rows that no release has shown: use suppressed = "drop"'),
-    Row(AFTER, POPULATION, "a population has no earlier releases to be held against: " + ONE_OF),
+    Row(AFTER, MASK, 'masked rows would reveal rows that no release has shown: use suppressed = "drop"'),
+    Row(AFTER, POPULATION, "requirements with a population cannot be checked across releases: " + ONE_OF),
     Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + ONE_OF),
     Row(AFTER, NOISE, "noise is drawn anew in each release: " + ONE_OF),
 )
 IN_LEDGER = (
-    Row(AFTER, _missing("catalog"), "asks for the ledger, which is in the catalog: add [catalog] database = ..."),
+    Row(AFTER, _missing("catalog"), "needs the ledger, which is in the catalog: add [catalog] database = ..."),
 )
 WITH_DECOYS = (
     Row(SMALL_K, DECOYS, "decoys fill classes up to k rows: add k = 5, for example, or leave them out"),
     Row(
         DECOYS,
         MORE_THAN_K,
-        "go with k alone: what {requirement} asks for would be met, or broken, by rows of nobody; " + ONE_OF,
+        "work with k alone: decoys, which belong to nobody, would decide whether {requirement} holds; " + ONE_OF,
     ),
     Row(
         DECOYS,
         LOCAL,
-        "{local} has no levels above a class to take values from: use a strategy of the full domain",
+        "{local} has no levels above a class to take values from: use a full-domain strategy",
     ),
     Row(
         DECOYS,
         NOISE,
-        "noise hides a record among those of its class, and decoys are none: leave one of them out",
+        "noise hides a record among real records, and decoys are not real: leave one of them out",
     ),
-    Row(DECOYS, PERSON, "are rows of nobody, and source.person asks for persons: leave one of them out"),
-    Row(DECOYS, POPULATION, "are in no population, which classes are held against: " + ONE_OF),
+    Row(DECOYS, PERSON, "belong to nobody, and source.person counts persons: leave one of them out"),
+    Row(DECOYS, POPULATION, "are not in the population that classes are compared with: " + ONE_OF),
     Row(DECOYS, MASK, 'fill the classes whose rows would be masked: use suppressed = "drop"'),
-    Row(DECOYS, AFTER, "are in no earlier release, which would tell them: leave release.after or decoys out"),
+    Row(DECOYS, AFTER, "are missing from earlier releases, which would reveal them: leave release.after or decoys out"),
 )
 ROWS_ELSEWHERE = (
     Row(PERSON, ELSEWHERE, "persons are counted row by row, {rows}: leave it out"),
-    Row(KEY, ELSEWHERE, "keys are kept of each row, {rows}: leave it out"),
+    Row(KEY, ELSEWHERE, "keys are recorded row by row, {rows}: leave it out"),
     Row(NOISE_OF_EACH, COUNTED, "is drawn row by row, {rows}: give it a hierarchy"),
     Row(
         TABLE_HIERARCHY,
         ELSEWHERE,
         "names a table of a DuckDB source, and this one is {where}: export it, and use file = ...",
     ),
-    Row(RISK, ELSEWHERE, "looks at single rows, {rows}: leave it out"),
+    Row(RISK, ELSEWHERE, "needs single rows, {rows}: leave it out"),
     Row(LOCAL, COUNTED, "{local} places rows one by one, {rows}: " + WIDE, at="search"),
     Row(
         POPULATION_OF_SOURCE,
         ELSEWHERE,
-        "tables of a source {where} are no population: give database = ... or files = ...",
+        "a table of a source {where} cannot be the population: give database = ... or files = ...",
     ),
     Row(DECOYS, ELSEWHERE, "are drawn among the rows, {rows}: leave them out"),
-    Row(AFTER, ELSEWHERE, "needs to know which rows an earlier release has, {rows}: leave it out"),
+    Row(AFTER, ELSEWHERE, "needs the rows of an earlier release, {rows}: leave it out"),
     Row(BESIDE_SOURCE, ELSEWHERE, IN_SCHEMA_OF_SOURCE),
-    Row(IN_SPARK, NOT_IN_SPARK, "is for a source in Spark, and this one is not: give database = ... or file = ..."),
+    Row(
+        IN_SPARK,
+        NOT_IN_SPARK,
+        "applies to a source in Spark, and this source is elsewhere: give database = ... or file = ...",
+    ),
     Row(UNNAMED, WAREHOUSE, "must be table, schema.table or database.schema.table, as the warehouse has it"),
     Row(
         _setting("release.database", "release.file", "release.postgres", "release.spark"),
         FREQUENCY_SET,
-        "a frequency set has no rows to release: leave it out, export the statement that makes the release there, "
+        "a frequency set has no rows to release: leave it out, export the statement that creates the release there, "
         'and name that with table = "schema.name"',
     ),
-    Row(KEEP, FREQUENCY_SET, "is for a release in a database of its own: leave it out"),
+    Row(KEEP, FREQUENCY_SET, "applies to a release in a database of its own: leave it out"),
     Row(IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
 )
 LIVE_VIEWS = (
     Row(FILES, LIVE, "a view needs a database: load the files into a table"),
-    Row(QUERY, LIVE, "make it a view of the database, and name that: table = ..."),
+    Row(QUERY, LIVE, "create a view with this query, and name it: table = ..."),
     Row(POPULATION, LIVE, "may change while the view is read: leave it out"),
-    Row(OF_POPULATION, LIVE, "is of a population, which a view does not look at: leave it out"),
-    Row(OF_TABLE, LIVE, "is of the whole table, and suppresses nothing: a view cannot keep it; leave it out"),
+    Row(OF_POPULATION, LIVE, "needs a population, which a view does not read: leave it out"),
+    Row(OF_TABLE, LIVE, "is about the whole table and suppresses nothing, so a view cannot keep it: leave it out"),
     Row(LOCAL, LIVE, "recodes below the full domain: a view shows one level of each attribute; use optimal"),
-    Row(MASK, LIVE, 'a view leaves suppressed rows out: use "drop"'),
-    Row(AFTER, LIVE, "a view changes with its table, and cannot be held against them"),
-    Row(DECOYS, LIVE, "are drawn once, and a view is made anew each time: leave it out"),
+    Row(MASK, LIVE, 'a view omits suppressed rows: use "drop"'),
+    Row(AFTER, LIVE, "a view changes with its table, and cannot be compared with earlier releases"),
+    Row(DECOYS, LIVE, "are drawn once, and a view is computed on each read: leave them out"),
     Row(
         NOISE_OF_EACH,
         LIVE,
-        "is drawn once, and a view that draws it each time can be averaged: give the attribute a hierarchy",
+        "noise that a view draws on each read can be averaged away: give the attribute a hierarchy",
     ),
 )
 EXTENSIONS = (
-    Row(_missing("source.key"), EXTENDED, "is missing: name the columns that tell rows apart, which stay the same"),
-    Row(PERSON, EXTENDED, "a release does not tell whose its rows are: leave it out"),
-    Row(POPULATION, EXTENDED, "does not grow with the release: anonymize anew"),
+    Row(_missing("source.key"), EXTENDED, "is missing: name the columns that identify a row and never change"),
+    Row(PERSON, EXTENDED, "a release does not show whose rows it has: leave it out"),
+    Row(POPULATION, EXTENDED, "does not grow with the release: run anonymize again"),
     Row(LOCAL, EXTENDED, "recodes below the full domain: new rows have no level to be at", at="search.strategy"),
-    Row(OF_ONE_SOURCE, EXTENDED, "is of one source, and here rows of several are released"),
-    Row(_missing("catalog"), EXTENDED, "is missing: the ledger, which knows what was released, is in it"),
-    Row(NO_FILE, EXTENDED, "names no file: only a release in a file can be extended"),
+    Row(OF_ONE_SOURCE, EXTENDED, "compares with one source, and an extended release has rows of several"),
+    Row(_missing("catalog"), EXTENDED, "is missing: its ledger records what was released"),
+    Row(NO_FILE, EXTENDED, "only a release in a file can be extended"),
     Row(NOISE, EXTENDED, "noise is drawn once for all rows of a class: leave it out"),
     Row(ESTIMATE, EXTENDED, "is estimated from one source: leave it out"),
     Row(MASK, EXTENDED, 'masked rows cannot be taken back: use "drop"'),
-    Row(KEEP, EXTENDED, "an extended release has the rows of the one before: leave it out"),
-    Row(DECOYS, EXTENDED, "decoys cannot be told from rows: leave it out"),
+    Row(KEEP, EXTENDED, "an extended release contains the one before: leave it out"),
+    Row(DECOYS, EXTENDED, "decoys cannot be distinguished from rows: leave it out"),
     Row(DRAFT, EXTENDED, "is for trying out, and a draft is not extended: leave it out"),
 )
 

@@ -171,7 +171,7 @@ class MaskRule(_LevelsRule):
     kind: ClassVar[str] = "mask"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "mask"})
     mask: Literal["right", "left"] = Field(
-        description="the side that is hidden first: right or left", examples=["right"]
+        description="the side that is masked first: right or left", examples=["right"]
     )
 
 

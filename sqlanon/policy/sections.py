@@ -99,7 +99,7 @@ class Attribute(SparseSection):
             )
         for name in ("noise", "on_unknown", *_OF_HIERARCHIES):
             if self._is_set(name):
-                yield (name,), f"is for quasi attributes, and this one is {self.role}: leave it out"
+                yield (name,), f"applies to quasi-identifiers, and this attribute is {self.role}: leave it out"
 
     def _beside_noise(self) -> Iterator[Flaw]:
         if self.hierarchy is not None:
@@ -209,7 +209,7 @@ class SourceSection(_Relation):
         if self.database is not None or self.postgres is not None or self.frequency_set:
             for name, is_idle in (("fetch_limit", self.fetch_limit == FETCH_LIMIT), ("scratch", self.scratch is None)):
                 if not is_idle:
-                    yield (name,), "is for a source in Spark: leave it out"
+                    yield (name,), "applies to a source in Spark: leave it out"
         if self.spark is None:
             return
         if self.database is not None or self.postgres is not None:
@@ -245,7 +245,7 @@ class PopulationSection(_Relation):
         if self.files and self.table is not None:
             yield ("table",), "give table = ... or files = ..., not both"
         if not self.files and self.database is None and self.table is None and self.query is None:
-            yield (), "says of no table: add table = ..., query = ... or files = ..."
+            yield (), "names no table: add table = ..., query = ... or files = ..."
 
 
 class SearchSection(SparseSection):
@@ -351,7 +351,9 @@ class ReleaseSection(SparseSection):
         examples=["all"],
     )
     decoys: Switch = Field(
-        default=False, description="fill classes that stay too small with rows of nobody", examples=[True]
+        default=False,
+        description="fill classes that stay too small with decoys, rows that belong to nobody",
+        examples=[True],
     )
     ledger: Switch = Field(default=True, description="whether the catalog records the publication", examples=[False])
     draft: Switch = Field(

@@ -92,12 +92,12 @@ class LDiversity(Section, Requirement):
         if self.kind == "recursive" and self.c is None:
             yield ("c",), "is missing: recursive (c, l)-diversity needs it; add c = 4, for example"
         if self.kind != "recursive" and self.c is not None:
-            yield ("c",), f'is for kind = "recursive", and this one is {self.kind}: leave it out'
+            yield ("c",), f'applies to kind = "recursive", and this one is {self.kind}: leave it out'
 
     @classmethod
     def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
         if written.get("joint") is True and spot.alone:
-            yield ("joint",), f"needs another sensitive attribute beside {name!r}: leave it out"
+            yield ("joint",), f"needs a second sensitive attribute besides {name!r}: leave it out"
 
     @property
     def all_sensitive(self) -> bool:

@@ -119,7 +119,7 @@ def _chosen(policy: Policy, first: str, second: str) -> tuple[str, str]:
     there = {name.lower(): name for name in policy.generalized}
     named = ", ".join(policy.generalized)
     problems = [
-        Problem("--matrix", f"{name!r} is no quasi-identifier with a hierarchy: choose two of {named}")
+        Problem("--matrix", f"{name!r} is not a quasi-identifier with a hierarchy: choose two of {named}")
         for name in dict.fromkeys((first, second))
         if name.lower() not in there
     ]

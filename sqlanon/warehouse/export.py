@@ -88,7 +88,7 @@ def _release(draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, d
     lines = [
         f"Made by sqlanon {__version__} for {dialect}, of a frequency set of the source.",
         "1. Upload the Parquet files of this folder as tables of their names, where this statement finds them, and",
-        "   nobody else may read them: they hold values of the source.",
+        "   keep them private: they hold values of the source.",
         *files,
         "2. Run this statement.",
         "3. Run audit.sql before anybody may read the release: the source may have changed.",

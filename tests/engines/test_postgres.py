@@ -715,7 +715,7 @@ def test_a_release_does_not_go_into_the_schema_of_its_source(small: Server, monk
     [
         (lambda address: address.replace(PASSWORD, "wrong-secret"), "the user or the password is wrong"),
         (lambda address: address.replace("/postgres", "/absent"), "no such database"),
-        (lambda address: re.sub(r":\d+/", ":1/", address), "nobody listens there"),
+        (lambda address: re.sub(r":\d+/", ":1/", address), "no server is listening there"),
         (lambda address: re.sub(r":\d+/", ":no-port/", address), "not well formed"),
     ],
 )

@@ -86,8 +86,8 @@ def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_pa
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("sc://127.0.0.1:{port}", "Spark cannot be reached: nobody listens there"),
-        ("sc://127.0.0.1:{port}/;token=" + TOKEN, "Spark cannot be reached: nobody listens there"),
+        ("sc://127.0.0.1:{port}", "Spark cannot be reached: no server is listening there"),
+        ("sc://127.0.0.1:{port}/;token=" + TOKEN, "Spark cannot be reached: no server is listening there"),
         ("sc://nowhere.invalid", "Spark cannot be reached: "),
         ("sc://127.0.0.1:" + TOKEN, "the address is not well formed: sc://host:port"),
         ("sc://127.0.0.1/" + TOKEN, "the address is not well formed: sc://host:port"),

@@ -248,7 +248,7 @@ def test_unknown_values_may_be_suppressed() -> None:
 def test_noise_is_for_quasi_attributes(role: str) -> None:
     place, message = only_problem(**tree({"role": role, "noise": {"epsilon": 1}}))
     assert place == "attributes.height.noise"
-    assert "is for quasi attributes" in message and role in message
+    assert "applies to quasi-identifiers" in message and role in message
 
 
 def test_a_quasi_attribute_needs_a_hierarchy_or_noise() -> None:

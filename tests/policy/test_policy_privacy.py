@@ -416,7 +416,7 @@ def test_joint_diversity_needs_another_sensitive_attribute() -> None:
     alone = {name: spec for name, spec in ATTRIBUTES.items() if name != "income"}
     place, message = only_problem(**tree({"l_diversity": joint}, attributes=alone))
     assert place == "privacy.l_diversity.joint"
-    assert "another sensitive attribute beside 'diagnosis'" in message
+    assert "a second sensitive attribute besides 'diagnosis'" in message
 
 
 def test_all_mistakes_show_at_once_each_with_its_place(tmp_path: Path) -> None:
@@ -502,8 +502,8 @@ def test_the_files_of_a_population_are_beside_the_policy(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("population", "place", "words"),
     [
-        ({}, "", "says of no table: add table = ..., query = ... or files = ..."),
-        ({"person": "id"}, "", "says of no table"),
+        ({}, "", "names no table: add table = ..., query = ... or files = ..."),
+        ({"person": "id"}, "", "names no table"),
         ({"database": "a.duckdb"}, "", "names a database but no table"),
         ({"table": "t", "query": "q"}, ".query", "not both"),
         ({"files": "a.csv", "table": "t"}, ".table", "not both"),
@@ -605,8 +605,8 @@ def test_the_column_of_persons(person: str) -> None:
 @pytest.mark.parametrize(
     ("person", "words"),
     [
-        ("zip", "'zip' is a quasi attribute"),
-        ("ZIP", "'zip' is a quasi attribute"),
+        ("zip", "'zip' is a quasi-identifier"),
+        ("ZIP", "'zip' is a quasi-identifier"),
         ("income", "'income' is declared sensitive"),
         ("cost", "'cost' is declared insensitive"),
         ("", "must not be empty"),
@@ -624,7 +624,7 @@ def test_the_persons_of_a_population_are_no_quasi_attribute() -> None:
     Policy(**tree({"k_map": 2}, population={"table": "voters", "person": "income"}))
     place, message = only_problem(**tree({"k_map": 2}, population={"table": "voters", "person": "Age"}))
     assert place == "population.person"
-    assert "'age' is a quasi attribute" in message
+    assert "'age' is a quasi-identifier" in message
 
 
 # --- what is written can be read ---------------------------------------------------------------------

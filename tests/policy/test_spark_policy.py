@@ -92,7 +92,7 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"source": {"spark": "env:", "table": "t"}}, "source.spark", "env:NAME"),
         ({"source": {"spark": 5, "table": "t"}}, "source.spark", "address in quotes"),
         ({"source": {"spark": HERE, "table": "t", "fetch_limit": 0}}, "source.fetch_limit", "1"),
-        ({"source": {"files": "a.csv"}, "release": {"spark": True, "table": "a.r"}}, "release.spark", "not"),
+        ({"source": {"files": "a.csv"}, "release": {"spark": True, "table": "a.r"}}, "release.spark", "elsewhere"),
         ({"release": {"spark": True}}, "release.table", "schema.name"),
         ({"release": {"spark": True, "table": "r"}}, "release.table", "schema.name"),
         ({"release": {"spark": True, "table": "a.r", "file": "r.parquet"}}, "release.spark", "one place"),

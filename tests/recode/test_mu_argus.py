@@ -272,7 +272,7 @@ def test_identification_is_for_mu_argus() -> None:
     spec = {"role": "quasi", "hierarchy": "suppress", "identification": "most"}
     with pytest.raises(sqlanon.PolicyError, match=r"identification.*is for strategy mu-argus, and this one is optimal"):
         make_policy({"zip": spec})
-    with pytest.raises(sqlanon.PolicyError, match=r"identification.*is for quasi attributes"):
+    with pytest.raises(sqlanon.PolicyError, match=r"identification.*applies to quasi-identifiers"):
         make_policy({"zip": spec, "illness": {"role": "sensitive", "identification": "most"}})
     with pytest.raises(sqlanon.PolicyError, match="identification"):
         make_policy({"zip": spec | {"identification": "much"}}, search={"strategy": "mu-argus"})

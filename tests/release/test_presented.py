@@ -544,7 +544,7 @@ def test_keep_needs_a_file_that_can_have_versions_and_a_ledger(tmp_path: Path) -
     with pytest.raises(sqlanon.PolicyError) as caught:
         make_policy({"zip": "mask"}, release={"file": str(tmp_path / "r.parquet"), "keep": 2, "ledger": False})
     message = str(caught.value)
-    assert "a Parquet file has one version" in message
+    assert "a Parquet file holds one version" in message
     assert "leave ledger = false out" in message
 
 

@@ -312,7 +312,7 @@ def test_a_requirement_on_the_table_goes_all_the_way(tmp_path: Path) -> None:
         assert db.verify(tmp_path / "release.duckdb", policy).verified
         audit = str(db.plan(policy, dialect="spark").stages[-1].sql[0])
         result.report(tmp_path / "page.html")
-        with pytest.raises(PolicyError, match=r"privacy\.few_classes: is of the whole table"):
+        with pytest.raises(PolicyError, match=r"privacy\.few_classes: is about the whole table"):
             db.live(policy, "seen")
     assert isinstance(release, sqlanon.Release)
     (check,) = (one for one in release.verify().checks if one.name == "at most 4 classes")

@@ -100,7 +100,7 @@ def test_what_is_no_label_is_refused(forbidden: Any, place: str, words: str) -> 
 
 
 def test_only_quasi_identifiers_have_labels() -> None:
-    with pytest.raises(sqlanon.PolicyError, match=r"attributes\.x\.forbidden: is for quasi attributes"):
+    with pytest.raises(sqlanon.PolicyError, match=r"attributes\.x\.forbidden: applies to quasi-identifiers"):
         make_policy({"town": town(), "x": {"role": "sensitive", "forbidden": ["a"]}})
 
 
