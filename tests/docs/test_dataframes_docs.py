@@ -1,0 +1,70 @@
+"""docs/how-to/dataframes.md and the tutorial notebook are true: their Python runs as it stands."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_readme import ROOT, blocks
+
+PAGE = (ROOT / "docs" / "how-to" / "dataframes.md").read_text(encoding="utf-8")
+NOTEBOOK = ROOT / "docs" / "tutorial" / "from-a-data-frame.ipynb"
+
+
+@pytest.mark.slow
+def test_the_python_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("polars", reason="the extra polars is not installed")
+    monkeypatch.chdir(tmp_path)
+    program = "\n".join(blocks("python", PAGE))
+    exec(compile(program, "docs/how-to/dataframes.md", "exec"), {})
+    shown = re.findall(r"^ *print\(.*\)  # (.*)$", program, re.MULTILINE)
+    assert shown and capsys.readouterr().out.splitlines() == shown
+
+
+def cells(kind: str) -> list[dict[str, Any]]:
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == kind]
+
+
+def test_the_notebook_has_no_outputs() -> None:
+    """They would change at every run. Its links go to pages that there are."""
+    for cell in cells("code"):
+        assert (cell["outputs"], cell["execution_count"], cell["metadata"]) == ([], None, {})
+    text = "".join(line for cell in cells("markdown") for line in cell["source"])
+    links = re.findall(r"\]\((.*?)\)", text)
+    assert links and all((NOTEBOOK.parent / link).is_file() for link in links)
+
+
+@pytest.mark.slow
+def test_the_notebook_ends_with_a_verified_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells run in order, as a kernel runs them, and what each ends with has a display."""
+    pytest.importorskip("pandas", reason="the extra pandas is not installed")
+    pytest.importorskip("altair", reason="the extra report is not installed")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for cell in cells("code"):
+        body = ast.parse("".join(cell["source"])).body
+        last = body.pop() if isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), cell["id"], "exec"), names)
+        if last is not None:
+            shown = eval(compile(ast.Expression(last.value), cell["id"], "eval"), names)  # type: ignore[attr-defined]
+            assert (
+                shown is None
+                or getattr(shown, "_repr_html_", None)
+                or getattr(shown, "_repr_mimebundle_", None)
+                or shown == ()
+            )
+    result, better, release = names["result"], names["better"], names["release"]
+    assert release.verify().verified and release.manifest.smallest_class >= 5
+    assert better.score < result.score, "the other strategy keeps more"
+    for one in (result, better):
+        suppressed = [name for name, level in one.generalization.items() if level == one.heights[name]]
+        assert not suppressed, "no column is lost"
+        assert one.warnings == ()
