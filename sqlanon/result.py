@@ -647,18 +647,17 @@ class Comparison:
         return repr(self.relation)
 
     def _repr_html_(self) -> str:
-        rows = [dict(zip(self.relation.columns, row, strict=True)) for row in self.relation.project("*").fetchall()]
         headings = ["strategy", f"score ({self._measure})", "loss", "classes", "suppressed rows", "seconds", "note"]
-        cells = [
-            (
-                one["strategy"],
-                one["score"],
-                one["loss"],
-                one["classes"],
-                one["suppressed_rows"],
-                round(one["seconds"], 2),
-                "optimal" if one["optimal"] else one["error"],
-            )
-            for one in rows
-        ]
+        cells = []
+        for row in self.relation.project("*").fetchall():
+            one = dict(zip(self.relation.columns, row, strict=True))
+            notes = {
+                "optimal": one["optimal"],
+                "does not guarantee k": one["guarantees_k"] is False,
+                "stopped by a time limit": one["stopped"],
+                one["error"]: one["error"],
+            }
+            figures = (one[name] for name in ("score", "loss", "classes", "suppressed_rows"))
+            note = ", ".join(words for words, holds in notes.items() if holds)
+            cells.append((one["strategy"], *figures, round(one["seconds"], 2), note))
         return html_table("Strategies compared", headings, cells)
