@@ -34,6 +34,7 @@ from sqlanon.policy.rules import (
     TableRule,
 )
 from sqlanon.policy.sections import (
+    AboutSection,
     Aggregate,
     Attribute,
     CatalogSection,
@@ -56,6 +57,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AboutSection",
     "Aggregate",
     "Attribute",
     "CatalogSection",

@@ -138,7 +138,8 @@ def conflicts(rows: Sequence[Row], asked: Asked) -> Iterator[Problem]:
 
 
 def asked_of(parts: Mapping[str, Any], **more: Any) -> Asked:
-    return Asked(**{name: part for name, part in parts.items() if part is not None}, **more)
+    asked = {name: part for name, part in parts.items() if part is not None and name != "about"}
+    return Asked(**asked, **more)
 
 
 # --- Features

@@ -30,6 +30,7 @@ from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
 from sqlanon.policy.redact import redact
 from sqlanon.policy.sections import (
+    AboutSection,
     Attribute,
     CatalogSection,
     PopulationSection,
@@ -49,6 +50,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "search": SearchSection,
     "release": ReleaseSection,
     "catalog": CatalogSection,
+    "about": AboutSection,
 }
 _NEEDED = ("attributes", "privacy")
 _DATA = (".csv", ".tsv", ".parquet", ".json", ".xlsx", ".duckdb", ".db", ".sqlite")
@@ -59,7 +61,7 @@ def read_tree(
 ) -> dict[str, Any]:
     """Read a whole policy; relative paths start in the folder. A `PolicyError` has every mistake."""
     context = {"folder": folder}
-    known = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog"]
+    known = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog", "about"]
     unknown = [key for key in tree if key not in known]
     problems = [*known_problems, *(Problem(join("", key), unknown_key(key, known, "section")) for key in unknown)]
     # Whatever is misspelled is not missing, too.
@@ -175,7 +177,7 @@ class Policy(Section):
 
     Parameters
     ----------
-    source, population, attributes, privacy, risk, search, release, catalog:
+    source, population, attributes, privacy, risk, search, release, catalog, about:
         The sections, as tables (``dict``) like in TOML, or as their classes. Only ``attributes`` and
         ``privacy`` are needed. Attributes keep their order.
 
@@ -200,6 +202,7 @@ class Policy(Section):
     search: SearchSection = Field(default_factory=SearchSection)
     release: ReleaseSection | None = None
     catalog: CatalogSection | None = None
+    about: AboutSection | None = None
 
     def __init__(self, /, **tree: Any) -> None:
         super().__init__(**read_tree(tree))
@@ -293,9 +296,10 @@ class Policy(Section):
 
         The order of the attributes counts, because ties between generalizations are broken by it.
         What is left out does not count, so that sections of later versions change no fingerprint; nor do the
-        folders of files, so that a project can move, and whether the release is a draft.
+        folders of files, so that a project can move, whether the release is a draft, and ``about``, which is for people.
         """
-        tree = _without_folders(self.model_dump(mode="json", exclude_none=True, exclude={"release": {"draft"}}))
+        tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True, "release": {"draft"}})
+        tree = _without_folders(tree)
         return hashlib.sha256(json.dumps(tree, separators=(",", ":")).encode()).hexdigest()
 
     def redacted(self) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     WithJsonSchema,
 )
@@ -42,6 +44,11 @@ Aggregate: TypeAlias = Literal["mean", "geometric", "max", "sum"]
 Identification: TypeAlias = Literal["identifying", "more", "most"]
 
 FETCH_LIMIT = 20_000_000
+
+
+def _day_as_text(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else value
+
 
 _OF_HIERARCHIES = ("weight", "min_level", "max_level", "forbidden", "identification")
 """What says how an attribute is generalized."""
@@ -397,6 +404,24 @@ class ReleaseSection(SparseSection):
             yield ("spark",), "the release goes to one place: give spark = true, or another place"
         if flaw := spark_name_flaw(self.table):
             yield ("table",), flaw
+
+
+class AboutSection(Section):
+    """What people should know of a release, in the holder's words: for the report page, which shows them as written.
+
+    No release has them: a manifest holds no free text. They count for nothing in the policy's fingerprint, so that a
+    policy may be approved without becoming another one.
+
+    >>> AboutSection(purpose="planning of beds", approved_on=date(2026, 11, 23)).approved_on
+    '2026-11-23'
+    """
+
+    purpose: Name | None = Field(default=None, description="what the release is for, and for whom")
+    owner: Name | None = Field(default=None, description="the person or the office that answers for it")
+    approved_by: Name | None = Field(default=None, description="the person who signed it off")
+    approved_on: Annotated[Name, BeforeValidator(_day_as_text)] | None = Field(
+        default=None, description="when it was signed off: a date, or any text"
+    )
 
 
 class CatalogSection(Section):

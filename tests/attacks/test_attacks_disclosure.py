@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_attacks import Row, Tree
 
-from sqlanon.attacks import disclosure as dc
 from sqlanon.expressions import column_definitions, table
+from sqlanon.risk import disclosure as dc
 
 QUASI, SENSITIVE = ['my "col"', "n"], "Value"
 TREE = Tree([("a", "x", "*"), ("b", "x", "*"), ("c", "y", "*"), (None, None, "*")])

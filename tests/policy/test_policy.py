@@ -838,7 +838,7 @@ def test_a_redacted_policy_shows_nothing_private() -> None:
 def test_the_json_schema_describes_the_spellings() -> None:
     schema = Policy.model_json_schema()
     assert json.loads(json.dumps(schema)) == schema
-    sections = {"source", "population", "attributes", "privacy", "risk", "search", "release", "catalog"}
+    sections = {"source", "population", "attributes", "privacy", "risk", "search", "release", "catalog", "about"}
     assert set(schema["properties"]) == sections
     assert set(schema["required"]) == {"attributes", "privacy"}
     parts = schema["$defs"]
@@ -861,3 +861,27 @@ def test_the_policy_imports_no_engine() -> None:
         own = ("errors", "fields", "markup", "measures", "policy", "requirements")
         allowed = ("pydantic", *(f"sqlanon.{name}" for name in own))
         assert all(name.startswith(allowed) for name in others), (file.name, others)
+
+
+def test_about_is_for_people_and_for_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(
+        '[attributes]\nzip = { role = "quasi", hierarchy = "suppress" }\n[privacy]\nk = 5\n'
+        '[about]\npurpose = "planning of <beds>"\nowner = "Quality"\napproved_by = "A. Huber"\n'
+        "approved_on = 2026-11-23\n",
+        encoding="utf-8",
+    )
+    policy = Policy.load(tmp_path / "policy.toml")
+    assert policy.about is not None
+    assert policy.about.model_dump() == {
+        "purpose": "planning of <beds>", "owner": "Quality", "approved_by": "A. Huber", "approved_on": "2026-11-23",
+    }  # fmt: skip
+    assert policy.fingerprint() == policy.model_copy(update={"about": None}).fingerprint()
+    assert "Huber" not in json.dumps(policy.redacted())
+    assert "beds" not in json.dumps(policy.redacted())
+
+
+def test_about_has_texts_alone() -> None:
+    plain = {"attributes": {"zip": {"role": "quasi", "hierarchy": "suppress"}}, "privacy": {"k": 5}}
+    with pytest.raises(PolicyError) as found:
+        Policy(**plain, about={"purpose": 5, "signature": "x", "owner": ""})
+    assert [problem.place for problem in found.value.problems] == ["about.purpose", "about.owner", "about.signature"]

@@ -14,13 +14,13 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlanon.attacks import disclosure
 from sqlanon.attacks.matching import composition, linkage, places
 from sqlanon.expressions import table
 from sqlanon.ledger.catalog import init_database
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.resources import sql_text
+from sqlanon.risk import disclosure
 
 Connection = duckdb.DuckDBPyConnection
 QUASI = ["class", 'Say "hi"']  # a name of the macros' own, and one with quotes
