@@ -345,7 +345,8 @@ class Database:
         if not isinstance(of, Policy):
             release = Path(of).absolute()
             found = None if policy is None else self.verify(release, policy)
-            return report_of_release(release, target, found, self._space.limits)
+            about = None if policy is None else policy.about
+            return report_of_release(release, target, found, self._space.limits, about)
         result = self.anonymize(of, progress)
         compared = self.compare(of, strategies).relation if strategies is None or strategies else None
         return result.report(target, private, compared)

@@ -296,7 +296,7 @@ class Policy(Section):
 
         The order of the attributes counts, because ties between generalizations are broken by it.
         What is left out does not count, so that sections of later versions change no fingerprint; nor do the
-        folders of files, so that a project can move, whether the release is a draft, and ``about``, which is for people.
+        folders of files, so that a project can move, whether it is a draft, and ``about``, which is for people.
         """
         tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True, "release": {"draft"}})
         tree = _without_folders(tree)

@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import MissingLibraryError, ReleaseError
+from sqlanon.policy import AboutSection
 from sqlanon.release.target import Verification
 from sqlanon.report.facts import MARK, Unpublished, facts_of_release
 from sqlanon.workdir import mode_of_new_files
@@ -63,12 +64,13 @@ def report_of_release(
     path: str | os.PathLike[str],
     with_source: Verification | None = None,
     limits: Limits = NO_LIMITS,
+    about: AboutSection | None = None,
 ) -> bool:
     target = target_of(path)
     refuse_without_charts()
     from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
 
-    facts = facts_of_release(release, with_source, limits)
+    facts = facts_of_release(release, with_source, limits, about)
     _write(target, page(facts), private=False)
     return facts.holds
 

@@ -84,9 +84,9 @@ def status_colour(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
 def classes(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart:
     """How many equivalence classes there are of each range of sizes, on a logarithmic scale."""
     rows = _by_range(after, before, few, lambda one: one[2])
-    y = alt.Y("count:Q", title="classes (logarithmic)", scale=alt.Scale(type="symlog"), axis=_log_axis(rows))
+    y = alt.Y("count:Q", title="groups (logarithmic)", scale=alt.Scale(type="symlog"), axis=_log_axis(rows))
     return styled(
-        _beside(rows, y, "rows in a class", "Class sizes", [alt.Tooltip("count:Q", title="classes", format=",d")])
+        _beside(rows, y, "rows in a group", "Group sizes", [alt.Tooltip("count:Q", title="groups", format=",d")])
     )
 
 
@@ -153,25 +153,74 @@ def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
 
 
 def distribution(name: str, after: Distribution, before: Distribution | None = None) -> Chart:
-    """The rows of each value, or range of values, of a column: in the release; and in the source, for inside only."""
-    chart = _bars(after, AFTER, f"{name}: {AFTER_WORD}", WIDTH if before is None else WIDTH // 2 - 60)
-    if before is not None:
-        chart = _bars(before, BEFORE, f"{name}: {BEFORE_WORD}", WIDTH // 2 - 60) | chart
-    return styled(chart)
+    """The rows of each value, or range of values, of a column: in the release; and in the source, for inside only. The
+    two have the same axes."""
+    parts = {AFTER_WORD: after} if before is None else {BEFORE_WORD: before, AFTER_WORD: after}
+    shown = {word: found for word, found in parts.items() if found.bars}
+    width = WIDTH if len(shown) < 2 else WIDTH // 2 - 60
+    colours = {BEFORE_WORD: BEFORE, AFTER_WORD: AFTER}
+    if shown and all(found.spans for found in shown.values()):
+        unit = min(_widths(found)[0] for found in shown.values())
+        rows = {word: _of_spans(found, unit) for word, found in shown.items()}
+        every = [row for some in rows.values() for row in some]
+        x = (min(row["low"] for row in every), max(row["high"] for row in every))
+        top = max(row["per"] for row in every)
+        charts = [
+            _histogram(some, colours[word], f"{name}: {word}", width, x, top, unit) for word, some in rows.items()
+        ]
+    else:
+        top = max((n for found in shown.values() for _, n in found.bars), default=1)
+        charts = [_bars(found, colours[word], f"{name}: {word}", width, top) for word, found in parts.items()]
+    return styled(charts[0] if len(charts) == 1 else alt.hconcat(*charts))
 
 
-def _bars(found: Distribution, colour: str, title: str, width: int) -> Any:
+def _bars(found: Distribution, colour: str, title: str, width: int, most: float) -> Any:
     labels = distinct(harmless(label) for label, _ in found.bars)
     rows = [
         {"label": label, "place": i, "rows": n}
         for i, (label, (_, n)) in enumerate(zip(labels, found.bars, strict=True))
     ]
     chart = drawn(rows, title=alt.TitleParams(title)).mark_bar(color=colour)
+    scale = alt.Scale(domain=[0, most])
     return chart.encode(
-        x=alt.X("rows:Q", title="rows", axis=alt.Axis(format=",d", tickCount=5)),
+        x=alt.X("rows:Q", title="rows", axis=alt.Axis(format=",d", tickCount=5), scale=scale),
         y=alt.Y("label:N", title=None, sort=alt.SortField("place")),
         tooltip=[alt.Tooltip("label:N", title="value"), alt.Tooltip("rows:Q", title="rows", format=",d")],
     ).properties(width=width, height=alt.Step(18))
+
+
+def _widths(found: Distribution) -> list[float]:
+    """The widths of ranges, the least first; open ends have none."""
+    widths = (high - low for low, high in found.spans if low is not None and high is not None)
+    return sorted(widths) or [1.0]
+
+
+def _of_spans(found: Distribution, unit: float) -> list[dict[str, Any]]:
+    """Records of a histogram: where ranges begin and end, and their rows per unit. An open end is as wide as the
+    narrowest range."""
+    least = _widths(found)[0]
+    rows = []
+    for i, ((low, high), (label, n)) in enumerate(zip(found.spans, found.bars, strict=False)):
+        begin = low if low is not None else (high or 0.0) - least
+        end = high if high is not None else begin + least
+        per = n * unit / max(end - begin, unit * 1e-9)
+        rows.append({"label": harmless(label), "place": i, "rows": n, "low": begin, "high": end, "per": per})
+    return rows
+
+
+def _histogram(
+    rows: list[dict[str, Any]], colour: str, title: str, width: int, x: tuple[float, float], top: float, unit: float
+) -> Any:
+    years = unit >= 1 and x[1] < 3000  # and other small numbers: without a comma
+    axis = alt.Axis(tickCount=8, grid=False, format="d" if years else ",~g")
+    per = "rows" if unit == 1 else f"rows per {unit:,.6g}"
+    return drawn(rows, title=alt.TitleParams(title)).mark_rect(color=colour, stroke="white", strokeWidth=0.5).encode(
+        x=alt.X("low:Q", title=None, axis=axis, scale=alt.Scale(domain=list(x), nice=False, zero=False)),
+        x2="high:Q",
+        y2=alt.datum(0),
+        y=alt.Y("per:Q", title=per, axis=alt.Axis(format=",d", tickCount=5), scale=alt.Scale(domain=[0, top])),
+        tooltip=[alt.Tooltip("label:N", title="range"), alt.Tooltip("rows:Q", title="rows", format=",d")],
+    ).properties(width=width, height=200)  # fmt: skip
 
 
 def attributes(heights: Mapping[str, int], generalization: Mapping[str, int | None]) -> Chart:

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import anonymous, col, fragment, number, subquery, template, text
+from sqlanon.expressions import anonymous, col, fragment, number, subquery, template, text, values_query
+from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.markup import distinct
 
@@ -56,11 +58,16 @@ _BINS = template("""
     GROUP BY bin
     ORDER BY bin NULLS LAST
 """)
+_SPANS = template("SELECT place, :low::DOUBLE AS low, :high::DOUBLE AS high FROM :labels ORDER BY place")
+_NEXT = fragment(":value + 1")
+_EITHER = fragment("coalesce(:whole::DOUBLE, :other)")
+_YEARS = fragment("1970 + (:day - DATE '1970-01-01') / 365.2425")
 _QUOTIENT = fragment(":value::DOUBLE / :width")
 
 BARS = 20
 """The most labels, and about the most ranges."""
 NO_VALUE = "(no value)"
+Spans: TypeAlias = "tuple[tuple[float | None, float | None], ...]"
 MIXED = 2
 """The fewest values that are not shown: one alone could be counted by subtraction."""
 
@@ -69,25 +76,60 @@ MIXED = 2
 class Distribution:
     """The values of a column: the ``bars``, labels and their rows (of numbers and dates with many values: ranges); how
     many ``values`` there are (None: ranges); the ``others``, which are not shown, and of these the ``rare`` ones, in
-    fewer rows than may be shown."""
+    fewer rows than may be shown.
+
+    ``spans`` are the ends of the first bars, where these are ranges beside one another (None: an open end); of dates
+    in years. ``rare_values`` and ``rare_rows`` count all values in fewer rows than may be shown, and their rows.
+    """
 
     bars: tuple[tuple[str, int], ...]
     values: int | None = None
     others: int = 0
     rare: int = 0
+    spans: Spans = ()
+    rare_values: int = 0
+    rare_rows: int = 0
 
 
-def distribution(engine: Engine, relation: exp.Expr, column: str, type_: str, few: int) -> Distribution:
+def distribution(
+    engine: Engine, relation: exp.Expr, column: str, type_: str, few: int, labels: RangeKind | None = None
+) -> Distribution:
+    """Of a column; ``labels`` says what its labels are ranges of, where they may be some."""
     counts = subquery(_LABEL_COUNTS(column=col(column), relation=relation), "labels")
-    values, rows, rare, _ = engine.rows(_LABEL_FIGURES(counts=counts, few=few))[0]
+    values, rows, rare, rare_rows = engine.rows(_LABEL_FIGURES(counts=counts, few=few))[0]
     kind = bounds_kind(type_)
     if values > BARS and kind is not None:
-        return _ranges(engine, relation, column, kind == "date", few)
+        found_ranges = _ranges(engine, relation, column, kind == "date", few)
+        return replace(found_ranges, rare_values=rare, rare_rows=rare_rows)
     found = safe_labels(engine.rows(_COMMON_LABELS(counts=counts, few=few, most=BARS)), values, rows, rare, few)
     if len(found) == values:  # all of them: in their own order
         found = sorted(found, key=lambda one: _order(one[0], kind in ("integer", "number")))
     bars = tuple(zip(distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
-    return Distribution(bars, values, values - len(found), rare)
+    spans: Spans = ()
+    if labels is not None and len(found) == values:
+        spans = _spans_of_labels(engine, [label for label, _ in found if label is not None], labels)
+    return Distribution(bars, values, values - len(found), rare, spans, rare, rare_rows)
+
+
+def _spans_of_labels(engine: Engine, labels: Sequence[str], kind: RangeKind) -> Spans:
+    """The ends of labels that are ranges beside one another, in their order; none where they are not."""
+    if len(labels) < MIXED:
+        return ()
+    given = values_query({"place": "INTEGER", "label": "VARCHAR"}, list(enumerate(labels)))
+    low, high = spans_of(col("label"), kind)
+    rows = engine.rows(_SPANS(low=low, high=high, labels=subquery(given, "given")))
+    ends = tuple((low, high) for _, low, high in rows)
+    beside = all(high is not None and low is not None and high <= low for (_, high), (low, _) in pairwise(ends))
+    return ends if beside else ()
+
+
+def spans_of(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
+    """The first number of a label, and the first number beyond it; of dates in years."""
+    if kind == "date":
+        low, high = bounds(label, "date")
+        return _YEARS(day=low), _YEARS(day=_NEXT(value=high))
+    (low, high), (least, beyond) = bounds(label, "integer"), bounds(label, "number")
+    return _EITHER(whole=low, other=least), _EITHER(whole=_NEXT(value=high), other=beyond)
 
 
 def safe_labels(
@@ -130,7 +172,9 @@ def _ranges(engine: Engine, relation: exp.Expr, column: str, dates: bool, few: i
     query = _BINS(value=value, floor=floor, highest=number(highest), lowest=number(lowest), relation=relation)
     counted = dict(engine.rows(query))
     missing = counted.pop(None, 0)
-    return Distribution(tuple(with_missing(merged(sorted(counted.items()), width, few, dates), counted, missing, few)))
+    bins = sorted(counted.items())
+    bars = with_missing(merged(bins, width, few, dates), counted, missing, few)
+    return Distribution(tuple(bars), spans=_spans_of_groups(_groups(bins, few), width))
 
 
 def with_missing(
@@ -176,17 +220,7 @@ def merged(bins: Sequence[tuple[int, int]], width: float, few: int, dates: bool 
     >>> merged([(0, 2)], 10.0, 5)
     []
     """
-    groups: list[list[int]] = []  # first bin, last bin, rows
-    for bin_, rows in bins:
-        if groups and groups[-1][2] < few:
-            groups[-1][1:] = [bin_, groups[-1][2] + rows]
-        else:
-            groups.append([bin_, bin_, rows])
-    if len(groups) > 1 and groups[-1][2] < few:
-        last = groups.pop()
-        groups[-1][1:] = [last[1], groups[-1][2] + last[2]]
-    if not groups or groups[0][2] < few:
-        return []
+    groups = _groups(bins, few)
     starts = [group[0] for group in groups]
     labels = []
     for i, group in enumerate(groups):
@@ -202,3 +236,25 @@ def merged(bins: Sequence[tuple[int, int]], width: float, few: int, dates: bool 
             label = f"{low} to {high}"
         labels.append((label, group[2]))
     return labels
+
+
+def _groups(bins: Sequence[tuple[int, int]], few: int) -> list[list[int]]:
+    """Neighbouring bins with enough rows together: the first bin, the last one, the rows."""
+    groups: list[list[int]] = []
+    for bin_, rows in bins:
+        if groups and groups[-1][2] < few:
+            groups[-1][1:] = [bin_, groups[-1][2] + rows]
+        else:
+            groups.append([bin_, bin_, rows])
+    if len(groups) > 1 and groups[-1][2] < few:
+        last = groups.pop()
+        groups[-1][1:] = [last[1], groups[-1][2] + last[2]]
+    return groups if groups and groups[0][2] >= few else []
+
+
+def _spans_of_groups(groups: Sequence[Sequence[int]], width: float) -> Spans:
+    """The ends of ranges; the outer two are open."""
+    starts = [group[0] * width for group in groups]
+    if len(groups) < MIXED:
+        return ()
+    return tuple(zip([None, *starts[1:]], [*starts[1:], None], strict=True))

@@ -16,8 +16,11 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import SqlanonError
 from sqlanon.expressions import cast, col, create_table, drop_table, fragment, number, template
-from sqlanon.policy import PrivacySection
+from sqlanon.ledger import JointAudit
+from sqlanon.ledger.publication import history_of_source
+from sqlanon.policy import AboutSection, PrivacySection
 from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import read_part
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys
@@ -30,7 +33,9 @@ from sqlanon.release.target import Verification
 from sqlanon.release.targets.file import released_name
 from sqlanon.release.verify import audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import Distribution, distribution
-from sqlanon.requirements import promised_k, requirement_checks
+from sqlanon.report.risks import ResidualRisk, earlier_risk, narrowing_risk, risks_of_release, uniques_in_source
+from sqlanon.report.utility import NO_NUMBERS, Numbers, loss_by_column, numbers_of, range_kind
+from sqlanon.requirements import Requirement, promised_k, requirement_checks, requirements_in
 from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.search.full_domain import allowed_rows, measure_of
 
@@ -61,6 +66,15 @@ class ReportFacts:
     sizes: ClassSizes | None
     columns: tuple[ColumnReport, ...]
     statements: tuple[str, ...]
+    risks: tuple[ResidualRisk, ...] = ()
+    numbers: Numbers = NO_NUMBERS
+    about: AboutSection | None = None
+
+    @property
+    def requirements(self) -> list[Requirement]:
+        """What the policy of the manifest requires."""
+        section, _ = read_part(PrivacySection, self.claims.policy.get("privacy"), "privacy", {})
+        return [] if section is None else list(requirements_in(section))
 
     @property
     def holds(self) -> bool:
@@ -105,6 +119,9 @@ class Inside:
     warnings: tuple[str, ...] = ()
     dependencies: tuple[Narrowing, ...] = ()
     compared: Sequence[Mapping[str, Any]] = field(default=())
+    risks: tuple[ResidualRisk, ...] = ()
+    losses: Mapping[str, float] = field(default_factory=dict)
+    numbers: Numbers = NO_NUMBERS
 
 
 _STATUSES = template("""
@@ -166,14 +183,20 @@ SMALL = 120
 WITH_SOURCE = "checked with the source at hand"
 
 
-def facts_of_release(path: Path, with_source: Verification | None = None, limits: Limits = NO_LIMITS) -> ReportFacts:
+def facts_of_release(
+    path: Path,
+    with_source: Verification | None = None,
+    limits: Limits = NO_LIMITS,
+    about: AboutSection | None = None,
+) -> ReportFacts:
     with open_release(path, limits) as release:
         manifest = release.manifest
         checks = verify_release(path, release, fresh=False).checks
         if with_source is not None:
             checks = beside(checks, with_source.checks)
         readable = all(check.passed for check in checks[:2])  # it has the columns that it claims, and its roles
-        return _facts(release.engine, SUBJECT, manifest, checks, published=True, readable=readable)
+        facts = _facts(release.engine, SUBJECT, manifest, checks, published=True, readable=readable)
+        return replace(facts, about=about)
 
 
 def beside(alone: Sequence[Check], with_source: Sequence[Check]) -> tuple[Check, ...]:
@@ -217,9 +240,26 @@ class Unpublished:
             checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
             if with_source := k_counts_decoys(self.draft.checks(rows), claims):
                 checks = tuple(with_source) if private else beside(checks, with_source)
-            return _facts(run.engine, rows, claims, checks, published=False, readable=True)
+            together = [earlier_risk(*self._beside_earlier(claims, rows))] if private else []
+            facts = _facts(run.engine, rows, claims, checks, published=False, readable=True)
+            return replace(facts, about=policy.about, risks=(*facts.risks, *together))
         finally:
             run.engine.execute(drop_table(rows))
+
+    def _beside_earlier(self, claims: Manifest, rows: exp.Table) -> tuple[list[Check], str | None]:
+        """What publishing would say of the earlier releases that the catalog has; or why nothing is known of them."""
+        run, prepared = self.draft.run, self.draft.prepared
+        policy = prepared.policy
+        if policy.catalog is None:
+            return [], "The policy names no `[catalog]`, so earlier releases are not known."
+        release = policy.release
+        place = None if release is None else release.database or release.file
+        target = place or policy.catalog.database.with_name("release.duckdb")
+        try:
+            audit = JointAudit(run, prepared, target, history_of_source(run, prepared, target, ""))
+            return audit.checks(claims, rows), None
+        except SqlanonError as error:
+            return [], f"Earlier releases could not be compared: {error}."
 
     def inside(self, compared: Sequence[Mapping[str, Any]] = ()) -> Inside:
         prepared, engine = self.draft.prepared, self.draft.run.engine
@@ -232,8 +272,10 @@ class Unpublished:
             if column.name in there
         }
         heights = dict(zip(prepared.policy.generalized, prepared.marginals.heights, strict=False))
+        sizes = ClassSizes.from_rows(engine.rows(class_sizes(source, own)))
+        in_source = {column.name: types[column.name] for column in prepared.released if column.name in there}
         return Inside(
-            sizes=ClassSizes.from_rows(engine.rows(class_sizes(source, own))),
+            sizes=sizes,
             before=before,
             heights=heights,
             generalization=self.generalization,
@@ -248,6 +290,12 @@ class Unpublished:
             statement=self.statement,
             warnings=self.warnings,
             dependencies=self.dependencies,
+            risks=(
+                narrowing_risk(self.dependencies, prepared.source.why_not_measured()),
+                uniques_in_source(sizes, prepared.policy.risk, sizes.rows),
+            ),
+            losses=loss_by_column(self.draft),
+            numbers=numbers_of(engine, source, in_source, {}, 1),
         )
 
     @property
@@ -288,15 +336,21 @@ def _facts(
     quasi, columns = claims.quasi, engine.columns(relation)
     sizes = ClassSizes.from_rows(engine.rows(class_sizes(relation, quasi)))
 
-    def distribution_of(name: str) -> Distribution:
-        if of_persons(claims):  # many rows of a value may be of one person
-            return Distribution(())
-        return distribution(engine, relation, name, columns[name], few)
-
-    described = tuple(
-        ColumnReport(one.name, columns[one.name], one.role, distribution_of(one.name)) for one in claims.columns
-    )
-    return ReportFacts(claims, published, few, tuple(checks), sizes, described, tuple(verification_sql(claims)))
+    labels = {one.name: range_kind(claims, one.name) for one in claims.columns if one.name in quasi}
+    counted = {
+        one.name: distribution(engine, relation, one.name, columns[one.name], few, labels.get(one.name))
+        for one in claims.columns
+    }
+    risks = tuple(risks_of_release(engine, relation, claims, sizes, few, counted))
+    numbers = NO_NUMBERS
+    if of_persons(claims):  # many rows of a value may be of one person
+        counted = dict.fromkeys(counted, Distribution(()))
+    else:
+        released = {one.name: columns[one.name] for one in claims.columns}
+        numbers = numbers_of(engine, relation, released, labels, few)
+    described = tuple(ColumnReport(one.name, columns[one.name], one.role, counted[one.name]) for one in claims.columns)
+    statements = tuple(verification_sql(claims))
+    return ReportFacts(claims, published, few, tuple(checks), sizes, described, statements, risks, numbers)
 
 
 def few_of(claims: Manifest) -> int:

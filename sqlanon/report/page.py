@@ -18,7 +18,8 @@ import vl_convert
 
 from sqlanon.markup import escaped
 from sqlanon.report.facts import MARK, Inside, ReportFacts
-from sqlanon.report.sections import sections
+from sqlanon.report.overview import DRAFT, head, is_draft
+from sqlanon.report.sections import navigation, sections
 
 PRIVATE = "PRIVATE: for inside only. This page shows what is in the source, not only what was released."
 RUNNING = "PRIVATE: for inside only"
@@ -26,17 +27,20 @@ RUNNING = "PRIVATE: for inside only"
 
 def page(facts: ReportFacts, inside: Inside | None = None) -> str:
     charts: dict[str, Any] = {}
-    body = "\n".join(sections(facts, inside, charts))
-    title = f"{facts.claims.table_name}: what was done to protect it"
+    found = list(sections(facts, inside, charts))
+    title = f"{facts.claims.table_name}: how the people in it are protected"
     bundle, script, style = _bundle(), _part("page.js"), _part("page.css")
-    if inside is not None:
+    running = " · ".join([*([RUNNING] if inside is not None else []), *(["DRAFT"] if is_draft(facts) else [])])
+    if running:
         # Of a printed page, every browser repeats what is fixed, and some have boxes in the margins.
-        style += f'@page {{ @top-center {{ content: "{RUNNING}"; color: #a3122c; font: 700 9pt sans-serif; }} }}\n'
+        style += f'@page {{ @top-center {{ content: "{running}"; color: #a3122c; font: 700 9pt sans-serif; }} }}\n'
     policy = (
         f"default-src 'none'; script-src {_hash(bundle)} {_hash(script)}; style-src {_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    top = '<p class="private" role="note">{}</p>\n<div class="running" aria-hidden="true">{}</div>\n'
+    notes = [*([PRIVATE] if inside is not None else []), *([DRAFT] if is_draft(facts) else [])]
+    top = "".join(f'<p class="private">{escaped(note)}</p>\n' for note in notes)
+    top += f'<div class="running" aria-hidden="true">{escaped(running)}</div>\n' if running else ""
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -47,12 +51,16 @@ def page(facts: ReportFacts, inside: Inside | None = None) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="referrer" content="no-referrer">',
-            f"<title>{RUNNING + ' · ' if inside is not None else ''}{escaped(title)}</title>",
+            f"<title>{escaped(running + ' · ' if running else '')}{escaped(title)}</title>",
             f"<style>{style}</style>",
             "</head>",
             "<body>",
-            top.format(escaped(PRIVATE), escaped(RUNNING)) if inside is not None else "",
-            body,
+            '<a class="skip" href="#content">To the content</a>',
+            f'<div class="layout">{navigation(found)}<main id="content">',
+            top,
+            head(facts, inside),
+            *map(str, found),
+            "</main></div>",
             "<footer><details><summary>Licences of the libraries that draw the charts</summary>",
             f"<pre>{escaped(_part('licences.txt'))}</pre></details></footer>",
             f'<script type="application/json" id="charts">{embedded(charts)}</script>',

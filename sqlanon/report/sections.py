@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlanon.markup import Marked, escaped, html_table
+from sqlanon.markup import Marked, escaped, harmless, html_table
 from sqlanon.measures import measure_named
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
@@ -15,7 +16,11 @@ from sqlanon.report import charts as draw
 from sqlanon.report.charts import STATUSES
 from sqlanon.report.distributions import Distribution
 from sqlanon.report.facts import Inside, ReportFacts, of_persons
+from sqlanon.report.overview import average_risk, glossary, risks
+from sqlanon.report.risks import percent
+from sqlanon.report.utility import MOST, changed, in_years, pairs_that_moved, range_kind, rounded
 from sqlanon.requirements import requirements_in
+from sqlanon.requirements.audit import Check
 
 ROLES: Mapping[str, str] = {
     "identifying": "names people: left out",
@@ -29,7 +34,7 @@ def sentences(policy: Mapping[str, Any]) -> list[str]:
     """The requirements of a policy as a manifest shows it, a sentence each."""
     section, _ = read_part(PrivacySection, policy.get("privacy"), "privacy", {})
     if section is None:
-        return ["The manifest does not say in a readable way what was asked."]
+        return ["The manifest does not say in a readable way what the policy requires."]
     who = "people" if policy.get("persons") else "rows"
     found = [one.sentence(who) for one in requirements_in(section)]
     if section.confidence is not None:
@@ -45,8 +50,12 @@ def _choice(facts: ReportFacts) -> list[str]:
     what = "At most " + f"{100 * float(limit):g} % of the rows may be left out." if limit else "No row may be left out."
     known = measure_named(claims.measure)
     measure = claims.measure if known is None else known.words
-    proof = "It is proven that no other does better." if claims.optimal else "It is not proven to be the best."
-    sentences = [what, f"Of the versions that meet all this, one was chosen by {measure}. {proof}"]
+    proof = (
+        "No other full-domain generalization does better: that is proven."
+        if claims.optimal
+        else "It is not proven to be the best."
+    )
+    sentences = [what, f"Among the versions that meet these requirements, this one was chosen by {measure}. {proof}"]
     if claims.policy.get("suppressed") == "mask":
         sentences.append("Rows that cannot be kept stay with all generalized columns hidden, where that is safe.")
     if claims.decoys:
@@ -56,40 +65,57 @@ def _choice(facts: ReportFacts) -> list[str]:
     return sentences
 
 
-def _verdict(facts: ReportFacts) -> str:
-    if not facts.holds:
-        return "This release does NOT hold what it claims."
-    if any(check.passed is None for check in facts.checks):
-        return "All that can be checked holds; the rest needs the source."
-    return "All requirements hold."
-
-
 _VERDICTS = {
     True: Marked("holds", "holds"),
     False: Marked("FAILS", "fails"),
     None: Marked("not verifiable alone", "unsure"),
 }
-_PERSONS = "The policy counts persons, and a release does not show which rows are of one: no value of it is told."
+_PERSONS = "The policy counts persons, and a release does not show which rows are of one person: no value is shown."
 _MANY = 200
 """Columns of which no more charts are drawn: the page stays small."""
 
 
-def sections(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) -> Iterator[str]:
+@dataclass(frozen=True)
+class PageSection:
+    """A section of the page: its anchor, its title, and its HTML without either."""
+
+    anchor: str
+    title: str
+    body: str
+
+    def __str__(self) -> str:
+        title = escaped(self.title)
+        return (
+            f'<section id="{self.anchor}" aria-labelledby="{self.anchor}-title">'
+            f'<h2 id="{self.anchor}-title">{title}</h2>\n{self.body}</section>'
+        )
+
+
+def sections(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) -> Iterator[PageSection]:
     """All sections; fills ``charts`` with what is to be drawn, by the name of its place."""
-    yield _head(facts)
-    yield _policy(facts)
-    yield _verdicts(facts, inside)
+    if facts.sizes is not None:
+        yield PageSection("risks", "What could still go wrong", risks(facts, inside))
+    yield PageSection("policy", "What the policy requires", _policy(facts))
+    yield PageSection("checks", "Does it hold?", _verdicts(facts, inside))
     if facts.sizes is None:
-        yield "<p>The file does not hold what it claims: nothing else of it is shown.</p>"
+        yield PageSection("broken", "The rest", "<p>The file does not hold what it claims: the page shows no more.</p>")
     else:
-        yield _columns(facts, inside, charts)
-        yield _classes(facts, facts.sizes, inside, charts)
-        yield _risk(facts, facts.sizes, inside, charts)
+        yield PageSection("columns", "What happened to each column", _columns(facts, inside, charts))
+        yield PageSection("groups", "How large the groups are", _classes(facts, facts.sizes, inside, charts))
+        yield PageSection("found", "Risk of being found", _risk(facts, facts.sizes, inside, charts))
+        yield PageSection("utility", "What the release is still good for", utility(facts, inside))
     if inside is not None:
-        yield _search(facts, inside, charts)
-        yield _strategies(inside, charts)
-    yield _check_it(facts, inside)
-    yield _versions(facts)
+        yield PageSection("alternatives", "The alternatives", _search(facts, inside, charts))
+        if inside.compared:
+            yield PageSection("strategies", "Strategies compared", _strategies(inside, charts))
+    yield PageSection("verify", "Check it yourself", _check_it(facts, inside))
+    yield PageSection("glossary", "Words", glossary())
+    yield PageSection("versions", "Versions and hashes", _versions(facts))
+
+
+def navigation(found: Sequence[PageSection]) -> str:
+    links = "".join(f'<li><a href="#{one.anchor}">{escaped(one.title)}</a></li>' for one in found)
+    return f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
 
 
 def _paragraphs(texts: Sequence[str]) -> str:
@@ -99,6 +125,7 @@ def _paragraphs(texts: Sequence[str]) -> str:
 def _figure(charts: dict[str, Any], name: str, chart: Any, caption: str, table: str) -> str:
     spec = chart.to_dict()
     spec.pop("$schema", None)  # an address; the page says itself what it is
+    spec["description"] = harmless(caption)
     charts[name] = spec
     return (
         f'<figure id="{name}"><figcaption>{escaped(caption)}</figcaption>\n<div class="plot" id="plot-{name}"></div>\n'
@@ -110,38 +137,31 @@ def _scroll(table: str) -> str:
     return f'<div class="scroll">{table}</div>'
 
 
-def _head(facts: ReportFacts) -> str:
-    claims, sizes = facts.claims, facts.sizes
-    kind = "holds" if facts.holds else "fails"
-    what = "A release" if facts.published else "What would be released; nothing is published yet"
-    figures = {
-        "rows released": f"{claims.released_rows:,}",
-        "rows left out": f"{claims.suppressed_rows:,}",
-        "groups that look alike": f"{claims.classes:,}",
-        "smallest group": f"{claims.smallest_class:,}",
-    }
-    if sizes is not None and sizes.rows:
-        figures["average risk"] = _average(sizes)
-    cells = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in figures.items())
-    return (
-        f'<header><p class="soft">{escaped(what)}, as of {claims.published_at:%Y-%m-%d}.</p>\n'
-        f"<h1>{escaped(claims.table_name)}: what was done to protect the people in it</h1>\n"
-        f'<p class="verdict {kind}">{escaped(_verdict(facts))}</p>\n<dl class="figures">{cells}</dl></header>\n'
-        "<noscript><p>The charts need JavaScript. All their figures are in the tables as well.</p></noscript>"
-    )
-
-
 def _policy(facts: ReportFacts) -> str:
     items = "".join(f"<li>{escaped(one)}</li>" for one in sentences(facts.claims.policy))
-    return f"<section><h2>What was asked</h2>\n<ul>{items}</ul>\n{_paragraphs(_choice(facts))}</section>"
+    return f"<ul>{items}</ul>\n{_paragraphs(_choice(facts))}"
 
 
 def _verdicts(facts: ReportFacts, inside: Inside | None) -> str:
-    rows = [[check.name, _VERDICTS[check.passed], check.message] for check in facts.checks]
-    table = html_table("Each requirement, and what else was checked", ["what", "verdict", "what was seen"], rows)
+    """The requirements, and what else failed; the checks of the file fold away."""
+    names = {one.name for one in facts.requirements}
+    integrity = [check for check in facts.checks if check.name not in names and check.passed is True]
+    first = [check for check in facts.checks if check not in integrity]
+    headings = ["what", "verdict", "what was seen"]
+    table = ""
+    if first:
+        table = _scroll(html_table("Each requirement, and what did not pass", headings, _verdict_rows(first)))
+    if integrity:
+        count = "One check" if len(integrity) == 1 else f"{len(integrity):,} checks"
+        inner = _scroll(html_table("Checks of the release itself", headings, _verdict_rows(integrity)))
+        table += f"<details><summary>{count} of the release itself: all hold</summary>{inner}</details>"
     warned = "".join(f"<li>{escaped(one)}</li>" for one in (() if inside is None else inside.warnings))
     warnings = f"<h3>What to know before sharing</h3>\n<ul>{warned}</ul>" if warned else ""
-    return f"<section><h2>Does it hold?</h2>\n{table}{warnings}{_dependencies(inside)}</section>"
+    return f"{table}{warnings}{_dependencies(inside)}"
+
+
+def _verdict_rows(checks: Sequence[Check]) -> list[list[object]]:
+    return [[check.name, _VERDICTS[check.passed], check.message] for check in checks]
 
 
 def _dependencies(inside: Inside | None) -> str:
@@ -166,7 +186,7 @@ def _columns(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
         if name.lower() not in there and spec.get("role") == "identifying"
     ]
     table = html_table("Each column, and what was done to it", ["column", "kind", "what was done"], done)
-    parts = [f"<section><h2>What happened to each column</h2>\n{_scroll(table)}"]
+    parts = [_scroll(table)]
     if inside is not None and inside.heights:
         rows_ = [[name, _level(inside.generalization.get(name)), height] for name, height in inside.heights.items()]
         levels = html_table("Levels", ["column", "level", "levels of its hierarchy"], rows_, [2])
@@ -176,7 +196,7 @@ def _columns(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
     for place, one in enumerate(facts.columns[:_MANY]):
         parts.append(f"<h3>{escaped(one.name)}</h3>")
         parts.append(_distribution(facts, f"column-{place}", one.name, one.after, inside, charts))
-    return "\n".join([*parts, "</section>"])
+    return "\n".join(parts)
 
 
 def _level(level: int | None) -> str:
@@ -205,26 +225,28 @@ def _distribution(
 def _in_words(found: Distribution, few: int) -> str:
     """What is not in the chart."""
     if found.values is None:
-        return "Ranges of its values, and the rows in each." if found.bars else "It has too few rows to tell of."
+        return "Rows by ranges of its values." if found.bars else "It has too few rows to show any."
     if not found.others:
         return f"All of its {found.values:,} values." if found.values != 1 else "It has one value."
     if found.rare:  # how many would tell more of them
         few_ = f"fewer than {few} rows"
         if not found.bars:
-            return f"Its values are in {few_} each, or would tell of such: none is shown."
-        return f"The most frequent of its values. Not shown are those in {few_}, and more that would tell of these."
+            return f"Each of its values is in {few_}, or would give such a value away: none is shown."
+        return (
+            f"The most frequent of its values. Values in {few_} are not shown, nor others that would give these away."
+        )
     return f"The most frequent of its {found.values:,} values; {found.others:,} are not shown."
 
 
 def _classes(facts: ReportFacts, sizes: ClassSizes, inside: Inside | None, charts: dict[str, Any]) -> str:
     before = None if inside is None else inside.sizes
-    caption = "Rows that agree in all generalized columns are a group: nobody can tell its members apart by these."
+    caption = "Rows that agree in all generalized columns are a group: by these columns nobody can tell them apart."
     tables = _sizes_table("In the release", sizes, facts.few, inside is not None)
     if before is not None:
         tables += _sizes_table("In the source", before, facts.few, True)
     chart = draw.classes(sizes, facts.few, before)
     figure = _figure(charts, "classes", chart, caption, tables)
-    return f"<section><h2>How large the groups are</h2>\n{figure}</section>"
+    return figure
 
 
 def _sizes_table(caption: str, sizes: ClassSizes, few: int, apart: bool) -> str:
@@ -238,7 +260,7 @@ def _risk(facts: ReportFacts, sizes: ClassSizes, inside: Inside | None, charts: 
     tables = {"release": sizes} if inside is None else {"source": inside.sizes, "release": sizes}
     figures = [
         ["highest risk of a row", *map(_highest, tables.values())],
-        ["average risk of a row", *(_average(one) for one in tables.values())],
+        ["average risk of a row", *(average_risk(one) for one in tables.values())],
         [
             f"rows in groups of fewer than {facts.few}",
             *(f"{one.rows_where(lambda size: size < facts.few):,}" for one in tables.values()),
@@ -247,12 +269,12 @@ def _risk(facts: ReportFacts, sizes: ClassSizes, inside: Inside | None, charts: 
     table = html_table("Risk of being found", ["", *(f"in the {of}" for of in tables)], figures, [1, 2][: len(tables)])
     caption = (
         "Somebody who knows that a person is in the table, and all of that person's generalized columns, finds the "
-        "right row with a chance of 1 in the size of the group."
+        "right row with a chance of 1 divided by the size of the group."
     )
     shares = "".join(_shares(f"In the {of}", one, facts.few, inside is not None) for of, one in tables.items())
     text = "" if not of_persons(facts.claims) else "<p>Counted in rows; the policy counts persons.</p>"
     chart = draw.risk(sizes, facts.few, None if inside is None else inside.sizes)
-    return f"<section><h2>Risk</h2>\n{text}{table}\n{_figure(charts, 'risk', chart, caption, shares)}</section>"
+    return f"{text}{_scroll(table)}\n{_figure(charts, 'risk', chart, caption, shares)}"
 
 
 def _shares(caption: str, sizes: ClassSizes, few: int, apart: bool) -> str:
@@ -263,12 +285,80 @@ def _shares(caption: str, sizes: ClassSizes, few: int, apart: bool) -> str:
     return html_table(caption, ["risk of being found", "share of the rows"], rows, [1])
 
 
-def _average(sizes: ClassSizes) -> str:
-    return f"{100 * sizes.mean(lambda size: 1 / size):.3g} %"
-
-
 def _highest(sizes: ClassSizes) -> str:
     return f"1 in {sizes.smallest:,}" if sizes.smallest else "none"
+
+
+def utility(facts: ReportFacts, inside: Inside | None) -> str:
+    """Loss by column, means and correlations; of a private page before and after."""
+    parts = [_scroll(_losses(facts, inside)), *_means(facts, inside), *_correlations(facts, inside)]
+    if inside is None:
+        parts.append("<p>How far these figures are from those of the source, a private page shows.</p>")
+    return "\n".join(parts)
+
+
+def _losses(facts: ReportFacts, inside: Inside | None) -> str:
+    claims = facts.claims
+    levels = {name.lower(): level for name, level in claims.generalization.items()}
+    heights = {name.lower(): height for name, height in (claims.heights or {}).items()}
+    losses = {} if inside is None else {name.lower(): loss for name, loss in inside.losses.items()}
+    rows = []
+    for one in facts.columns:
+        key = one.name.lower()
+        if key not in levels:
+            continue
+        level, height = levels[key], heights.get(key)
+        of = "" if height is None else f" of {height}"
+        left = "" if one.after.values is None or one.after.others else f"{one.after.values:,}"
+        lost = [percent(losses[key])] if key in losses else [""] if losses else []
+        rows.append([one.name, f"{_level(level)}{of if level is not None else ''}", left, *lost])
+    headings = ["column", "level", "values in the release", *(["loss"] if losses else [])]
+    caption = "What is left of the generalized columns"
+    if losses:
+        caption += "; loss is the share of the detail that is gone, with the rows that are left out"
+    return html_table(caption, headings, rows, [2, 3][: len(headings) - 2])
+
+
+def _means(facts: ReportFacts, inside: Inside | None) -> Iterator[str]:
+    after, before = facts.numbers.columns, {} if inside is None else inside.numbers.columns
+    types = {one.name: one.type for one in facts.columns}
+    labels = {one.name: range_kind(facts.claims, one.name) for one in facts.columns}
+    rows = []
+    for name, found in after.items():
+        years = in_years(types, labels, name)
+        row: list[object] = [name, rounded(found.mean, years)]
+        row.append("" if found.deviation is None else rounded(found.deviation))
+        if before:
+            own = before.get(name)
+            row += ["", "", ""] if own is None else [
+                rounded(own.mean, years),
+                "" if own.deviation is None else rounded(own.deviation),
+                changed(own.mean, found.mean, own.deviation),
+            ]  # fmt: skip
+        rows.append(row)
+    if rows:
+        more = ["mean in the source", "deviation in the source", "change"] if before else []
+        caption = "Means and standard deviations; of a range its middle counts, of a date its year"
+        yield _scroll(html_table(caption, ["column", "mean", "standard deviation", *more], rows, [1, 2, 3, 4]))
+
+
+def _correlations(facts: ReportFacts, inside: Inside | None) -> Iterator[str]:
+    after = facts.numbers
+    if not after.correlations:
+        return
+    limit = "" if len(after.columns) <= MOST else f"; of the first {MOST} columns of numbers"
+    caption = f"Correlations of two columns, from −1 to 1{limit}"
+    if inside is None or not inside.numbers.correlations:
+        rows = [[f"{x} and {y}", _signed(value)] for (x, y), value in after.correlations.items()]
+        yield _scroll(html_table(caption, ["columns", "in the release"], rows, [1]))
+        return
+    moved = pairs_that_moved(inside.numbers, after)
+    both = [[f"{x} and {y}", _signed(own), _signed(value), _signed(value - own)] for x, y, own, value in moved]
+    yield _scroll(html_table(caption, ["columns", "in the source", "in the release", "change"], both, [1, 2, 3]))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"
 
 
 def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
@@ -279,10 +369,10 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
     text = f"The lattice has {inside.nodes:,} generalizations; {inside.checked:,} were counted."
     if not inside.statuses:
         text = "This strategy does not search the lattice: there is no picture of it."
-        return f"<section><h2>The alternatives</h2>\n<p>{escaped(text)}</p></section>"
+        return f"<p>{escaped(text)}</p>"
     words_ = [[STATUSES[status][0], n] for status, n in counts.items()]
     table = html_table("Generalizations that were looked at", ["policy", "generalizations"], words_, [1])
-    parts = [f"<section><h2>The alternatives</h2>\n<p>{escaped(text)}</p>"]
+    parts = [f"<p>{escaped(text)}</p>"]
     if inside.counted:
         chart = draw.frontier(inside.counted, names, inside.measure, inside.allowed_rows)
         best = [
@@ -307,33 +397,33 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
         chart = draw.statuses(inside.statuses)
         caption = "The generalizations that were looked at, by their number of steps."
         parts.append(_figure(charts, "lattice", chart, caption, table))
-    return "\n".join([*parts, "</section>"])
+    return "\n".join(parts)
 
 
 def _strategies(inside: Inside, charts: dict[str, Any]) -> str:
-    if not inside.compared:
-        return ""
     headings = ["strategy", inside.measure, "loss", "groups", "rows left out", "seconds", ""]
     keys = ("strategy", "score", "loss", "classes", "suppressed_rows", "seconds", "error")
     table = html_table("What each strategy found", headings, [[one[key] for key in keys] for one in inside.compared],
                        [1, 2, 3, 4, 5])  # fmt: skip
     chart = draw.compared(inside.compared, inside.measure)
-    figure = _figure(charts, "strategies", chart, "The same policy, several ways to look for an answer.", table)
-    return f"<section><h2>Strategies compared</h2>\n{figure}</section>"
+    return _figure(charts, "strategies", chart, "The same policy, several ways to look for an answer.", table)
 
 
 def _check_it(facts: ReportFacts, inside: Inside | None) -> str:
-    parts = ["<section><h2>Check it yourself</h2>"]
+    parts = list[str]()
     if facts.published:
-        parts.append("<p>Open the release with DuckDB, and ask it. Or: <code>sqlanon verify</code> and its path.</p>")
+        parts.append(
+            "<p>Open the release with DuckDB and run the statements below. Or run <code>sqlanon verify</code> with its "
+            "path.</p>"
+        )
     else:
-        parts.append("<p>Once it is published, these can be asked in the release itself.</p>")
+        parts.append("<p>Once it is published, the statements below run in the release itself.</p>")
     statements = ";\n\n".join(facts.statements) + ";" if facts.statements else ""
     parts.append(f"<details><summary>The SQL of the checks</summary><pre>{escaped(statements)}</pre></details>")
     if inside is not None:
         makes = f"<pre>{escaped(inside.statement)}</pre>"
         parts.append(f"<details><summary>The SQL that makes the release</summary>{makes}</details>")
-    return "\n".join([*parts, "</section>"])
+    return "\n".join(parts)
 
 
 def _versions(facts: ReportFacts) -> str:
@@ -348,5 +438,5 @@ def _versions(facts: ReportFacts) -> str:
         *([["content digest", f"{claims.digest} ({claims.digest_algorithm})"]] if claims.digest else []),
         *([["manifest (SHA-256)", claims.fingerprint()]] if facts.published else []),
     ]
-    table = html_table("What made it, and what tells it apart from others", ["what", "which"], rows)
-    return f"<section><h2>Versions and hashes</h2>\n{table}</section>"
+    table = html_table("What made it, and what identifies it", ["what", "which"], rows)
+    return _scroll(table)

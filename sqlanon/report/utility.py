@@ -1,0 +1,163 @@
+"""What a release is still good for: means and correlations of its columns of numbers, and what each column lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.expressions import all_of, cast, col, fragment, is_there, named, subquery, template
+from sqlanon.hierarchies.bounds import RangeKind
+from sqlanon.hierarchies.parts import bounds_kind
+from sqlanon.measures import MEASURES
+from sqlanon.release.draft import ReleaseDraft
+from sqlanon.release.manifest import Manifest
+from sqlanon.report.distributions import spans_of
+from sqlanon.search.full_domain import allowed_rows, checker
+
+MOST = 8
+"""Correlations are shown of up to this many columns."""
+
+_NUMBERS = template("SELECT :columns FROM :relation")
+_NUMBER = fragment("CASE WHEN isfinite(:value::DOUBLE) THEN :value::DOUBLE END")
+_DAYS = fragment("date_diff('day', DATE '1970-01-01', :value::DATE)::DOUBLE")
+_MIDDLE = fragment("(:low + :high) / 2")
+_YEAR_OF = fragment("1970 + :days / 365.2425")
+_MEAN = fragment("avg(:value)")
+_DEVIATION = fragment("stddev_samp(:value)")
+_COUNT = fragment("count(:value)")
+_CORRELATION = fragment("corr(:x, :y) FILTER (WHERE :both)")
+_FIGURES = template("SELECT :figures FROM :numbers")
+
+
+@dataclass(frozen=True)
+class ColumnNumbers:
+    """A column of numbers, or of dates in years: the rows that have one, their mean and standard deviation."""
+
+    rows: int
+    mean: float
+    deviation: float | None
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The columns of numbers of a table, and the correlations of pairs of them."""
+
+    columns: Mapping[str, ColumnNumbers]
+    correlations: Mapping[tuple[str, str], float]
+
+
+NO_NUMBERS = Numbers({}, {})
+
+
+def range_kind(claims: Manifest, name: str) -> RangeKind | None:
+    """What the labels of a column are ranges of, by the rules of its hierarchy."""
+    attributes = {attribute.lower(): spec for attribute, spec in claims.policy.get("attributes", {}).items()}
+    rules = attributes.get(name.lower(), {}).get("hierarchy")
+    kinds = {rule.get("rule") for rule in rules if isinstance(rule, dict)} if isinstance(rules, list) else set()
+    return "date" if "dates" in kinds else "number" if "intervals" in kinds else None
+
+
+def numbers_of(
+    engine: Engine, relation: exp.Expr, types: Mapping[str, str], labels: Mapping[str, RangeKind | None], few: int
+) -> Numbers:
+    """The means and correlations of columns by name; of a label the middle of its range counts."""
+    values = {name: _value(name, type_, labels.get(name)) for name, type_ in types.items()}
+    usable = {name: value for name, value in values.items() if value is not None}
+    if not usable:
+        return NO_NUMBERS
+    keys = {name: f"v{i}" for i, name in enumerate(usable)}
+    query = _NUMBERS(columns=[named(value, keys[name]) for name, value in usable.items()], relation=relation)
+    figures: list[exp.Expr] = []
+    for key in keys.values():
+        figures += [make(value=col(key)) for make in (_COUNT, _MEAN, _DEVIATION)]
+    pairs = list(combinations(list(keys)[:MOST], 2))
+    for x, y in pairs:
+        both = all_of([is_there(col(keys[x])), is_there(col(keys[y]))])
+        figures.append(_CORRELATION(x=col(keys[x]), y=col(keys[y]), both=both))
+    output = [named(one, f"f{i}") for i, one in enumerate(figures)]
+    row = engine.rows(_FIGURES(figures=output, numbers=subquery(query, "numbers")))[0]
+    columns = {
+        name: ColumnNumbers(row[3 * i], row[3 * i + 1], row[3 * i + 2])
+        for i, name in enumerate(keys)
+        if row[3 * i] >= few
+    }
+    found = zip(pairs, row[3 * len(keys) :], strict=True)
+    correlations = {
+        (x, y): value
+        for (x, y), value in found
+        if x in columns and y in columns and value is not None and not math.isnan(value)
+    }
+    return Numbers(columns, correlations)
+
+
+def _value(name: str, type_: str, labels: RangeKind | None) -> exp.Expr | None:
+    """A value as a number; NULL where it has none."""
+    match bounds_kind(type_):
+        case "integer" | "number":
+            return _NUMBER(value=col(name))
+        case "date":
+            return _YEAR_OF(days=_DAYS(value=col(name)))
+    if labels is None:
+        return None
+    low, high = spans_of(cast(col(name), "VARCHAR"), labels)
+    return _MIDDLE(low=low, high=high)
+
+
+def loss_by_column(draft: ReleaseDraft) -> dict[str, float]:
+    """What each quasi-identifier loses, by the measure `loss`, from 0 to 1; before noise and decoys."""
+    prepared, result = draft.prepared, draft.result
+    names = prepared.policy.generalized
+    count = len(prepared.attributes)
+    figures = None
+    if result.levels is not None:
+        loss = MEASURES["loss"](prepared.marginals)
+        figures = checker(draft.run.engine, prepared, loss, allowed_rows(prepared))(result.levels)
+    found = {}
+    for i, name in enumerate(names):
+        alone = MEASURES["loss"](prepared.marginals, [float(i == j) for j in range(count)], "sum")
+        if result.levels is not None and figures is not None:
+            found[name] = alone.score(result.levels, figures)
+        elif result.placed is not None:
+            found[name] = result.placed.score(alone)
+    return found
+
+
+def changed(before: float, after: float, spread: float | None) -> str:
+    """How far a mean moved, in standard deviations of the source.
+
+    >>> changed(10.0, 10.5, 5.0), changed(1.0, 1.0, None)
+    ('+0.1 standard deviations', '')
+    """
+    return f"{(after - before) / spread:+.2g} standard deviations" if spread else ""
+
+
+def rounded(value: float, year: bool = False) -> str:
+    """Three digits: what is in few rows hardly shows in them.
+
+    >>> rounded(1234.5), rounded(0.012345), rounded(1971.23, year=True)
+    ('1,230', '0.0123', '1971.2')
+    """
+    if year:
+        return f"{value:.1f}"
+    digits = float(f"{value:.3g}")
+    return f"{digits:,.0f}" if abs(digits) >= 100 else f"{digits:.3g}"
+
+
+def in_years(types: Mapping[str, str], labels: Mapping[str, RangeKind | None], name: str) -> bool:
+    """Whether the numbers of a column are years."""
+    return bounds_kind(types.get(name, "VARCHAR")) == "date" or labels.get(name) == "date"
+
+
+def pairs_that_moved(before: Numbers, after: Numbers) -> Sequence[tuple[str, str, float, float]]:
+    """The correlations of both, those that changed most first."""
+    both = [
+        (*pair, value, after.correlations[pair])
+        for pair, value in before.correlations.items()
+        if pair in after.correlations
+    ]
+    return sorted(both, key=lambda one: -abs(one[2] - one[3]))

@@ -1,0 +1,226 @@
+"""What could still go wrong: the figures are right, the worst comes first, and no page tells more than its release."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+import sqlanon.report.page as paging
+from sqlanon.policy import AboutSection
+from sqlanon.report.facts import ReportFacts
+from sqlanon.report.page import page
+from sqlanon.report.risks import ResidualRisk, by_weight
+
+K = 4
+# Wards 0 to 8 have one diagnosis each, the others four; ten rows a ward. One cost is in two rows, three in one, and
+# district says which ward it is.
+TABLE = """
+    CREATE TABLE stays AS
+    SELECT
+        'w' || (i // 10) AS ward,
+        CASE WHEN i // 10 < 9 THEN 'd' || (i // 10 % 3) ELSE 'd' || (i % 4) END AS diagnosis,
+        CASE WHEN i < 5 THEN 1000 + least(i, 3) ELSE 10 * (i % 7) END AS cost,
+        'e' || (i % 2) AS entry
+    FROM range(200) AS r(i)
+"""
+ATTRIBUTES: dict[str, Any] = {
+    "ward": "suppress", "diagnosis": "sensitive", "cost": "insensitive", "entry": "sensitive",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def without_the_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "_bundle", lambda: "window.vegaEmbed = () => null;")
+
+
+@pytest.fixture(scope="module")
+def result() -> Iterator[sqlanon.Result]:
+    with duckdb.connect() as connection:
+        connection.execute(TABLE)
+        with sqlanon.connect(connection) as db:
+            yield db.anonymize(make_policy(ATTRIBUTES, k=K, table="stays"))
+
+
+@pytest.fixture(scope="module")
+def facts(result: sqlanon.Result) -> ReportFacts:
+    return result._unpublished().facts()
+
+
+def risk(facts: ReportFacts, title: str) -> ResidualRisk:
+    (found,) = [one for one in facts.risks if one.title == title]
+    return found
+
+
+def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
+    diagnosis = [i // 10 % 3 if i // 10 < 9 else i % 4 for i in range(200)]
+    values = [{diagnosis[j] for j in range(200) if j // 10 == i // 10} for i in range(200)]
+    alone, few = sum(len(one) == 1 for one in values), sum(len(one) <= 2 for one in values)
+    homogeneous = risk(facts, "The group gives the value away")
+    assert homogeneous.weight == alone / 200 == 0.45
+    assert homogeneous.number == "45 %"
+    assert "45 % of the rows (90) are in a group whose rows all have the same diagnosis" in homogeneous.finding
+    assert '`[[privacy.l_diversity]]` with `attribute = "diagnosis"`' in homogeneous.remedy
+    known = risk(facts, "One more fact is enough")
+    assert known.weight == 1.0 == len(values) / 200 and few == 90  # entry has two values everywhere
+    assert "two values of entry" in known.finding and "diagnosis 45 %" in known.finding
+    whole = Counter(diagnosis)
+    in_ward = Counter((i // 10, diagnosis[i]) for i in range(200))
+    skewed = sum(n for (_, d), n in in_ward.items() if n / 10 >= 0.5 and n / 10 >= 2 * whole[d] / 200)
+    assert risk(facts, "The group makes a value likely").weight == skewed / 200 > 0
+    assert risk(facts, "Being found in a group").weight == pytest.approx(20 / 200)
+
+
+def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> None:
+    text = page(facts)
+    titles = re.findall(r"<li class=\"(?:grave|slight)\"><h3>(.*?)</h3>", text)
+    assert titles == [one.title for one in by_weight(facts.risks) if one.weight]
+    assert titles[:2] == ["One more fact is enough", "The group gives the value away"]
+    top = text[text.index("<h1>") : text.index("</header>")]
+    assert "The policy&#x27;s requirements hold. The most serious thing that can still go wrong:" in top
+    assert "One more fact is enough" in top
+    assert "All requirements hold" not in text
+    assert 'class="verdict holds"' not in text
+
+
+def test_values_that_few_rows_share_are_not_counted_one_by_one(facts: ReportFacts, tmp_path: Path) -> None:
+    found = risk(facts, "Columns that single out rows")
+    assert found.number == "2.5 %"  # five rows of four values
+    assert "1,000" not in found.finding and "1000" not in found.finding
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i % 2 AS q, CASE WHEN i < 3 THEN 'x' ELSE 'y' END AS s "
+                           "FROM range(300) AS r(i)")  # fmt: skip
+        with sqlanon.connect(connection) as db:
+            one = (
+                db.anonymize(make_policy({"q": "suppress", "s": "insensitive"}, k=5, table="t"))._unpublished().facts()
+            )
+    alone = risk(one, "Columns that single out rows")
+    assert alone.number == "under 1.7 %"  # 5 of 300: three rows are not told apart from four
+    assert "1 %" not in alone.finding.replace("1.7 %", "")
+
+
+def test_a_share_of_few_rows_is_not_told() -> None:
+    """Half of a group of two is one row: a count below k."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i // 2 AS q, CASE WHEN i = 0 THEN 'x' ELSE 'y' || (i % 2) END AS s "
+            "FROM range(200) AS r(i)"
+        )
+        with sqlanon.connect(connection) as db:
+            policy = make_policy({"q": "suppress", "s": "sensitive"}, k=2, table="t")
+            found = db.anonymize(policy)._unpublished().facts()
+    likely = risk(found, "The group makes a value likely")
+    assert likely.number == "under 1 %"
+    assert likely.finding.startswith("Fewer than 2 rows have")
+
+
+def test_nothing_to_report_is_said_and_so_is_what_is_not_known(facts: ReportFacts) -> None:
+    text = page(facts)
+    nothing, unknown = text.index("<h3>Nothing to report</h3>"), text.index("<h3>What this page cannot know</h3>")
+    assert nothing < text.index("Being unique in the population") < unknown
+    assert all(text.index(f"<strong>{one}.</strong>") > unknown for one in (
+        "Columns that narrow others", "Linking with earlier releases", "Other tables about the same people",
+    ))  # fmt: skip
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i % 2 AS q, 's' || (i % 7) AS s FROM range(1400) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            calm = db.anonymize(make_policy({"q": "suppress", "s": "sensitive"}, k=5, table="t"))._unpublished().facts()
+    serious = [one.title for one in calm.risks if one.weight]
+    assert serious == ["Being found in a group"]
+
+
+@pytest.mark.slow
+def test_requirements_on_the_source_are_named_where_only_the_release_is_there(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(TABLE)
+        with sqlanon.connect(connection) as db:
+            tree = make_policy(ATTRIBUTES, k=K, table="stays").model_dump(exclude_none=True)
+            tree["privacy"]["t_closeness"] = [{"attribute": "entry", "distance": "equal", "t": 0.9}]
+            release = db.anonymize(sqlanon.Policy(**tree)).publish(tmp_path / "r.duckdb", "stays")
+            db.report(release.path, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "0.9-closeness of entry cannot be verified from the release alone." in text
+
+
+def test_checks_of_the_file_fold_away_and_failures_do_not(facts: ReportFacts) -> None:
+    file = replace(facts.checks[0], name="digest", message="as claimed")
+    folded = page(replace(facts, checks=(*facts.checks, file)))
+    details = folded[folded.index("One check of the release itself: all hold") :]
+    assert "as claimed" in details[: details.index("</details>")]
+    broken = page(replace(facts, checks=(*facts.checks, replace(file, passed=False, message="changed"))))
+    assert "of the release itself: all hold" not in broken
+    assert "This release does NOT hold what it claims." in broken
+
+
+HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def test_about_is_shown_as_text(facts: ReportFacts) -> None:
+    about = AboutSection(purpose=HOSTILE, owner="Ward <b>8</b>", approved_by="A. Huber", approved_on="2026-11-23")
+    text = page(replace(facts, about=about))
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=alert(2)&gt;" in text
+    assert HOSTILE not in text and "<b>" not in text
+    assert "<dt>Approved by</dt><dd>A. Huber on 2026-11-23</dd>" in text
+    unsigned = page(replace(facts, about=AboutSection(purpose="planning")))
+    assert "<dt>Approved by</dt><dd>nobody yet</dd>" in unsigned
+    assert '<dl class="about">' not in page(facts)
+
+
+def test_hostile_names_stay_text_in_findings() -> None:
+    name = "s`<script>alert(1)</script>{0}{share}"
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT i % 2 AS q, 'x' AS \"{name}\" FROM range(40) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            found = (
+                db.anonymize(make_policy({"q": "suppress", name: "sensitive"}, k=2, table="t"))._unpublished().facts()
+            )
+    text = page(found)
+    assert risk(found, "The group gives the value away").number == "100 %"
+    assert "<script>alert(1)" not in text
+    assert "{0}{share}" in text
+
+
+def test_a_draft_says_so(facts: ReportFacts) -> None:
+    claims = replace(facts.claims, policy={**facts.claims.policy, "draft": True})
+    text = page(replace(facts, claims=claims))
+    assert '<p class="private">DRAFT. This release is for trying out' in text
+    assert "<title>DRAFT · stays" in text
+    assert "DRAFT" not in page(facts)
+
+
+# For inside only
+
+
+@pytest.mark.slow
+def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "stays.duckdb")) as connection:
+        connection.execute(TABLE.replace("'e' || (i % 2) AS entry", "'w' || (i // 10) || 'x' AS entry"))
+    (tmp_path / "policy.toml").write_text(
+        '[source]\ndatabase = "stays.duckdb"\ntable = "stays"\n[attributes]\n'
+        'ward = { role = "quasi", hierarchy = { mask = "right" } }\ndiagnosis = { role = "sensitive" }\n'
+        'cost = { role = "insensitive" }\nentry = { role = "insensitive" }\n[privacy]\nk = 30\n'
+        '[release]\ndatabase = "one.duckdb"\n[risk]\npopulation = 10000\n',
+        encoding="utf-8",
+    )
+    policy = sqlanon.Policy.load(tmp_path / "policy.toml")
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        first = result._unpublished()
+        titles = {one.title: one for one in (*first.facts(private=True).risks, *first.inside().risks)}
+        assert titles["Linking with earlier releases"].finding == "The catalog has no earlier release of this source."
+        assert "entry" in titles["Columns that narrow others"].finding
+        assert titles["Columns that narrow others"].number == "100 %"
+        assert "Of the population of 10,000" in titles["Being unique in the source"].finding
+        result.publish(tmp_path / "one.duckdb")
+        result.publish(tmp_path / "other.duckdb")
+        again = db.anonymize(policy)._unpublished().facts(private=True)
+        assert "Compared with one earlier release" in risk(again, "Linking with earlier releases").finding
+        assert not [one for one in db.anonymize(policy)._unpublished().facts().risks if "earlier" in one.title]
