@@ -569,6 +569,7 @@ class Database:
         table: str | None = None,
         files: Sequence[str | os.PathLike[str]] = (),
         folder: str | os.PathLike[str] | None = None,
+        hierarchies: str | os.PathLike[str] | None = None,
     ) -> str:
         """A policy to start from: the commented text of a TOML file.
 
@@ -584,6 +585,10 @@ class Database:
             Files of one table, or patterns of them, where `connect` was given no source.
         folder:
             Where the policy file will be: its paths are relative to it. Default: they are absolute.
+        hierarchies:
+            A folder for hierarchy files that you can edit: ``hierarchy_COLUMN.csv`` for each column of texts. It is
+            made where it is missing; files that are there are used, and never replaced. They are private: they have
+            the values of the table.
 
         Raises
         ------
@@ -594,7 +599,8 @@ class Database:
 
         given = self._space.given
         paths = tuple(str(Path(one).absolute()) for one in files) or given.get("files", ())
-        place = Place(table, given.get("database"), paths, None if folder is None else Path(folder).absolute())
+        here, files_in = (None if one is None else Path(one).absolute() for one in (folder, hierarchies))
+        place = Place(table, given.get("database"), paths, here, files_in)
         with source_errors():
             return suggest(self._space.run, place)
 

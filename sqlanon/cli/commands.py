@@ -535,6 +535,10 @@ def suggest(
         typer.Option("--output", "-o", metavar="FILE", help="Write the policy to FILE instead of printing it."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    hierarchies: Annotated[
+        Path | None,
+        typer.Option("--hierarchies", metavar="DIR", help="Write hierarchies of texts to files in DIR, to be edited."),
+    ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
@@ -551,7 +555,7 @@ def suggest(
     source, table = (None, None) if several else (inputs[0], inputs[1] if len(inputs) > 1 else None)
     folder = None if output is None else output.absolute().parent
     with connect(source, memory_limit=memory_limit, threads=threads) as db:
-        text = db.suggest(table, inputs if several else (), folder)
+        text = db.suggest(table, inputs if several else (), folder, hierarchies)
     if output is None:
         hand_out(text)
         return

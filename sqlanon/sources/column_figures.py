@@ -45,31 +45,36 @@ def exact_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
     return _COLUMNS(columns=[_DISTINCT(value=col(name)) for name in columns], rows=source)
 
 
-_SPREAD = fragment("""
-    max(:value::DOUBLE) FILTER (WHERE :value IS NOT NULL AND :is_finite)
-    - min(:value::DOUBLE) FILTER (WHERE :value IS NOT NULL AND :is_finite)
-""")
+_QUANTILES = fragment("quantile_cont(CASE WHEN :is_finite THEN :number END, [0.0, 0.01, 0.5, 0.99, 1.0])")
 _DOUBLE = fragment(":value::DOUBLE")
+_SECONDS = fragment("epoch(:value)")
 
 
 def column_figures(
-    rows: exp.Table, texts: Mapping[int, str], numbers: Mapping[int, str], others: Mapping[int, str]
+    rows: exp.Table,
+    texts: Mapping[int, str],
+    numbers: Mapping[int, str],
+    dates: Mapping[int, str],
+    others: Mapping[int, str],
 ) -> exp.Select:
     """One row of figures of columns, which have numbers.
 
     Columns: of each column i ``values_i`` (that are not NULL) and ``distinct_i``; of texts ``longest_i`` and ``mean_i``
-    (of their lengths); of numbers ``spread_i``, the greatest less the least (NULL where there is none).
+    (of their lengths); of numbers and dates (in seconds) ``quantiles_i``: the least value, those at 1, 50 and 99 %, and
+    the greatest (NULL where there is none).
     """
     output: list[exp.Expr] = []
-    for i, name in sorted([*texts.items(), *numbers.items(), *others.items()]):
+    for i, name in sorted([*texts.items(), *numbers.items(), *dates.items(), *others.items()]):
         output.append(named(exp.Count(this=col(name)), f"values_{i}"))
         output.append(named(_DISTINCT(value=col(name)), f"distinct_{i}"))
     for i, name in texts.items():
         output.append(named(exp.Max(this=exp.Length(this=col(name))), f"longest_{i}"))
         output.append(named(exp.Avg(this=exp.Length(this=col(name))), f"mean_{i}"))
-    for i, name in numbers.items():
-        is_finite = anonymous("ISFINITE", _DOUBLE(value=col(name)))
-        output.append(named(_SPREAD(value=col(name), is_finite=is_finite), f"spread_{i}"))
+    for i, name in [*numbers.items(), *dates.items()]:
+        is_number = i in numbers
+        value = (_DOUBLE if is_number else _SECONDS)(value=col(name))
+        is_finite = anonymous("ISFINITE", value.copy() if is_number else col(name))
+        output.append(named(_QUANTILES(number=value, is_finite=is_finite), f"quantiles_{i}"))
     return _COLUMNS(columns=output, rows=rows)
 
 

@@ -1,13 +1,15 @@
 """What columns look like: the identifiers of HIPAA's Safe Harbor, and what else is known of persons.
 
-Source: 45 CFR 164.514(b)(2), the eighteen identifiers that Safe Harbor removes; the words for them in English and
-German, some in French and Spanish. Quasi-identifiers and sensitive attributes: what the literature's examples have.
+Source: 45 CFR 164.514(b)(2), the eighteen identifiers that Safe Harbor removes; the words for them in English,
+German, French, Spanish, Italian, Dutch and Portuguese. Quasi-identifiers and sensitive attributes: what the
+literature's examples have.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +35,8 @@ class Kind:
 _PERSON = (
     "patient(?:en|in)?|person|people|customer|client|user|member|employee|staff|student|pupil|citizen|resident|voter|"
     "doctor|physician|nurse|subject|participant|respondent|insured|subscriber|kunde|kunden|mitarbeiter|versicherten?|"
-    "personal|einwohner|schueler|studenten?|mandant(?:en)?|arzt|benutzer|nutzer|usuario|cliente|paciente|utilisateur"
+    "personal|einwohner|schueler|studenten?|mandant(?:en)?|arzt|benutzer|nutzer|usuario|cliente|paciente|utilisateur|paziente|medico|dipendente|utente|klant|medewerker|gebruiker|"
+    "empleado|empregado|funcionario|medecin|salarie|inwoner|aluno|alumno|etudiant|studente"
 )
 _QUALIFIER = (
     "total|net|gross|annual|yearly|monthly|weekly|daily|hourly|average|avg|mean|base|basic|current|first|last|main|"
@@ -49,7 +52,7 @@ _BEFORE, _AFTER = rf"(?:(?:{_QUALIFIER}|\d+)_)*", rf"(?:_(?:{_QUALIFIER}|\d+))*"
 
 _NUMBER = "id|ids|uid|pid|nr|no|num|number|nummer|key|code|kennung|schluessel|numero|identifier"
 
-NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK = (
+NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK, ICD = (
     "names",
     "geographic subdivisions: a street address",
     "geographic subdivisions",
@@ -64,13 +67,15 @@ NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, 
     "race, ethnicity, nationality",
     "family",
     "education and work",
+    "ICD-10 codes",
 )
 
 KINDS: tuple[Kind, ...] = (
     Kind(
         "e-mail addresses",
         "identifying",
-        r"e?_?mail|e_mail(?:_?addresse?)?|email_?(?:addresse?|adresse)?|correo|courriel",
+        r"e?_?mail|e_mail(?:_?addresse?)?|email_?(?:addresse?|adresse)?|correo(?:_?electronico)?|courriel|posta_?elettronica|indirizzo_?e_?mail|"
+        r"e_?mail_?adres|adresse_?e?_?mail",
         r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}",
         0.01,
     ),
@@ -101,7 +106,8 @@ KINDS: tuple[Kind, ...] = (
         "identifying",
         r"ssn|social_?security(?:_?(?:nr|no|num|number))?|sin|nino|national_?(?:id|insurance)(?:_?(?:nr|no|number))?|"
         r"tax_?(?:id|number|no)|tin|steuer_?(?:id|nummer|nr)|sozialversicherungs_?(?:nummer|nr)|sv_?(?:nummer|nr)|"
-        r"rentenversicherungs_?(?:nummer|nr)|ahv_?(?:nummer|nr)?|dni|curp|nss|numero_securite_sociale",
+        r"rentenversicherungs_?(?:nummer|nr)|ahv_?(?:nummer|nr)?|dni|curp|nss|numero_securite_sociale|nir|niss|codice_?fiscale|bsn|"
+        r"burgerservice_?nummer|nif|nie|cpf|avs",
         r"\d{3}-\d{2}-\d{4}|\d{2} ?\d{6} ?[A-Z] ?\d{3}",
         0.01,
     ),
@@ -109,7 +115,8 @@ KINDS: tuple[Kind, ...] = (
         "account numbers",
         "identifying",
         r"(?:bank_?)?account(?:_?(?:id|nr|no|num|number))?|iban|bic|konto|konto_?(?:nummer|nr)|depot_?(?:nummer|nr)|"
-        r"(?:credit_?|debit_?)?card_?(?:nr|no|num|number)|credit_?card|kredit_?karten?(?:_?(?:nummer|nr))?|cuenta|compte",
+        r"(?:credit_?|debit_?)?card_?(?:nr|no|num|number)|credit_?card|kredit_?karten?(?:_?(?:nummer|nr))?|"
+        r"(?:numero_(?:de_)?)?(?:cuenta|compte|conto|conta)|rekening_?nummer|cartao_(?:de_)?credito|carta_di_credito",
         r"[A-Z]{2}\d{2}( ?[A-Z0-9]{4}){3,7}( ?[A-Z0-9]{1,3})?|(\d{4}[ -]?){3}\d{4}",
         0.01,
     ),
@@ -131,13 +138,14 @@ KINDS: tuple[Kind, ...] = (
         "identifying",
         r"(?:driver|driving|drivers)?_?(?:license|licence)(?:_?(?:id|nr|no|number))?|certificate(?:_?(?:id|nr|no|number))?"
         r"|passport(?:_?(?:id|nr|no|number))?|(?:personal)?_?ausweis(?:_?(?:nummer|nr))?|reisepass(?:_?(?:nummer|nr))?|"
-        r"fuehrerschein(?:_?(?:nummer|nr))?|pasaporte|passeport",
+        r"fuehrerschein(?:_?(?:nummer|nr))?|pasaporte|passeport|passaporto|paspoort|passaporte|patente|rijbewijs",
     ),
     Kind(
         "vehicle identifiers",
         "identifying",
         r"vin|license_?plate|licence_?plate|number_?plate|plate(?:_?(?:nr|no|number))?|kfz_?kennzeichen|kennzeichen|"
-        r"nummernschild|fahrgestell_?(?:nummer|nr)|vehicle_?(?:id|nr|no|number)|matricula|immatriculation",
+        r"nummernschild|fahrgestell_?(?:nummer|nr)|vehicle_?(?:id|nr|no|number)|matricula|immatriculation|targa|"
+        r"kenteken|telaio",
         r"[A-HJ-NPR-Z0-9]{17}",
     ),
     Kind(
@@ -156,7 +164,8 @@ KINDS: tuple[Kind, ...] = (
         "identifying",
         rf"(?:first|last|given|family|middle|maiden|birth|full|sur|fore|nick|user|{_PERSON}|mother|father|spouse|contact|"
         r"geburts|vor|nach|familien|zu|ruf|benutzer)_?(?:name|namen)|surname|initials|vorname|nachname|"
-        r"apellidos?|nombres?|prenoms?|nom|cognome|login|username|firstname|lastname|"
+        r"apellidos?|nombres?|prenoms?|noms?|nom_(?:de_)?famille|nome|cognome|sobrenome|apelido|naam|voornaam|achternaam|"
+        r"familienaam|roepnaam|primeiro_nome|nombre_completo|nome_completo|login|username|firstname|lastname|"
         rf"(?:{_PERSON}|doctor|physician|mother|father|spouse)_?nm",
     ),
     Kind(
@@ -164,7 +173,8 @@ KINDS: tuple[Kind, ...] = (
         "identifying",
         r"(?:tele|cell|mobile|home|work|smart)?_?phone(?:_?(?:nr|no|num|number))?|tel|tel_?(?:nr|no|number)|mobile|cell|"
         r"mobile_?(?:nr|no|num|number)|telefon(?:_?(?:nummer|nr))?|handy(?:_?(?:nummer|nr))?|mobil(?:_?(?:nummer|nr|telefon))?|rufnummer|telefono|"
-        r"movil|portable|pager|whatsapp",
+        r"movil|portable|pager|whatsapp|telephone|telefoon(?:_?nummer)?|mobiel|cellulare|telefone|telemovel|celular|"
+        r"numero_(?:de_)?(?:telephone|telefono|telefone)",
         r"(\+|00)\d[\d ()/.-]{6,18}|\(\d{2,5}\)[\d /.-]{4,14}|\d{3}[ .-]\d{3}[ .-]\d{4}|0\d{2,4}([ /]\d{4,9}|-\d{5,9})",
     ),
     Kind("fax numbers", "identifying", r"(?:tele)?_?fax(?:_?(?:nr|no|num|number|nummer))?"),
@@ -173,7 +183,8 @@ KINDS: tuple[Kind, ...] = (
         "identifying",
         r"(?:street|home|mail|mailing|postal|billing|shipping|work)?_?addr(?:ess)?(?:_?(?:line)?_?\d)?|adresse|anschrift|"
         r"street(?:_?(?:name|nr|no|number))?|strassen?(?:_?(?:name|nummer|nr))?|str|house_?(?:nr|no|number)|"
-        r"haus_?(?:nummer|nr)|calle|rue|direccion|po_?box|postfach|wohnanschrift|hausnummer",
+        r"haus_?(?:nummer|nr)|calle|rue|direccion|domicilio|indirizzo|via|numero_civico|adres|straat(?:_?naam)?|huis_?nummer|"
+        r"endereco|morada|rua|logradouro|po_?box|postfach|wohnanschrift|hausnummer",
         r"\d+[A-Za-z]? \p{L}[\p{L}\d .,'’-]*|\p{L}[\p{L} .'’-]* \d+ ?[A-Za-z]?",
         0.8,
         many=True,
@@ -181,7 +192,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         ZIP,
         "quasi",
-        r"zip(?:_?\d)?|zip_?codes?(?:_?\d)?|postal_?codes?|post_?codes?|plz|postleitzahl|code_?postal|codigo_?postal|cap|cp",
+        r"zip(?:_?\d)?|zip_?codes?(?:_?\d)?|postal_?codes?|post_?codes?|plz|postleitzahl|code_?postal|codigo_?postal|codice_?postale|"
+        r"cap|cp|cep",
         r"\d{5}(-\d{4})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}",
         0.9,
         many=True,
@@ -189,7 +201,15 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         COORDINATE,
         "quasi",
-        r"lat|lon|lng|long|latitude|longitude|breitengrad|laengengrad|geo_?(?:lat|lon|lng)|coord(?:inate)?s?",
+        r"(?:[a-z]+_)?(?:lat|lon|lng|long|latitude|longitude|breitengrad|laengengrad)|coord(?:inate|enada)?s?|latitud|"
+        r"longitud|latitudine|longitudine|breedtegraad|lengtegraad",
+    ),
+    Kind(
+        "geographic subdivisions: exact coordinates",
+        "identifying",
+        None,
+        r"\(?-?\d{1,3}\.\d{3,}[,;] ?-?\d{1,3}\.\d{3,}\)?",
+        0.5,
     ),
     Kind(
         PLACE,
@@ -197,45 +217,67 @@ KINDS: tuple[Kind, ...] = (
         r"(?:home|native|birth|work|residence|of)?_?(?:city|town|village|municipality|county|district|borough|parish|"
         r"precinct|region|province|state|country|land|nation|continent|place|location|area|neighbou?rhood)"
         r"(?:_?(?:name|code|num))?|stadt|gemeinde|kreis|landkreis|bezirk|bundesland|kanton|wohnort|geburtsort|ort|"
-        r"geburtsland|herkunftsland|staat|ciudad|provincia|pais|ville|pays|commune|departement|(?:census_?)?tract|fips",
+        r"geburtsland|herkunftsland|staat|ciudad|municipio|provincia|pais|ville|pays|commune|departement|comune|"
+        r"citta|regione|paese|stato|nazione|stad|plaats|woonplaats|gemeente|provincie|cidade|concelho|freguesia|distrito|"
+        r"estado|localidad|localidade|(?:census_?)?tract|fips",
     ),
     Kind(
         BIRTH,
         "quasi",
         r"(?:date_?of_?)?birth(?:_?(?:date|day|dt|month))?|dob|birthdate|birthday|geburtsdatum|geburtstag|geboren(?:_am)?|"
-        r"geb_?datum|date_?(?:de_?)?naissance|fecha_?(?:de_?)?nacimiento|bdate",
+        r"geb_?datum|date_?(?:de_?)?naissance|fecha_?(?:de_?)?nacimiento|bdate|"
+        r"data_?(?:di_?|de_?)?(?:nascita|nascimento)|nascimento|nascita|nacimiento|naissance|geboorte_?datum|geboren_op",
     ),
-    Kind(YEAR, "quasi", r"(?:[a-z]+_)?(?:year|jahr|yr|annee|anio)(?:_?of_?[a-z]+)?|birthyear|[a-z]+jahr|jahrgang|yob"),
+    Kind(
+        YEAR,
+        "quasi",
+        r"(?:[a-z]+_)?(?:year|jahr|yr|annee|anio|anno|jaar)(?:_?(?:of|de|di)_?[a-z]+)?|"
+        r"geboortejaar|an[no]+_?(?:di_?|de_?)?(?:nascita|nascimento)|annee_?(?:de_?)?naissance|birthyear|[a-z]+jahr|jahrgang|yob",
+    ),
     Kind(
         DATE,
         "quasi",
         r"(?:[a-z]+_)*(?:date|datum|day|month|monat|tag|fecha|timestamp|datetime|dt)(?:_[a-z]+)*|[a-z]+datum|[a-z]+date|"
         r"admission|discharge|admitted|discharged|died|death|deceased|aufnahme|entlassung|todestag|"
-        r"(?:created|updated|modified)(?:_at|_on)?|[a-z]+_(?:at|on)",
+        r"(?:created|updated|modified)(?:_at|_on)?|[a-z]+_(?:at|on)|i?death_?(?:mon|month|day|date)|"
+        r"data_(?:di_|de_|da_)?(?:ricovero|dimissione|ingresso|entrada|saida|admissao|alta|iscrizione|compra|registo|ordine|"
+        r"visita)|mese|giorno|mes|dia|mois|jour|maand|dag",
         r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?|\d{1,2}[./]\d{1,2}[./](\d{2}|\d{4})",
         0.8,
     ),
-    Kind(AGE, "quasi", r"(?:[a-z]+_)?age(?:_?(?:in_?)?(?:years|yrs|group))?|age|alter|lebensalter|altersgruppe|edad"),
-    Kind(SEX, "quasi", r"sex|gender|geschlecht|sexe|sexo|genero|genre|anrede|salutation|pronouns?"),
+    Kind(
+        AGE,
+        "quasi",
+        r"(?:[a-z]+_)?age(?:_?(?:in_?)?(?:years|yrs|group))?|age|alter|lebensalter|altersgruppe|edad|eta|"
+        r"leeftijd|idade",
+    ),
+    Kind(
+        SEX, "quasi", r"sex|gender|geschlecht|sexe|sexo|genero|genre|sesso|genere|geslacht|anrede|salutation|pronouns?"
+    ),
     Kind(
         RACE,
         "quasi",
         r"race|hispanic|ethnic(?:ity)?|ethnic_?(?:group|origin)|ethnie|herkunft|nationality|citizenship|nationalitaet|"
         r"staatsangehoerigkeit|staatsbuergerschaft|nationalite|nacionalidad|raza|tribe|caste|language|sprache|"
-        r"muttersprache|mother_?tongue",
+        r"muttersprache|mother_?tongue|nazionalita|cittadinanza|etnia|razza|nationaliteit|nacionalidade|raca|lingua|taal|"
+        r"idioma|langue",
     ),
     Kind(
         FAMILY,
         "quasi",
         r"marital(?:_?status)?|civil_?status|familienstand|etat_?civil|estado_?civil|relationship|household_?size|"
-        r"children|(?:num(?:ber)?_?(?:of_?)?)?(?:children|kids|dependents|kinder)|kinderzahl|haushaltsgroesse",
+        r"children|(?:num(?:ber)?_?(?:of_?)?)?(?:children|kids|dependents|kinder)|kinderzahl|haushaltsgroesse|stato_?civile|"
+        r"burgerlijke_?staat|situation_?(?:familiale|matrimoniale)|situacao_?familiar|figli|kinderen|filhos|enfants|hijos",
     ),
     Kind(
         WORK,
         "quasi",
         r"education(?:_?(?:level|num|years))?|degree|school(?:ing)?|bildung|bildungsabschluss|schulabschluss|abschluss|"
         r"occupation|profession|job(?:_?(?:title|name))?|work_?class|employment(?:_?status)?|employer|industry|beruf|"
-        r"taetigkeit|arbeitgeber|branche|position|title|titel|rank|department|abteilung|profesion|metier",
+        r"taetigkeit|arbeitgeber|branche|position|title|titel|rank|department|abteilung|profesion|metier|"
+        r"niveau_?(?:d_?)?etudes?|diplome|estudios|nivel_?(?:de_?)?(?:estudios|educacion)|ocupacion|empleo|istruzione|"
+        r"titolo_?(?:di_?)?studio|professione|occupazione|lavoro|opleiding(?:s_?niveau)?|beroep|escolaridade|profissao|"
+        r"ocupacao|habilitacoes",
     ),
     Kind(
         "build of the body",
@@ -250,13 +292,14 @@ KINDS: tuple[Kind, ...] = (
         r"treatments?|therapy|medications?|drugs?|prescriptions?|medical_(?:condition|problem|complaint|procedure)|"
         r"allerg(?:y|ies)|hiv|pregnan(?:t|cy)|smok(?:er|ing)|mental_health|disability|vaccin(?:e|ation)|"
         r"lab_results?|test_result|blood_?(?:pressure|type|group|sugar)|krankheit|erkrankung|befund|"
-        r"therapie|medikamente?|medikation|blutgruppe|blutdruck|symptome?|schwanger(?:schaft)?|impfung)"
+        r"therapie|medikamente?|medikation|blutgruppe|blutdruck|symptome?|schwanger(?:schaft)?|impfung|"
+        r"diagnosi|malattia|diagnostico|diagnostic|enfermedad|doenca|maladie|ziekte|farmaco|medicamento|medicament)"
         rf"{_AFTER}",
     ),
     Kind(
         "belief, politics, sexual life, crime",
         "sensitive",
-        rf"{_BEFORE}(?:religion|religious(?:_(?:belief|affiliation))?|faith|denomination|konfession|glaube|"
+        rf"{_BEFORE}(?:religion|religious(?:_(?:belief|affiliation))?|faith|denomination|konfession|glaube|religione|religie|religiao|"
         r"political_(?:party|affiliation|views?|opinions?|orientation)|partei|trade_union|gewerkschaft|"
         r"sexual(?:_?(?:orientation|ity))|criminal_(?:record|history|offen[cs]e|conviction)s?|convictions?|"
         rf"straftat|vorstrafen?|credit_?score|schufa|gpa){_AFTER}",
@@ -266,8 +309,10 @@ KINDS: tuple[Kind, ...] = (
         "sensitive",
         rf"{_OF_MONEY}{_BEFORE}(?:salary|income|wages?|earnings|pay|payments?|bonus|debts?|loan|balance|assets|wealth|net_?worth|"
         r"costs?|price|charges?|bill_amount|fees?|revenue|capital_(?:gain|loss)|gehalt|einkommen|lohn|verdienst|"
-        rf"schulden|vermoegen|kosten|preis|betrag|saldo|umsatz|salaire|salario|ingresos){_AFTER}",
+        rf"schulden|vermoegen|kosten|preis|betrag|saldo|umsatz|salaire|revenu|salario|sueldo|ingresos|"
+        rf"reddito|stipendio|inkomen|salaris|rendimento|renda){_AFTER}",
     ),
+    Kind(ICD, "quasi", None, r"[A-TV-Z]\d[0-9AB]\.[0-9A-Z]{1,4}|[A-TV-Z]\d{2}", 0.9),
     Kind(
         OTHER_CODE,
         "identifying",
@@ -313,8 +358,46 @@ def kind_by_name(name: str) -> Kind | None:
     True
     """
     words = words_of(name)
+    if (found := _kind_of(words)) is not None:
+        return found
+    return next((kind for one in _without_affixes(words) if (kind := _kind_of(one)) and kind.role in _SAFE), None)
+
+
+def _kind_of(words: str) -> Kind | None:
     spellings = {words, re.sub(r"_\d+$", "", words), words.replace("_", "")}
     for kind in KINDS:
         if kind.words is not None and any(re.fullmatch(kind.words, one) for one in spellings):
             return kind
     return None
+
+
+_SAFE = ("identifying", "quasi")
+"""What a part of a name may say. What is released as it is, a whole name must say."""
+
+_PREFIXES = re.compile(
+    rf"(?:{_PERSON}|my|the|home|current|primary|main|own|last|first|raw|orig|original|new|old|ref|src|dim|col|fld|c|p|x)_"
+)
+_SUFFIXES = re.compile(
+    r"_(?:code|cd|value|val|text|txt|desc|description|cat|category|class|grp|group|raw|clean|recoded|key)"
+)
+_LETTER = re.compile(r"[insfvc](?=[a-z]{3})")
+"""The letter of a type in front of a name: `iage`, `sCity`."""
+
+
+def _without_affixes(words: str) -> Iterator[str]:
+    """A name without what often stands before or after it.
+
+    >>> [*_without_affixes("patient_sex_cd")], [*_without_affixes("isex")]
+    (['sex_cd', 'patient_sex', 'sex'], ['sex'])
+    """
+    before = _PREFIXES.match(words)
+    after = re.search(rf"(?:{_SUFFIXES.pattern})$", words)
+    start, end = before.end() if before else 0, after.start() if after else len(words)
+    if start:
+        yield words[start:]
+    if end < len(words):
+        yield words[:end]
+    if start and start < end < len(words):
+        yield words[start:end]
+    if _LETTER.match(words):
+        yield words[1:].lstrip("_")

@@ -148,7 +148,8 @@ def _pairs(section: Mapping[str, object]) -> list[str]:
 
 
 def _attribute(one: Proposal, apart: _Figures) -> str:
-    hierarchy = f", hierarchy = {toml_value(one.hierarchy)}" if one.hierarchy is not None else ""
+    rule = one.hierarchy if one.shown is None else one.shown
+    hierarchy = "" if rule is None else f", hierarchy = {toml_value(rule)}"
     figures = f"; {_figures(*apart[alone])}" if (alone := frozenset([one.column.name])) in apart else ""
     return f'{toml_key(one.column.name)} = {{ role = "{one.role}"{hierarchy} }}  # {one.reason}{figures}'
 

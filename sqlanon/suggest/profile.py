@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -20,7 +20,8 @@ from sqlanon.sources.column_figures import (
     some_rows,
 )
 from sqlanon.sources.run import Run
-from sqlanon.suggest.kinds import KINDS
+from sqlanon.suggest.groupings import find_groupings, make_vocabulary
+from sqlanon.suggest.kinds import ICD, KINDS
 
 ENOUGH = 50_000
 """About this many rows of a larger table are profiled: every n-th one."""
@@ -32,13 +33,15 @@ CODES = -1
 """The number of the pattern of short codes."""
 
 _CODE = r"[A-Z0-9][A-Z0-9 ./_-]{0,11}"
+_WORDS = 1000  # distinct texts: more of them are no categories
 _SOME = 20  # values: of fewer, that they are all different says little
 
 
 @dataclass(frozen=True)
 class Profile:
     """A column in figures: its values that are not NULL, and about how many are distinct; of texts their lengths and
-    the share of values that look like a kind, by its number in `KINDS`, or like `CODES`; of numbers their spread."""
+    the share of values that look like a kind, by its number in `KINDS`, or like `CODES`, and a known
+    grouping of them with its share of the rows; of numbers and dates (in seconds) their `column_figures` quantiles."""
 
     name: str
     type: str
@@ -48,11 +51,18 @@ class Profile:
     longest: int = 0
     mean_length: float = 0.0
     likes: Mapping[int, float] = field(default_factory=dict)
-    spread: float | None = None
+    quantiles: tuple[float, ...] | None = None
+    grouping: str | None = None
+    grouping_share: float = 0.0
 
     @property
     def kind(self) -> ColumnKind:
         return column_kind(self.type)
+
+    @property
+    def icd(self) -> bool:
+        """Whether its values look like codes of ICD-10."""
+        return any(kind.name == ICD and self.likes.get(i, 0.0) >= kind.share for i, kind in enumerate(KINDS))
 
     @property
     def nested(self) -> bool:
@@ -75,11 +85,13 @@ class Profile:
 
 @dataclass(frozen=True)
 class TableProfile:
-    """A table in figures: its rows, about every ``step``-th of which is in the ``sample``, and its columns in order."""
+    """A table in figures: its rows, about every ``step``-th of which is in the ``sample``, and its columns in order;
+    the words of known ``groupings``."""
 
     rows: int
     step: int
     sample: exp.Table
+    groupings: exp.Table
     profiles: tuple[Profile, ...]
 
 
@@ -96,8 +108,13 @@ def profile_table(run: Run) -> TableProfile:
     texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}
     are_numbers = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
     numbers = {i: name for i, name in plain.items() if kinds[i] in are_numbers}
-    others = {i: name for i, name in plain.items() if i not in texts and i not in numbers}
-    found = steps.figures(column_figures(sample, texts, numbers, others))
+    dates = {i: name for i, name in plain.items() if kinds[i] in (ColumnKind.DATE, ColumnKind.ZONED)}
+    others = {i: name for i, name in plain.items() if i not in texts and i not in numbers and i not in dates}
+    found = steps.figures(column_figures(sample, texts, numbers, dates, others))
+    vocabulary = make_vocabulary(steps, run.work)
+    words = {i: name for i, name in plain.items() if i in texts or columns[name].startswith("ENUM")}
+    words = {i: name for i, name in words.items() if 1 < found[f"distinct_{i}"] <= _WORDS}
+    groupings = find_groupings(steps, vocabulary, sample, words)
     likes = _likes(steps, some_rows(sample, [*texts.values()], rows // step // _CLOSER), texts) if texts else {}
     if step > 1:  # how many values there are, is of all rows
         counts = iter(steps.ask(distinct_counts(run.source.relation, [*plain.values()]), [])[0])
@@ -121,11 +138,18 @@ def profile_table(run: Run) -> TableProfile:
             longest=(found[f"longest_{i}"] or 0) if i in texts else 0,
             mean_length=(found[f"mean_{i}"] or 0.0) if i in texts else 0.0,
             likes=likes.get(i, {}),
-            spread=found[f"spread_{i}"] if i in numbers else None,
+            quantiles=_quantiles(found.get(f"quantiles_{i}")),
+            grouping=groupings[i][0] if i in groupings else None,
+            grouping_share=groupings[i][1] if i in groupings else 0.0,
         )
 
     profiles = tuple(profile(i, name, type_) for i, (name, type_) in enumerate(columns.items()))
-    return TableProfile(rows, step, sample, profiles)
+    return TableProfile(rows, step, sample, vocabulary, profiles)
+
+
+def _quantiles(found: Sequence[float | None] | None) -> tuple[float, ...] | None:
+    known = tuple(one for one in found or () if one is not None)
+    return known if found and len(known) == len(found) else None
 
 
 def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:

@@ -17,6 +17,7 @@ from sqlanon.suggest.kinds import (
     BIRTH,
     DATE,
     FAMILY,
+    ICD,
     KINDS,
     NUMBERED,
     OTHER_CODE,
@@ -47,9 +48,10 @@ _WIDE = 24  # characters: of longer texts a mask would have too many levels
 _CATEGORIES = (PLACE, SEX, RACE, FAMILY, WORK)  # numbers that are no measurements
 _OF_WHOLE_NUMBERS: dict[str | None, Rule] = {
     ZIP: {"mask": "right"},
-    AGE: {"intervals": [5, 10, 20, 40]},
     YEAR: {"intervals": [5, 10, 20]},
 }
+_OLD = 90  # years
+_DAY = 86_400  # seconds
 _LARGEST = 1e15
 _SMALLEST = 1e-9
 
@@ -57,13 +59,14 @@ _SMALLEST = 1e-9
 @dataclass(frozen=True)
 class Proposal:
     """The proposed role of a column; ``known``: its name or its content says what it is. The reason, which becomes a
-    comment, holds no value of the table."""
+    comment, holds no value of the table. ``shown`` is the hierarchy as the policy file has it, where that differs."""
 
     column: Profile
     role: Role
     reason: str
     hierarchy: Rule | None = None
     known: bool = False
+    shown: Rule | None = None
 
 
 def propose(columns: Sequence[Profile]) -> list[Proposal]:
@@ -128,8 +131,12 @@ def _known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float]
         return Proposal(column, "sensitive", f"by its name: {by_name.name}", known=True)
     if by_name is not None:
         return Proposal(column, "quasi", f"by its name: {by_name.name}", hierarchy_for(column, by_name), True)
-    if by_content is not None:
-        return Proposal(column, "quasi", _looks_like(*by_content), hierarchy_for(column, by_content[0]), True)
+    if by_content is not None or column.grouping is not None:
+        reason = f"{_share(column.grouping_share)} of its values are {column.grouping}"
+        kind = None if by_content is None else by_content[0]
+        return Proposal(
+            column, "quasi", _looks_like(*by_content) if by_content else reason, hierarchy_for(column, kind), True
+        )
     if column.kind in (ColumnKind.DATE, ColumnKind.ZONED):
         return Proposal(column, "quasi", "by its type: dates", hierarchy_for(column, None), True)
     return None
@@ -143,8 +150,11 @@ def _unknown(column: Profile) -> Proposal:
 
 
 def _looks_like(kind: Kind, share: float) -> str:
-    part = "all" if share == 1 else f"{max(1, math.floor(100 * share))} %"
-    return f"{part} of its values look like: {kind.name}"
+    return f"{_share(share)} of its values look like: {kind.name}"
+
+
+def _share(share: float) -> str:
+    return "all" if share == 1 else f"{max(1, math.floor(100 * share))} %"
 
 
 def _by_content(column: Profile, by_name: Kind | None) -> tuple[Kind, float] | None:
@@ -163,36 +173,85 @@ def _by_content(column: Profile, by_name: Kind | None) -> tuple[Kind, float] | N
 def hierarchy_for(column: Profile, kind: Kind | None) -> Rule:
     what = kind.name if kind is not None else None
     if column.kind in (ColumnKind.DATE, ColumnKind.ZONED):
-        return {"dates": ["month", "year", "decade"] if what == BIRTH else ["month", "quarter", "year"]}
+        return {"dates": _calendar(column, what == BIRTH)}
     if column.kind is ColumnKind.TEXT:
         codes = column.likes.get(CODES, 0.0) >= 0.95 and column.distinct > _SOME_CODES
-        return {"mask": "right"} if (what in (ZIP, DATE) or codes) and 1 < column.longest <= _WIDE else SUPPRESS
+        is_masked = what in (ZIP, DATE, ICD) or (codes and column.grouping is None)
+        return {"mask": "right"} if is_masked and 1 < column.longest <= _WIDE else SUPPRESS
     whole = column.kind is ColumnKind.INTEGER
+    if whole and what == AGE:
+        return _ages(column)
     if whole and what in _OF_WHOLE_NUMBERS:
         return _OF_WHOLE_NUMBERS[what]
     if whole or column.kind in (ColumnKind.DECIMAL, ColumnKind.FLOATING):
         few = column.distinct <= _FEW or what in _CATEGORIES
-        return SUPPRESS if few else intervals(column.spread, whole)
+        return SUPPRESS if few else intervals(column.quantiles, whole)
     return SUPPRESS
 
 
-def intervals(spread: float | None, whole: bool) -> Rule:
-    """Intervals of round widths, of which about fifty, ten and five make the spread.
+def _ages(column: Profile) -> Rule:
+    """Ages of 90 and more are one, as HIPAA has it."""
+    widths = [5, 10, 20, 40]
+    is_old = column.quantiles is not None and column.quantiles[-1] >= _OLD
+    return {"intervals": {"widths": widths, "above": _OLD}} if is_old else {"intervals": widths}
 
-    >>> intervals(4200.0, whole=True), intervals(30, whole=True)
-    ({'intervals': [100, 500, 1000]}, {'intervals': [5, 10, 20]})
-    >>> intervals(0.8, whole=False)
-    {'intervals': [Decimal('0.02'), Decimal('0.1'), Decimal('0.2')]}
+
+def _calendar(column: Profile, birth: bool) -> list[str]:
+    """Levels of dates that lose gradually: by the days that most of them span."""
+    days = None if column.quantiles is None else (column.quantiles[-2] - column.quantiles[1]) / _DAY
+    finest = ["day"] if column.type.startswith("TIMESTAMP") else []
+    if birth or (days is not None and days > 8 * 365):
+        return [*finest, "month", "year", "decade"]
+    if days is not None and days <= 100:
+        return [*finest, "week"]
+    return [*finest, "month", "quarter", "year"]
+
+
+_STEPS = {1: (1, 5, 10, 20), 2: (2, 10, 20, 40), 5: (5, 10, 20, 40)}
+"""Round widths that lose gradually, by the first of them."""
+
+
+def intervals(quantiles: Sequence[float] | None, whole: bool) -> Rule:
+    """Intervals of round widths: from about a thirtieth of the range of most values to about all of it.
+
+    The quantiles are the least value, those at 1, 50 and 99 %, and the greatest. Where a few values lie far outside of
+    the rest, an open end has them.
+
+    >>> intervals((0, 50, 2000, 4000, 4200), whole=True)
+    {'intervals': [100, 500, 1000, 2000]}
+    >>> intervals((0.0, 0.01, 0.4, 0.79, 0.8), whole=False)
+    {'intervals': [Decimal('0.02'), Decimal('0.1'), Decimal('0.2'), Decimal('0.4')]}
+    >>> intervals((0, 0, 10, 95, 100000), whole=True)
+    {'intervals': {'widths': [5, 10, 20, 40], 'above': 120}}
     """
-    if spread is None or not _SMALLEST < spread < _LARGEST:
+    if quantiles is None:
         return SUPPRESS
-    least = spread / 50
-    exponent = math.floor(math.log10(least))
-    factor = next(one for one in (1, 2, 5, 10) if one * 10.0**exponent >= least * (1 - 1e-9) or one == 10)
-    if whole and factor * 10.0**exponent <= 1:
-        return {"intervals": [5, 10, 20]}
-    widths = [(factor * one * Decimal(10) ** exponent).normalize() for one in (1, 5, 10)]
-    return {"intervals": [int(one) if one == int(one) else one for one in widths]}
+    least, low, _, high, greatest = quantiles
+    spread = high - low or greatest - least
+    if not _SMALLEST < spread < _LARGEST or max(abs(least), abs(greatest)) >= _LARGEST:
+        return SUPPRESS
+    exponent = math.floor(math.log10(spread / 30))
+    lead = spread / 30 / 10.0**exponent
+    factor = min((1, 2, 5, 10), key=lambda one: abs(math.log(one / lead)))
+    if factor == 10:
+        factor, exponent = 1, exponent + 1
+    if whole and exponent < 0:
+        factor, exponent = (factor, 0) if factor > 1 and exponent == 0 else (1, 0)
+    widths = [(one * Decimal(10) ** exponent).normalize() for one in _STEPS[factor]]
+    if whole:
+        widths = [one for one in widths if one > 1]
+    ends: dict[str, Any] = {}
+    widest = float(widths[-1])
+    if low - least > spread:
+        ends["below"] = _plain(widths[-1] * math.floor(low / widest))
+    if greatest - high > spread:
+        ends["above"] = _plain(widths[-1] * (math.floor(high / widest) + 1))
+    plain = [_plain(one) for one in widths]
+    return {"intervals": {"widths": plain, **ends} if ends else plain}
+
+
+def _plain(one: Decimal) -> int | Decimal:
+    return int(one) if one == int(one) else one.normalize()
 
 
 def _not_too_many(proposals: list[Proposal]) -> list[Proposal]:

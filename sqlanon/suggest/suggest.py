@@ -17,6 +17,8 @@ from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import figures_of
+from sqlanon.suggest.groupings import labelled_values
+from sqlanon.suggest.hierarchies import FileFolder, needs_labels, with_files, with_labels
 from sqlanon.suggest.kinds import OTHER_CODE
 from sqlanon.suggest.policy_text import SUPPRESSION_LIMIT, K, Seen, policy_text
 from sqlanon.suggest.profile import TableProfile, profile_table
@@ -32,12 +34,13 @@ _PERSONS = f"by its name: {OTHER_CODE}"
 @dataclass(frozen=True)
 class Place:
     """Where the table is, with absolute paths; and the folder that paths of the policy are relative to (None: they
-    stay absolute)."""
+    stay absolute); the folder of hierarchy files (None: none are written)."""
 
     table: str | None = None
     database: Path | None = None
     files: tuple[str, ...] = ()
     folder: Path | None = None
+    hierarchies: Path | None = None
 
     @property
     def source(self) -> dict[str, object]:
@@ -78,18 +81,59 @@ def asks_nothing(table: str | None, files: Sequence[str] = ()) -> Policy:
 
 
 def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
+    beside = place.database or (Path(place.files[0]) if place.files else None)
+    folder = FileFolder(None if beside is None else beside.parent, place.hierarchies)
     with begin(asks_nothing(place.table, place.files)) as run:
         profile = profile_table(run)
-        proposals: Sequence[Proposal] = propose(profile.profiles)
-        apart = _apart(run, profile, proposals)
-        narrowing = _dependencies(run, profile, proposals)
-    person = _person(proposals)
-    proposals = _that_hold(begin, proposals, place.read)
+        rules = _with_labels(run, profile, propose(profile.profiles), folder, place)
+        apart = _apart(run, profile, rules)
+        narrowing = _dependencies(run, profile, rules)
+    person = _person(rules)
+    files = _that_fit(begin, rules, with_files(rules, folder, place.shown), place.read)
+    proposals = _that_hold(begin, files, place.read)
     trials = _trials(begin, proposals, place.read | person)
     file_name = re.sub(r"\W+", "_", place.name).strip("_") or "table"
     release = {"database": f"{file_name}_release.duckdb", "table": place.name if place.table else file_name}
     seen = Seen(profile.rows, profile.step, apart, narrowing, trials)
     return policy_text(place.source | person, release, proposals, seen)
+
+
+def _with_labels(
+    run: Run, profile: TableProfile, proposals: Sequence[Proposal], folder: FileFolder, place: Place
+) -> Sequence[Proposal]:
+    """The proposals, with hierarchies of texts: in files, or where a grouping is known, in the policy."""
+    steps, found = StatementRunner(run.engine), list[Proposal]()
+    if folder.written is not None:
+        folder.written.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for one in proposals:
+        column = one.column
+        may_write = folder.written is not None and folder.existing(column.name) is None
+        if needs_labels(one) and (may_write or column.grouping is not None):
+            values = labelled_values(steps, profile.groupings, run.source.relation, column.name, column.grouping)
+            written = folder.written if may_write else None
+            found.append(one if values is None else with_labels(one, values, written, place.shown))
+        else:
+            found.append(one)
+    return found
+
+
+def _that_fit(
+    begin: Callable[[Policy], Run],
+    rules: Sequence[Proposal],
+    with_files: Sequence[Proposal],
+    source: Mapping[str, object],
+) -> Sequence[Proposal]:
+    """The proposals with files; without those that are no hierarchies of their columns."""
+    changed = [one for one, before in zip(with_files, rules, strict=True) if one != before]
+    if not changed or _holds(begin, changed, source):
+        return with_files
+    wrong = {one.column.name for one in changed if not _holds(begin, [one], source)}
+    return [
+        replace(before, reason=f"{before.reason}; its hierarchy file does not fit: it is not used")
+        if one.column.name in wrong
+        else one
+        for one, before in zip(with_files, rules, strict=True)
+    ]
 
 
 def _trials(
@@ -146,23 +190,25 @@ def _that_hold(
 ) -> Sequence[Proposal]:
     """The proposals, with ``suppress`` in place of a hierarchy that has no place for some values."""
 
-    def holds(some: Sequence[Proposal]) -> bool:
-        attributes = {one.column.name: {"role": "quasi", "hierarchy": one.hierarchy or SUPPRESS} for one in some}
-        policy = Policy(source={**source, "undeclared": "drop"}, attributes=attributes, privacy={"k": 2})
-        with begin(policy) as run, suppress(InfeasibleError):
-            try:
-                steps = StatementRunner(run.engine)
-                scanned = scan(steps, policy, run.source, run.work)
-                build_hierarchies(steps, policy, scanned.values, run.work)
-            except HierarchyError:
-                return False
-        return True
-
     with_rules = [one for one in proposals if one.hierarchy not in (None, SUPPRESS)]
-    if not with_rules or holds(with_rules):
+    if not with_rules or _holds(begin, with_rules, source):
         return proposals
-    wrong = [one for one in with_rules if not holds([one])]
+    wrong = [one for one in with_rules if not _holds(begin, [one], source)]
     reason = "some values have no place in intervals or dates"
     return [
         replace(one, hierarchy=SUPPRESS, reason=f"{one.reason}; {reason}") if one in wrong else one for one in proposals
     ]
+
+
+def _holds(begin: Callable[[Policy], Run], some: Sequence[Proposal], source: Mapping[str, object]) -> bool:
+    """Whether hierarchies are trees over all values of their columns."""
+    attributes = {one.column.name: {"role": "quasi", "hierarchy": one.hierarchy or SUPPRESS} for one in some}
+    policy = Policy(source={**source, "undeclared": "drop"}, attributes=attributes, privacy={"k": 2})
+    with begin(policy) as run, suppress(InfeasibleError):
+        try:
+            steps = StatementRunner(run.engine)
+            scanned = scan(steps, policy, run.source, run.work)
+            build_hierarchies(steps, policy, scanned.values, run.work)
+        except HierarchyError:
+            return False
+    return True

@@ -45,8 +45,8 @@ CANDIDATES: Mapping[str, Mapping[str, str]] = {
 """The strategies that are tried, by names for people: the keys of ``[search]`` that choose them. Each guarantees all
 that a policy may require of classes."""
 
-_SHARE = 0.5  # of the time that is left, what the next trial may take; the last one may take all of it
-_SEARCHES = 0.6  # of the time of a trial, what its search may take; the rest is for counting
+_SHARE = 0.6  # of the time that is left, what the next trial may take; the last one may take all of it
+_SEARCHES = 0.4  # of the time of a trial, what its search may take; the rest is for counting
 
 
 @dataclass(frozen=True)

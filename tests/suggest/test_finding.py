@@ -239,9 +239,11 @@ def test_the_patterns_are_the_engines() -> None:
         "dates": ["2020-01-31", "31.1.2020", "1/31/20", "2020-01-31 10:00:00"],
         "any other unique number or code": ["123e4567-e89b-12d3-a456-426614174000"],
         "names": ["Ada Ivermere", "Lovelace, Ada"],
+        "geographic subdivisions: exact coordinates": ["52.52001, 13.40495", "(-33.8688;151.2093)"],
+        "ICD-10 codes": ["E11.9", "I21", "S72.001A"],
         "geographic subdivisions: a street address": ["12 Acorn Street", "Hauptstraße 7b"],
     }
-    nothing = ["12:30:15", "10", "abc", "Some words that are a sentence", "E11.9", "2.50", ""]
+    nothing = ["12:30:15", "10", "abc", "Some words that are a sentence", "2.50", "1.5, 2.5", ""]
     with duckdb.connect() as connection:
         for value in [one for own in examples.values() for one in own] + nothing:
             own = {name for name, values in examples.items() if value in values}

@@ -1,0 +1,161 @@
+"""What `suggest` recognizes, and the hierarchies that it proposes: names with affixes, languages, values, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.policy import Policy
+from sqlanon.suggest.groupings import RULES, Labelled, vocabulary
+from sqlanon.suggest.hierarchies import _by_frequency, _icd
+from sqlanon.suggest.kinds import kind_by_name
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    {
+        "sex or gender": "isex patient_sex PatientSex sex_cd patient_sex_code sesso geslacht sexe sexo",
+        "age": "iage patient_age PatientAge age_group eta leeftijd idade edad",
+        "names": "voornaam cognome sobrenome nom_de_famille nombre_completo achternaam",
+        "dates: of birth": "data_di_nascita data_nascimento fecha_de_nacimiento date_naissance geboortedatum",
+        "geographic subdivisions": "native-country customer_city woonplaats comune cidade ville paese istatenum",
+        "race, ethnicity, nationality": "irace ihispanic nazionalita nationaliteit nacionalidade langue",
+        "family": "stato_civile estado_civil burgerlijke_staat situation_familiale",
+        "education and work": "titolo_di_studio opleidingsniveau escolaridade niveau_etudes profession_desc beroep",
+        "social security numbers": "codice_fiscale bsn cpf niss",
+        "money": "stipendio sueldo inkomen renda revenu",
+    }.items(),
+)
+def test_names_with_affixes_and_in_seven_languages(kind: str, names: str) -> None:
+    found = {name: one.name if (one := kind_by_name(name)) else None for name in names.split()}
+    assert found == dict.fromkeys(names.split(), kind)
+
+
+@pytest.mark.parametrize("name", ["isalary", "patient_income_tax", "sdiagnosis", "cost_raw", "c_religion", "my_hiv"])
+def test_a_part_of_a_name_makes_no_column_sensitive(name: str) -> None:
+    """What is released as it is, its whole name must say."""
+    kind = kind_by_name(name)
+    assert kind is None or kind.role != "sensitive"
+
+
+PEOPLE = """
+    CREATE TABLE people AS
+    SELECT
+        ['US', 'DE', 'FR', 'JP', 'BR', 'n/a'][1 + (hash(i) % 6)::INTEGER] AS origin_code,
+        ['Texas', 'Ohio', 'Maine', 'Utah', 'California'][1 + (hash(i + 1) % 5)::INTEGER] AS x,
+        ['Bachelors', 'HS-grad', 'Some-college', 'Masters', '10th', 'odd'][1 + (hash(i + 2) % 6)::INTEGER] AS education,
+        ['red', 'green', 'blue', 'pale pink'][1 + least((hash(i + 3) % 40)::INTEGER, 3)] AS colour,
+        ['E11.9', 'I21.0', 'J45', 'C50.1', 'Z00'][1 + (hash(i + 4) % 5)::INTEGER] AS code,
+        'road ' || chr((65 + hash(i + 5) % 26)::INTEGER) || hash(i + 6) % 4 AS road,
+        CASE WHEN i = 0 THEN 1e6 ELSE hash(i + 7) % 100 END AS amount,
+        (hash(i + 8) % 99)::INTEGER AS age,
+        DATE '2024-01-01' + (hash(i + 9) % 60)::INTEGER AS day
+    FROM range(500) AS r(i)
+"""
+
+
+def suggested(folder: Path, hierarchies: Path | None = None) -> tuple[str, Policy]:
+    with duckdb.connect() as connection:
+        connection.execute(PEOPLE)
+        with sqlanon.connect(connection) as db:
+            text = db.suggest("people", folder=folder, hierarchies=hierarchies)
+    (folder / "policy.toml").write_text(text, encoding="utf-8")
+    return text, Policy.load(folder / "policy.toml")
+
+
+def rule_of(policy: Policy, name: str) -> object:
+    (rule,) = policy.attributes[name].hierarchy or ()
+    return rule.model_dump(exclude_none=True) if not isinstance(rule, str) else rule
+
+
+@pytest.fixture(autouse=True)
+def _without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
+
+
+def test_known_groupings_stand_in_the_policy_where_they_have_all_values(tmp_path: Path) -> None:
+    text, policy = suggested(tmp_path)
+    countries = rule_of(policy, "origin_code")["categories"]  # type: ignore[index]
+    assert countries["Europe"] == {"Western Europe": ["DE", "FR"]}
+    assert countries["unknown"] == {"unknown": ["n/a"]}
+    assert rule_of(policy, "x")["categories"]["West"] == {"Mountain": ["Utah"], "Pacific": ["California"]}  # type: ignore[index]
+    assert "all of its values are US states; US states by census division, then region" in text
+    assert rule_of(policy, "education") == "suppress"  # a value that the vocabulary lacks is not written down
+    assert "odd" not in text
+    assert rule_of(policy, "code") == {"mask": "right"}
+    assert rule_of(policy, "amount")["above"] is not None  # type: ignore[index]
+    assert rule_of(policy, "age")["above"] == 90  # type: ignore[index]
+    assert rule_of(policy, "day")["dates"] == ("week",)  # type: ignore[index]
+
+
+def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "trees"
+    text, policy = suggested(tmp_path, folder)
+    files = sorted(one.name for one in folder.iterdir())
+    names = ["code", "colour", "education", "origin_code", "road", "x"]
+    assert files == [f"hierarchy_{name}.csv" for name in names]
+    assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}
+    assert 'file = "trees/hierarchy_x.csv"' in text
+
+    def lines(name: str) -> list[str]:
+        return (folder / f"hierarchy_{name}.csv").read_text(encoding="utf-8").splitlines()
+
+    assert "odd;other;other;*" in lines("education")
+    assert "Bachelors;bachelor level;university level;*" in lines("education")
+    assert "E11.9;E11;E00-E90 metabolism;*" in lines("code")
+    assert "road A0;R…;M–R;*" in lines("road")
+    assert "red;(each under 10 %);*" in lines("colour")
+    with duckdb.connect() as connection:
+        connection.execute(PEOPLE)
+        with sqlanon.connect(connection) as db:
+            assert db.anonymize(policy).smallest_class >= 5
+
+    mine = folder / "hierarchy_x.csv"
+    mine.write_text("".join(f"{one};mine;*\n" for one in ("Texas", "Ohio", "Maine", "Utah", "California")))
+    unfit = folder / "hierarchy_colour.csv"
+    unfit.write_text("red;warm;*\n")
+    before = {one.name: one.read_bytes() for one in folder.iterdir()}
+    text, policy = suggested(tmp_path, folder)
+    assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
+    assert rule_of(policy, "x")["file"] == mine  # type: ignore[index]
+    assert rule_of(policy, "colour") == "suppress"
+    assert "its hierarchy file does not fit" in text
+
+
+def test_a_file_beside_the_source_is_used_where_it_fits(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        rows = "SELECT ['a', 'b', 'c'][1 + i % 3] AS town, i % 7 AS size FROM range(60) AS r(i)"
+        connection.execute(f"COPY ({rows}) TO '{tmp_path / 'people.csv'}'")
+    (tmp_path / "hierarchy_town.csv").write_text("a;north;*\nb;north;*\nc;south;*\n")
+    with sqlanon.connect(tmp_path / "people.csv") as db:
+        text = db.suggest(folder=tmp_path)
+    assert 'town = { role = "quasi", hierarchy = { file = "hierarchy_town.csv" }' in text
+
+
+def test_the_vocabulary_is_a_tree() -> None:
+    """A word has one place in a grouping, and a fine label one coarse one."""
+    words = [(grouping, word) for grouping, word, _, _ in vocabulary()]
+    assert len(words) == len(set(words)) > 1500
+    parents: dict[tuple[str, str], set[str]] = {}
+    for grouping, _, fine, coarse in vocabulary():
+        parents.setdefault((grouping, fine), set()).add(coarse)
+    assert all(len(one) == 1 for one in parents.values())
+    assert {grouping for grouping, _ in words} == {*RULES, "unknown"}
+
+
+def test_codes_and_rare_values() -> None:
+    assert [_icd(one)[1][:3] for one in ("B99", "C00", "D49.9", "D50", "H60", "O9A", "T98", "V01", "W99")] == [
+        "A00", "C00", "C00", "D50", "H60", "O00", "S00", "V00", "V00",
+    ]  # fmt: skip
+    values = [Labelled("a", 80), Labelled("b", 9), Labelled("c", 9), Labelled("d", 1), Labelled("e", 1)]
+    low, high = "(each under 2 %)", "(each under 10 %)"
+    assert _by_frequency(values) == [
+        ["a", "a", "a"],
+        ["b", "b", high],
+        ["c", "c", high],
+        ["d", low, high],
+        ["e", low, high],
+    ]
