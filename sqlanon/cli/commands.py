@@ -525,7 +525,7 @@ def suggest(
     inputs: Annotated[
         list[str],
         typer.Argument(
-            metavar="DATABASE TABLE | FILE...",
+            metavar="INPUT...",
             help="A DuckDB file and one of its tables; or data files of one table, or patterns of them.",
             show_default=False,
         ),
