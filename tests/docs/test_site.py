@@ -1,0 +1,101 @@
+"""The documentation site is built without warnings, has no broken link, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from support import ROOT
+
+from sqlanon.policy.models import parse_toml
+
+pytest.importorskip("zensical", reason="the site is built by zensical: pip install 'sqlanon[docs]'")
+pytestmark = pytest.mark.slow
+
+CONFIG = ROOT / "zensical.toml"
+PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src", "link": "href"}
+
+
+class Page(HTMLParser):
+    """The links of a page, what it loads, and its anchors."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if tag in LOADED and LOADED[tag] in given and given.get("rel") not in ("canonical", "prev", "next"):
+            self.loaded.append(given[LOADED[tag]])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(CONFIG, folder)
+    done = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict"],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    said = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
+    assert done.returncode == 0 and "Warning" not in said, said
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
+    def named(node: object) -> list[str]:
+        if isinstance(node, str):
+            return [node]
+        return [one for part in (node.values() if isinstance(node, dict) else node) for one in named(part)]  # type: ignore[attr-defined]
+
+    assert sorted(named(parse_toml(CONFIG)["project"]["nav"])) == PAGES
+    assert [one for one in PAGES if not (site / one).with_suffix(".html").exists()] == []
+
+
+def test_no_link_is_broken(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
+    checked = 0
+    for path, page in pages.items():
+        if path.name == "404.html":  # its links start at the root of a server
+            continue
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            checked += 1
+            target = path if not parts.path else (path.parent / unquote(parts.path)).resolve()
+            target = target / "index.html" if target.is_dir() else target
+            if target not in pages and not target.is_file():
+                broken.append((str(path.relative_to(site)), link))
+            elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
+                broken.append((str(path.relative_to(site)), link))
+    assert checked > 500 and broken == []
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
+    elsewhere = [(path.name, one) for path, page in pages.items() for one in page.loaded if urlsplit(one).netloc]
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert elsewhere == []
+    assert [one for one in re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')]+)", styles) if urlsplit(one).netloc] == []
