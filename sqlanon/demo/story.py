@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +33,7 @@ zip        = {{ role = "quasi", hierarchy = {{ mask = "right" }} }} # 02139 > 02
 birth_date = {{ role = "quasi", hierarchy = {{ dates = ["month", "year", "decade"] }} }}
 sex        = {{ role = "quasi", hierarchy = "suppress" }}        # value > *
 ethnicity  = {{ role = "quasi", hierarchy = "suppress" }}
-diagnosis  = {{ role = "sensitive" }}                           # what an attacker wants to know
+diagnosis  = {{ role = "sensitive" }}                           # what an attacker wants to learn
 cost       = {{ role = "insensitive" }}
 
 [privacy]
@@ -39,7 +41,7 @@ k = 5                       # everybody looks like at least four others
 
 [search]
 suppression_limit = 0.05    # at most 5 % of the rows are left out
-measure = "loss"            # of all that is safe, the version that loses least
+measure = "loss"            # of all safe full-domain versions, the one that loses least
 
 [release]
 database = "{RELEASE}"
@@ -79,7 +81,7 @@ def run_demo(directory: Path, rows: int) -> Demo:
     before = attack(hospital, hospital, GROUND)
     _tell(*_gave_away(before))
 
-    _tell("3. sqlanon: everybody must look like four others, and as little as possible may be lost.")
+    _tell("3. sqlanon generalizes until everybody looks like at least four others, and loses as little as possible.")
     begun = time.perf_counter()
     with sqlanon.connect() as database:
         result = database.anonymize(sqlanon.Policy.load(policy))
@@ -87,17 +89,17 @@ def run_demo(directory: Path, rows: int) -> Demo:
     generalization = {name: level for name, level in result.generalization.items() if level is not None}
     levels = ", ".join(f"{name} {level}" for name, level in generalization.items())
     _tell(
-        f"   Levels: {levels}; loss {result.score:.3f}; {result.suppressed_rows:,} rows left out.",
+        f"   Levels: {levels}; loss {result.score:.3f}; {result.suppressed_rows:,} rows suppressed.",
         f"   {'Published, verified' if verified else 'NOT VERIFIED'}: {time.perf_counter() - begun:.1f} s.",
     )
 
-    _tell("4. The same attack on the release, by somebody who knows what its labels mean:")
+    _tell("4. The same attack on the release, by an attacker who knows what the labels mean:")
     after = attack(hospital, release, generalization)
     _tell(*_hides(after))
 
     seconds = time.perf_counter() - start
     say("")
-    show_table(["", "before", "after"], _figures(before, after))
+    show_table(["", "before", "after"], figures(before, after))
     say("")
     _tell(*_made(hospital, policy, release), f"\n{seconds:.1f} seconds.")
     return Demo(hospital, policy, release, generalization, before, after, verified, seconds)
@@ -148,7 +150,8 @@ def _hides(after: Attack) -> list[str]:
     ]
 
 
-def _figures(before: Attack, after: Attack) -> list[list[str]]:
+def figures(before: Attack, after: Attack) -> list[list[str]]:
+    """The table of the demo: a name, and a number before and after."""
     lines = {
         "patients": (before.linkage.rows, after.linkage.rows),
         "identified by name": (before.linkage.identified, after.linkage.identified),
@@ -158,18 +161,24 @@ def _figures(before: Attack, after: Attack) -> list[list[str]]:
     return [[name, *(f"{value:,}" for value in values)] for name, values in lines.items()]
 
 
+def _program() -> str:
+    """The command as the reader can type it: its path, where the environment is not activated."""
+    return "sqlanon" if shutil.which("sqlanon") else shlex.quote(str(Path(sys.executable).with_name("sqlanon")))
+
+
 def _made(hospital: Path, policy: Path, release: Path) -> list[str]:
     columns = ", ".join(f"'{name}'" for name in QUASI)
     check = f"\"FROM sqlanon.k_anonymity('patients', [{columns}])\""
+    program = _program()
     quoted = {path: shlex.quote(str(path)) for path in (policy, release)}
     return [
-        "Made:",
+        "Files:",
         f"  {hospital}    the private tables",
-        f"  {policy}    what is asked for; change it, and run anonymize",
-        f"  {release}    what may be handed on",
+        f"  {policy}    the policy: change it, and run anonymize again",
+        f"  {release}    the release, which can be shared",
         "Next:",
-        f"  sqlanon verify {quoted[release]}",
-        f"  duckdb {quoted[release]} {check}",
-        f"  sqlanon risk {quoted[policy]}",
-        f"  sqlanon anonymize {quoted[policy]}",
+        f"  {program} verify {quoted[release]}",
+        f"  duckdb -readonly {quoted[release]} {check}",
+        f"  {program} risk {quoted[policy]}",
+        f"  {program} anonymize {quoted[policy]}",
     ]

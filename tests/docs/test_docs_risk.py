@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_readme import FOLDER, README, blocks, sqlanon
+from test_readme import FIRST_POLICY, FOLDER, blocks, sqlanon
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
@@ -65,7 +65,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("risk")
     (folder / FOLDER).mkdir()
     make_hospital(folder / FOLDER / "hospital.duckdb", rows=2000)
-    (folder / FOLDER / "first.toml").write_text(blocks("toml", README)[0], encoding="utf-8")
+    (folder / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
     return folder
 
 

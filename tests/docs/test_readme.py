@@ -19,6 +19,7 @@ from support import ROOT, cli
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.demo.story import figures, run_demo
 from sqlanon.ledger.catalog import init_database
 from sqlanon.measures import MEASURES, Measure
 from sqlanon.noise.statements import NoisyColumn, can_be_noisy
@@ -27,6 +28,13 @@ from sqlanon.policy.strategies import STRATEGIES as STRATEGIES_BY_NAME
 from sqlanon.requirements import kinds
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIRST_RELEASE = (ROOT / "docs" / "tutorial" / "first-release.md").read_text(encoding="utf-8")
+FIRST_POLICY = (ROOT / "docs" / "tutorial" / "policy.md").read_text(encoding="utf-8")
+MORE_THAN_K = (ROOT / "docs" / "how-to" / "requirements.md").read_text(encoding="utf-8")
+PICK_A_STRATEGY = (ROOT / "docs" / "how-to" / "strategy.md").read_text(encoding="utf-8")
+FROM_PYTHON = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
+LARGE_TABLES = (ROOT / "docs" / "how-to" / "large-tables.md").read_text(encoding="utf-8")
+PRIVATE_FILES = (ROOT / "docs" / "explanation" / "private-files.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "docs" / "reference" / "requirements.md").read_text(encoding="utf-8")
 STRATEGIES = (ROOT / "docs" / "reference" / "strategies.md").read_text(encoding="utf-8")
 NOISE = (ROOT / "docs" / "explanation" / "noise.md").read_text(encoding="utf-8")
@@ -48,11 +56,11 @@ def sqlanon(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the demo's hospital and the README's policy are."""
+    """A folder with the demo's hospital and the tutorial's policies."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / FOLDER).mkdir()
     make_hospital(folder / FOLDER / "hospital.duckdb")
-    first, privacy, _ = blocks("toml")
+    (first,), (privacy, _) = blocks("toml", FIRST_POLICY), blocks("toml", MORE_THAN_K)
     second = re.sub(r"^\[privacy\]\n.*?(?=^\[search\])", lambda _: privacy, first, flags=re.MULTILINE | re.DOTALL)
     (folder / FOLDER / "first.toml").write_text(first, encoding="utf-8")
     (folder / FOLDER / "second.toml").write_text(second.replace("first.duckdb", "second.duckdb"), encoding="utf-8")
@@ -60,15 +68,15 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def commands() -> list[list[str]]:
-    """The arguments of the README's commands."""
-    lines = [shlex.split(line, comments=True) for line in blocks("sh")[2].splitlines()]
+    """The arguments of the tutorial's commands."""
+    lines = [shlex.split(line, comments=True) for line in blocks("sh", FIRST_POLICY)[1].splitlines()]
     assert all(program == "sqlanon" for program, *_ in lines)
     return [arguments for _, *arguments in lines]
 
 
 @pytest.fixture(scope="module")
 def transcript(hospital: Path) -> dict[str, str]:
-    """What the README's commands print, by command, in this process and of a smaller hospital."""
+    """What the tutorial's commands print, by command, in this process and of a smaller hospital."""
     printed = {}
     for arguments in commands():
         done = cli(*arguments, cwd=hospital.parents[1])
@@ -117,7 +125,7 @@ def test_the_policy_with_several_requirements(workshop: Path) -> None:
 
 @pytest.mark.usefixtures("transcript")
 def test_the_sql(hospital: Path) -> None:
-    (script,) = blocks("sql")
+    (script,) = blocks("sql", FIRST_POLICY)
     statements = [text for line in script.splitlines() if (text := line.partition("--")[0].strip())]
     with duckdb.connect(hospital.with_name("first.duckdb"), read_only=True) as connection:
         patients, overview, labels, k_anonymity, classes, *figures, manifest = (
@@ -135,24 +143,24 @@ def test_the_sql(hospital: Path) -> None:
 
 
 @pytest.mark.usefixtures("transcript")
-def test_the_catalog_is_what_the_readme_says(hospital: Path) -> None:
+def test_the_catalog_is_what_the_page_says(hospital: Path) -> None:
     catalog = hospital.with_name("first.catalog.duckdb")
     if os.name == "posix":
         assert catalog.stat().st_mode & 0o777 == 0o600
     with duckdb.connect(catalog, read_only=True) as connection:
         for table in ("runs", "lattice", "hierarchies", "releases"):
-            assert f"`sqlanon.{table}`" in README
+            assert f"`sqlanon.{table}`" in PRIVATE_FILES
             (found,) = connection.execute(f"SELECT count(*) FROM sqlanon.{table}").fetchall()
             assert found[0] > 0, table
 
 
 @pytest.mark.slow
 def test_the_python(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (program,) = blocks("python")
+    (program,) = blocks("python", FROM_PYTHON)
     monkeypatch.chdir(workshop)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(program, "README.md", "exec"), {})
+        exec(compile(program, "python.md", "exec"), {})
     lines = printed.getvalue().splitlines()
     (shown,) = re.findall(r"print\(result.generalization\)\s*# (.*)", program)
     assert lines[0] == shown
@@ -166,16 +174,74 @@ def test_ci_calls_the_commands_of_the_readme() -> None:
     assert demo in ci
 
 
+# --- README.md
+
+
+def test_the_readme_makes_a_release(tmp_path: Path) -> None:
+    """Its two commands, and the policy that it shows, on a file with the columns of that policy."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "COPY (SELECT 'n' || i AS name, lpad((i % 40)::VARCHAR, 5, '0') AS zip, i % 70 AS age, "
+            f"'d' || i % 7 AS diagnosis FROM range(2000) AS t(i)) TO '{tmp_path / 'patients.csv'}'"
+        )
+    for line in blocks("sh")[2].splitlines():
+        done = cli(*shlex.split(line, comments=True)[1:], cwd=tmp_path)
+        assert done.status == 0, done.err
+    (policy,) = blocks("toml")
+    (tmp_path / "policy.toml").write_text(policy, encoding="utf-8")
+    assert cli("anonymize", "policy.toml", "--force", cwd=tmp_path).status == 0
+    assert cli("verify", "patients_release.duckdb", cwd=tmp_path).status == 0
+
+
+@pytest.mark.slow
+def test_the_table_of_the_readme_is_the_demo(tmp_path: Path) -> None:
+    demo = run_demo(tmp_path, 100_000)
+    assert cells(README)[2:6] == figures(demo.before, demo.after)
+
+
+# --- docs/tutorial/first-release.md
+
+
+@pytest.mark.slow
+def test_the_first_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block, from the first to the last, and what the page says of the result."""
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    for language, block in re.findall(r"^```(sh|python)\n(.*?)^```$", FIRST_RELEASE, re.MULTILINE | re.DOTALL):
+        if language == "python":
+            with contextlib.redirect_stdout(printed):
+                exec(compile(block, "first-release.md", "exec"), {})
+            continue
+        for line in block.splitlines():
+            done = cli(*shlex.split(line, comments=True)[1:], cwd=tmp_path)
+            assert done.status == 0, (line, done.err)
+    (smallest, unique) = re.findall(r"classes has (\d+) rows; (\d+) rows are unique", printed.getvalue())[0]
+    assert int(smallest) >= 5 and int(unique) == 0
+    with duckdb.connect(tmp_path / "patients_release.duckdb", read_only=True) as release:
+        overview = release.execute("SELECT attribute, role FROM release_overview").fetchall()
+    wanted = dict.fromkeys(("zip", "birth_date", "sex", "ethnicity"), "quasi") | {"diagnosis": "sensitive"}
+    assert wanted.items() <= dict(overview).items()
+
+
+# --- docs/how-to/large-tables.md
+
+
+def test_the_limits_of_a_search(hospital: Path, tmp_path: Path) -> None:
+    check_example(0, LARGE_TABLES, hospital, tmp_path)
+    (command,) = blocks("sh", LARGE_TABLES)
+    assert cli(*shlex.split(command)[1:], "--dry-run", cwd=hospital.parents[1]).status == 0
+
+
 # --- docs/reference/requirements.md
 
 
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A smaller hospital, with the README's policy beside it."""
+    """A smaller hospital, with the tutorial's policy beside it."""
     folder = tmp_path_factory.mktemp("requirements") / FOLDER
     folder.mkdir()
     make_hospital(folder / "hospital.duckdb", rows=5000)
-    (folder / "first.toml").write_text(blocks("toml")[0], encoding="utf-8")
+    (folder / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
     return folder / "hospital.duckdb"
 
 
@@ -252,10 +318,20 @@ def test_the_policies_of_the_strategies(number: int, hospital: Path, tmp_path: P
 @pytest.mark.slow
 def test_the_comparison(hospital: Path) -> None:
     (command,) = blocks("sh", STRATEGIES)
+    compare(command, hospital)
+
+
+def test_the_comparison_of_a_few(hospital: Path) -> None:
+    (command,) = blocks("sh", PICK_A_STRATEGY)
+    compare(command, hospital)
+
+
+def compare(command: str, hospital: Path) -> None:
+    """A command compares the strategies that it names, and each finds something."""
     _, *arguments = shlex.split(command)
-    done = sqlanon(*arguments, "--json", cwd=hospital.parents[1])
-    assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
+    done = cli(*arguments, "--json", cwd=hospital.parents[1])
+    assert (done.status, done.err) == (0, "")
+    found = json.loads(done.out)
     assert [one["strategy"] for one in found] == arguments[-1].split(",")
     assert [one["error"] for one in found] == [None] * len(found)
 
@@ -266,7 +342,7 @@ def cells(page: str) -> list[list[str]]:
 
 
 def test_every_strategy_is_there_as_it_is_registered() -> None:
-    assert all(re.search(rf"`{name}`", README) for name in STRATEGIES_BY_NAME)
+    assert all(f"`{name}`" in PICK_A_STRATEGY for name in STRATEGIES_BY_NAME)
     rows = [row[:3] for row in cells(STRATEGIES) if row[0][0] == "`" and row[1] in ("full-domain", "local")]
     wanted = [
         [f"`{name}`", "local" if one.traits.local else "full-domain", one.finds]
@@ -297,8 +373,8 @@ def test_the_policies_of_noise(number: int, hospital: Path, tmp_path: Path) -> N
     check_example(number, NOISE, hospital, tmp_path)
 
 
-def test_the_policy_with_noise_of_the_readme(hospital: Path, tmp_path: Path) -> None:
-    check_example(2, README, hospital, tmp_path)
+def test_the_policy_with_noise(hospital: Path, tmp_path: Path) -> None:
+    check_example(1, MORE_THAN_K, hospital, tmp_path)
 
 
 def test_every_type_with_noise_is_told_of() -> None:
