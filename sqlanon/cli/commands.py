@@ -423,13 +423,24 @@ def compare(
         raise typer.Exit(1)
 
 
-@command(BEFORE, "plan policy.toml", "plan policy.toml --dialect snowflake")
-def plan(policy: PolicyFile, settings: Set = None, strategy: Strategy = None, dialect: Dialect = None) -> None:
+@command(BEFORE, "plan policy.toml", "plan policy.toml --sql", "plan policy.toml --dialect snowflake")
+def plan(
+    policy: PolicyFile,
+    settings: Set = None,
+    strategy: Strategy = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print all statements.")] = False,
+    dialect: Dialect = None,
+) -> None:
     """Show the stages of `anonymize` and their SQL. Reads no rows."""
+    from sqlanon.cli.plan_summary import plan_summary
     from sqlanon.database import connect
 
     with connect() as db:
-        hand_out(str(db.plan(load(policy, settings, strategy), dialect)))
+        found = db.plan(load(policy, settings, strategy), dialect)
+    if sql or dialect is not None:
+        hand_out(str(found))
+    else:
+        say(plan_summary(found, f"sqlanon plan {policy} --sql"))
 
 
 @command(START, "schema > sqlanon.schema.json")

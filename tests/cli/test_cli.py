@@ -282,7 +282,7 @@ FORBIDDEN = (
 
 
 def test_plan_shows_the_stages_and_their_sql(folder: Path) -> None:
-    ended = cli("plan", folder / "policy.toml")
+    ended = cli("plan", folder / "policy.toml", "--sql")
     assert (ended.status, ended.err) == (0, "")
     stages = re.findall(r"^-- \d+\. ([^:]+):", ended.out, re.MULTILINE)
     before = ["scan", "hierarchies", "frequency set", "search", "dependencies"]
@@ -291,6 +291,24 @@ def test_plan_shows_the_stages_and_their_sql(folder: Path) -> None:
         assert statement in ended.out
     assert "depends on the data" in ended.out  # on the longest ZIP
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
+
+
+def test_plan_has_a_summary_on_one_screen(folder: Path) -> None:
+    policy = folder / "policy.toml"
+    ended = cli("plan", policy)
+    assert (ended.status, ended.err) == (0, "")
+    *lines, size, command = ended.out.splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) <= 24
+    text = " ".join(" ".join(lines).split())
+    every = cli("plan", policy, "--sql").out
+    for number, name in re.findall(r"^-- (\d+)\. ([^:]+):", every, re.MULTILINE):
+        statements = every.partition(f"-- {number}. ")[2].partition("\n")[2].partition("\n\n")[0].split(";\n")
+        assert f"{number}. {name} ({len(statements)} statement" in text
+    assert "1. scan (2 statements): reads source; writes values_0, values_1 CREATE TABLE values_1 AS SELECT" in text
+    assert "4. search (1 statement): reads frequency_0 SELECT COUNT(*)" in text and "GROUP BY q0_l1" in text
+    assert "7. audit and publish (2 statements): reads the release" in text
+    assert "depends on the data" in size
+    assert command == f"All statements: sqlanon plan {policy} --sql"
 
 
 def test_plan_knows_the_size_of_a_lattice_that_depends_on_no_data(data: Path, tmp_path: Path) -> None:

@@ -472,7 +472,7 @@ def test_the_command_line_says_so(little: Path) -> None:
     assert "k counts 5 decoys" in verified
     assert re.search(r"^ok +against the source: decoys in the catalog ", verified, re.MULTILINE)
     assert verified.endswith("\nverified\n")
-    assert "5. decoys: rows of nobody" in run("plan", "policy.toml").out
+    assert "5. decoys: rows of nobody" in run("plan", "policy.toml", "--sql").out
 
 
 @pytest.mark.slow
