@@ -619,7 +619,7 @@ def verify(
     if as_json:
         print_json(found.to_dict())
     else:
-        print_verification(found)
+        print_verification(found, policy is None)
     if not found.verified:
         raise typer.Exit(1)
 

@@ -125,17 +125,39 @@ def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> N
         show_bars((f"{unit} in a class", "classes"), bars)
 
 
-def print_verification(found: Verification) -> None:
-    words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
+def print_verification(found: Verification, alone: bool) -> None:
+    words = {True: "ok", False: "FAILED", None: "not checked"}
     rows = []
     for check in found.checks:
-        word, message = words[check.passed], check.message
-        if check.passed is None and message.startswith("not "):
-            word, _, message = message.partition(": ")
+        message = check.message.removeprefix("not verifiable alone: ")
+        word = words[check.passed] if message == check.message else "needs the source"
         rows.append((word, check.name, message))
     show_table(["result", "check", "what was found"], rows)
-    verified = "verified, as a draft: not for sharing" if found.manifest.draft else "verified"
-    say(verified if found.verified else "NOT verified")
+    say(_verdict(found, alone))
+
+
+def _verdict(found: Verification, alone: bool) -> str:
+    """What was verified and, of a release that was checked alone, what needs its source."""
+    from sqlanon.policy import PrivacySection
+    from sqlanon.policy.problems import read_part
+    from sqlanon.release.check import AGAINST
+    from sqlanon.requirements import requirements_in
+
+    if not found.verified:
+        return f"NOT verified: {', '.join(check.name for check in found.checks if check.passed is False)}"
+    passed = [check.name.removeprefix(AGAINST) for check in found.checks if check.passed]
+    open_ = [check.name for check in found.checks if check.passed is None and check.name not in passed]
+    section, _ = read_part(PrivacySection, found.manifest.policy["privacy"], "privacy", {})
+    promised = [] if section is None else [one.name for one in requirements_in(section)]
+    held = [name for name in promised if name in passed]
+    others = len(passed) - len([name for name in passed if name in held])
+    said = ", ".join(held) + (" and " if held else "") + f"{others:,} {'other checks' if held else 'checks'}"
+    draft = ", as a draft that is not for sharing" if found.manifest.draft else ""
+    needs = [name for name in open_ if name in promised]
+    if not alone:
+        return f"Verified{draft}: {said}" + (f"; not verifiable: {', '.join(needs)}" if needs else "")
+    needs = [*needs, "that the rows are those of the policy"]
+    return f"Verified{draft}: {said}; needs the source: {', '.join(needs)}: add --policy POLICY.toml"
 
 
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:

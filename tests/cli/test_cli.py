@@ -227,7 +227,12 @@ def test_verify(published: Path) -> None:
     release, policy = published / "release.duckdb", published / "policy.toml"
     told = cli("verify", release)
     assert (told.status, told.err) == (0, "")
-    assert told.out.splitlines()[-1] == "verified"
+    assert told.out.splitlines()[-1] == (
+        "Verified: 5-anonymity and 14 other checks; needs the source: that the rows are those of the policy: "
+        "add --policy POLICY.toml"
+    )
+    whole = cli("verify", release, "--policy", policy).out.splitlines()[-1]
+    assert whole.startswith("Verified: 5-anonymity and ") and "needs" not in whole
     printed = json.loads(cli("verify", release, "--policy", policy, "--json").out)
     assert (printed["verified"], printed["release"], printed["table"]) == (True, str(release), "patients")
     assert all(check["passed"] for check in printed["checks"])
@@ -241,10 +246,24 @@ def test_verify_of_a_release_with_a_changed_row_is_1(copied: Path) -> None:
     told = cli("verify", release)
     assert told.status == 1
     assert re.search(r"^FAILED +content digest  ", told.out, re.MULTILINE)
-    assert told.out.splitlines()[-1] == "NOT verified"
+    assert told.out.splitlines()[-1] == "NOT verified: content digest"
     ended = cli("verify", release, "--policy", policy, "--json")
     assert ended.status == 1
     assert json.loads(ended.out)["verified"] is False
+
+
+def test_verify_names_the_requirements_that_need_the_source(folder: Path) -> None:
+    close = "k = 5\n[[privacy.t_closeness]]\nattribute = 'illness'\ndistance = 'equal'\nt = 0.9"
+    policy = rewrite(folder, "k = 5", close)
+    assert cli("anonymize", policy).status == 0
+    (last,) = cli("verify", folder / "release.duckdb").out.splitlines()[-1:]
+    assert last.startswith("Verified: 5-anonymity and ")
+    assert (
+        "; needs the source: equal 0.9-closeness of illness, that the rows are those of the policy: add --policy"
+        in last
+    )
+    (last,) = cli("verify", folder / "release.duckdb", "--policy", policy).out.splitlines()[-1:]
+    assert last.startswith("Verified: 5-anonymity, equal 0.9-closeness of illness and ")
 
 
 def test_a_release_as_parquet(folder: Path) -> None:

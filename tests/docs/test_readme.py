@@ -89,9 +89,10 @@ def check_transcript(transcript: dict[str, str], rows: str) -> None:
     suggest, risk, plan, anonymize, *verifications, attack = transcript.values()
     assert "[attributes]" in suggest
     assert risk.startswith(f"{rows} rows in ")
-    assert "CREATE TABLE" in plan
+    assert "CREATE TABLE" in plan and "All statements: " in plan
     assert "optimal" in anonymize
-    assert [text.splitlines()[-1] for text in verifications] == ["verified", "verified"]
+    assert all(text.splitlines()[-1].startswith("Verified: ") for text in verifications)
+    assert len(verifications) == 2
     assert "homogeneity" in attack
 
 
