@@ -407,20 +407,24 @@ class ReleaseSection(SparseSection):
 
 
 class AboutSection(Section):
-    """What people should know of a release, in the holder's words: for the report page, which shows them as written.
+    """What people should know about a release, in the holder's words. The report page shows it as written.
 
-    No release has them: a manifest holds no free text. They count for nothing in the policy's fingerprint, so that a
-    policy may be approved without becoming another one.
+    It is in no release, because a manifest holds no free text, and it is not part of the policy's fingerprint: a
+    policy can be approved and stay the same policy.
 
     >>> AboutSection(purpose="planning of beds", approved_on=date(2026, 11, 23)).approved_on
     '2026-11-23'
     """
 
-    purpose: Name | None = Field(default=None, description="what the release is for, and for whom")
-    owner: Name | None = Field(default=None, description="the person or the office that answers for it")
-    approved_by: Name | None = Field(default=None, description="the person who signed it off")
+    purpose: Name | None = Field(
+        default=None, description="what the release is for, and for whom", examples=["planning of beds"]
+    )
+    owner: Name | None = Field(
+        default=None, description="the person or office that answers for it", examples=["Data office"]
+    )
+    approved_by: Name | None = Field(default=None, description="the person who signed it off", examples=["A. Keeper"])
     approved_on: Annotated[Name, BeforeValidator(_day_as_text)] | None = Field(
-        default=None, description="when it was signed off: a date, or any text"
+        default=None, description="when it was signed off: a date, or any text", examples=["2026-11-23"]
     )
 
 
