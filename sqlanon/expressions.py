@@ -243,8 +243,8 @@ def text(value: str) -> exp.Literal:
 
 
 def literal_path(path: str) -> exp.Literal:
-    """A path for a reader that takes patterns: this file, whatever its name."""
-    return text(glob.escape(path))
+    """A path for a reader that takes patterns: this file, whatever its name. An address stands for itself."""
+    return text(path if "://" in path else glob.escape(path))
 
 
 def read_parquet(paths: Iterable[str]) -> exp.Table:

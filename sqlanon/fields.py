@@ -186,7 +186,7 @@ def _plain_bound(value: Decimal | date) -> int | float | str:
     return value.isoformat() if isinstance(value, date) else plain_number(value)
 
 
-def _folder(info: Info) -> Path | None:
+def folder_of(info: Info) -> Path | None:
     context = info.context
     return context.get("folder") if isinstance(context, dict) else None
 
@@ -202,21 +202,28 @@ def _is_path(value: object) -> TypeGuard[str | os.PathLike[str]]:
     return True
 
 
-def _path(value: object, info: Info) -> Path:
+def file_path(value: object, folder: Path | None) -> Path:
     if not _is_path(value):
         raise ValueError(f"must be the path of a file, not {in_words(value)}")
-    folder = _folder(info)
     return folder / value if folder else Path(value)
 
 
-def _file_pattern(value: object, info: Info) -> str:
+def file_pattern(value: object, folder: Path | None) -> str:
     if not _is_path(value):
         raise ValueError(f"must be a path or a pattern such as 'patients/*.parquet', not {in_words(value)}")
-    pattern, folder = os.fspath(value), _folder(info)
+    pattern = os.fspath(value)
     if folder is None or "://" in pattern or Path(pattern).is_absolute():
         return pattern
     # The folder is a name, not a pattern: a bracket in it stands for itself.
     return f"{glob.escape(str(folder))}/{pattern}"
+
+
+def _path(value: object, info: Info) -> Path:
+    return file_path(value, folder_of(info))
+
+
+def _file_pattern(value: object, info: Info) -> str:
+    return file_pattern(value, folder_of(info))
 
 
 def _as_list(value: object) -> object:

@@ -35,6 +35,7 @@ from sqlanon.ledger import is_same_tree
 from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Tree, Trees, link, strange_columns
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
+from sqlanon.policy.databases import read_data_files
 from sqlanon.release.reader import attach_release, detach_release, read_claims, shut
 from sqlanon.sources import Source, bind_source, file_kind, source_errors
 from sqlanon.sources.columns import Columns, match_columns
@@ -168,7 +169,7 @@ def _private_side(policy: Policy, run: Run, outside: str | None, writer: ScriptW
     """Bind the outside table, and build the hierarchies over the values of the source and of the outside table."""
     columns = match_columns(policy, run.source)
     steps = StatementRunner(run.engine)
-    write_source(policy.source, run.source, SOURCE, writer, policy)
+    write_source(policy.source, run.source, SOURCE, writer)
     theirs = None if outside is None else _bind_outside(policy, run, outside, writer)
     known = {} if theirs is None else {name.lower(): name for name in theirs.columns}
     built: dict[str, Hierarchy] = {}
@@ -220,7 +221,7 @@ def _longest(run: Run, rules: tuple[object, ...], values: exp.Table) -> int:
 def _bind_outside(policy: Policy, run: Run, outside: str, writer: ScriptWriter) -> Source:
     """A file, or a table of the database that the source is in."""
     if file_kind(outside):
-        section = SourceSection(files=(str(Path(outside).absolute()),))
+        section = SourceSection(files=(read_data_files(outside, Path.cwd()),))
     else:
         section = SourceSection(database=policy.source.database, table=outside)
     place = replace(run.place, name=f"{run.place.name}_outside", table=run.work("outside_copy"))
@@ -233,5 +234,5 @@ def _bind_outside(policy: Policy, run: Run, outside: str, writer: ScriptWriter) 
         raise SourceError(
             f"--outside {outside}: it has no column of a quasi-identifier: {', '.join(policy.generalized)}"
         )
-    write_source(section, found, OUTSIDE, writer, policy)
+    write_source(section, found, OUTSIDE, writer)
     return found

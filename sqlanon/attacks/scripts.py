@@ -24,7 +24,7 @@ from sqlanon.expressions import (
 from sqlanon.hierarchies import hierarchy_query
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
-from sqlanon.sources import Source, file_kind
+from sqlanon.sources import Source
 from sqlanon.sources.duckdb import named_table
 from sqlanon.sources.run import Run
 
@@ -100,25 +100,13 @@ def as_text(policy: Policy) -> frozenset[str]:
     )
 
 
-def write_source(section: SourceSection, source: Source, name: str, writer: ScriptWriter, policy: Policy) -> None:
+def write_source(section: SourceSection, source: Source, name: str, writer: ScriptWriter) -> None:
     """How people get at the source's rows, or at the outside table's."""
     view = table(name)
     statements: list[str] = []
     after: tuple[str, ...] = ()
-    if source.files:
-        kind = file_kind(source.files[0].name)
-        arguments: list[exp.Expr] = [exp.array(*(text(str(path)) for path in source.files))]
-        if kind == "csv":
-            texts = as_text(policy)
-            types = [
-                exp.PropertyEQ(this=exp.to_identifier(column, quoted=True), expression=text("VARCHAR"))
-                for column in source.columns
-                if column.lower() in texts
-            ]
-            if types:
-                arguments.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
-        relation: exp.Expr = exp.Table(this=anonymous(f"read_{kind}", *arguments))
-        statements.append(f"{create_temporary_view(view, star(relation)).sql('duckdb')};")
+    if source.scan is not None:
+        statements.append(f"{create_temporary_view(view, star(source.scan)).sql('duckdb')};")
     else:
         if section.database is not None:
             attached = f"ATTACH {text(str(section.database)).sql('duckdb')} AS source (READ_ONLY);"

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from sqlanon.errors import Problem
 from sqlanon.fields import Section, nearest
-from sqlanon.policy.addresses import why_not_written
+from sqlanon.policy.addresses import is_variable, why_not_written
 from sqlanon.policy.compatibility import (
     AFTER_NOISE,
     BUDGETS,
@@ -32,6 +32,7 @@ from sqlanon.policy.compatibility import (
     asked_of,
     conflicts,
 )
+from sqlanon.policy.databases import is_remote, local_database, without_format
 from sqlanon.policy.names import EARLIER, METADATA_VIEWS, labels_table
 from sqlanon.policy.noise import ROUNDING, Noise
 from sqlanon.policy.privacy import PrivacySection
@@ -327,7 +328,8 @@ def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Ite
 
 
 def _is_read(path: Path, section: SourceSection | PopulationSection) -> bool:
-    in_database = section.database is not None and same_file(path, section.database)
+    database = local_database(section.database)
+    in_database = database is not None and same_file(path, database)
     patterns = (*section.files, *(section.frequency_set if isinstance(section, SourceSection) else ()))
     return in_database or any(_matches(path, pattern) for pattern in patterns)
 
@@ -343,8 +345,9 @@ def same_file(one: Path, other: Path) -> bool:
 
 
 def _matches(path: Path, pattern: str) -> bool:
-    if "://" in pattern:
+    if is_remote(pattern) or is_variable(pattern):
         return False
+    pattern = without_format(pattern)
     return _segments_match(path.absolute().parts, Path(pattern).absolute().parts) or _segments_match(
         Path(os.path.realpath(path)).parts, Path(os.path.realpath(pattern)).parts
     )

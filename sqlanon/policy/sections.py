@@ -34,6 +34,7 @@ from sqlanon.fields import (
 from sqlanon.measures import MEASURES
 from sqlanon.policy.addresses import PostgresAddress, SparkAddress, release_name_flaws, spark_name_flaw
 from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, Asked, conflicts
+from sqlanon.policy.databases import DatabasePlace, DataFiles
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.rules import Hierarchy
@@ -123,16 +124,22 @@ class Attribute(SparseSection):
 class _Relation(SparseSection):
     """Where rows are: a table or a query of a DuckDB file, or data files."""
 
-    database: FilePath | None = Field(
-        default=None, description="a DuckDB file, opened read-only", examples=["hospital.duckdb"]
+    database: DatabasePlace | None = Field(
+        default=None,
+        description="a DuckDB or SQLite file, `mysql:...`, `ducklake:...` or the `https://` address of a DuckDB file, "
+        "opened read-only; or `env:NAME`",
+        examples=["hospital.duckdb"],
     )
-    table: Name | None = Field(default=None, description="a table or view", examples=["patients"])
+    table: Name | None = Field(
+        default=None, description="a table or view; of an Excel file, a sheet", examples=["patients"]
+    )
     query: Name | None = Field(
         default=None, description="a query in place of a table", examples=["SELECT * FROM patients WHERE year = 2026"]
     )
-    files: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
+    files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = Field(
         default=(),
-        description="Parquet or CSV files, or patterns of them, in place of a database",
+        description="Parquet, CSV, JSON or Excel files, patterns or addresses (`https://`, `s3://`) of them, "
+        "`delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
         examples=["patients/*.parquet"],
     )
     person: Name | None = Field(

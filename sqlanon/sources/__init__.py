@@ -3,7 +3,7 @@
 from sqlanon.sources.bind import source_errors, unbind_source
 from sqlanon.sources.bound import NOT_THERE, Sampled, Source, WorkNames
 from sqlanon.sources.duckdb import bind_source, find_table
-from sqlanon.sources.files import file_kind
+from sqlanon.sources.formats import file_kind
 from sqlanon.sources.kinds import Binding, SourceKind, register_source
 from sqlanon.sources.plain import fixed_column, plain_column
 

@@ -7,6 +7,7 @@ relation (`sources.plain`), and it carries nothing but its values: no dictionari
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,10 +31,11 @@ def bind_relation(
     files: tuple[Path, ...] = (),
     more: Mapping[str, str] | None = None,
     home: str | None = None,
+    scan: exp.Expr | None = None,
 ) -> Source:
     view, columns = _plain(engine, found, place.view("source"))
     columns = {name: columns.get(name, type_) for name, type_ in (more or {}).items()} or columns
-    return Source(view, columns, files, in_place, home=home)
+    return Source(view, columns, files, in_place, home=home, scan=scan)
 
 
 @contextmanager
@@ -42,7 +44,8 @@ def source_errors() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise SourceError(f"the source cannot be read ({type(error).__name__}): {without_values(error)}") from error
+        cause = None if "://" in str(error) else error  # an address may hold a secret
+        raise SourceError(f"the source cannot be read ({type(error).__name__}): {without_values(error)}") from cause
 
 
 def unbind_source(engine: Engine, place: WorkNames) -> None:
@@ -60,11 +63,16 @@ def _plain(engine: DuckDBEngine, found: exp.Table, view: exp.Table) -> tuple[exp
 
 def without_values(error: duckdb.Error) -> str:
     """What the engine says, without what it may quote from the data: only errors about names and files are shown."""
-    if isinstance(error, duckdb.ConversionException):
+    if isinstance(error, (duckdb.ConversionException, duckdb.TypeMismatchException)):
         return "a value does not have the type of its column"
     if isinstance(error, duckdb.InvalidInputException):
         return "its content is not as expected: a broken file, rows of different lengths, files that do not match"
     if isinstance(error, duckdb.OutOfMemoryException):
         return "it needs more memory: allow more with memory_limit, or give it fewer threads"
     shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.ParserException, duckdb.IOException)
-    return str(error).split("\n", 1)[0] if isinstance(error, shown) else "reading its rows failed"
+    return _without_options(str(error).split("\n", 1)[0]) if isinstance(error, shown) else "reading its rows failed"
+
+
+def _without_options(message: str) -> str:
+    """A message whose addresses have no user, password and options: an address may be signed."""
+    return re.sub(r"(\w+://)(?:[^\s/'\"@]*@)?([^\s'\"?#]*)[?#]?[^\s'\"]*", r"\1\2", message)

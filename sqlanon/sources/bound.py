@@ -86,6 +86,7 @@ class Source:
     # the combinations that were counted elsewhere. Then the relation has nothing but their columns
     counted: Counted | None = None
     home: str | None = None  # what tells its database from others, for the ledger
+    scan: exp.Expr | None = None  # what reads its files, in SQL that people run
 
     access: ClassVar[Access] = "rows"
     recodes: ClassVar[bool] = True

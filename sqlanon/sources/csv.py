@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import duckdb
 from sqlglot import exp
@@ -34,6 +33,7 @@ from sqlanon.expressions import (
     subquery,
     text,
 )
+from sqlanon.policy.databases import shown_name
 from sqlanon.sources.plain import refuse_ambiguous
 
 _WHOLE_FILE = -1
@@ -143,7 +143,7 @@ def _layout(sniffed: list[Layout], paths: list[str], text_columns: Collection[st
     layout = sniffed[0]
     for path, other in zip(paths[1:], sniffed[1:], strict=True):
         if list(other.columns) != list(layout.columns):
-            raise SourceError(f"source.files: {Path(path).name} has other columns than {Path(paths[0]).name}")
+            raise SourceError(f"source.files: {shown_name(path)} has other columns than {shown_name(paths[0])}")
         layout = _wider(layout, other)
     types = {name: "VARCHAR" if name.lower() in text_columns else type_ for name, type_ in layout.columns.items()}
     return replace(layout, columns=types)
@@ -187,7 +187,7 @@ def _refuse_ambiguous_header(engine: DuckDBEngine, path: str, written: dict[str,
     options.pop("timestampformat", None)
     plain = Layout(options, {f"c{i}": "VARCHAR" for i in range(width)})
     names = [name or "" for name in engine.rows(star(_read([path], plain)).limit(1))[0]]
-    refuse_ambiguous(names, Path(path).name)
+    refuse_ambiguous(names, shown_name(path))
 
 
 def _read(paths: list[str], layout: Layout) -> exp.Table:

@@ -11,15 +11,18 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import create_temporary_view, star, table, template
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
-from sqlanon.sources.bind import bind_relation, source_errors, without_values
+from sqlanon.policy.databases import is_attached
+from sqlanon.sources.attached import bind_attached
+from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.scope import is_read_alike, read_by_holder, schemas_in_use
+from sqlanon.sources.scope import is_read_alike, one_statement, read_by_holder, schemas_in_use
 
 
 class _DuckDB(SourceKind):
     name = "database"
+    opens_database = True
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
         return binding.engine, bind_source(binding.engine, binding.section, binding.place, home=binding.home)
@@ -51,6 +54,8 @@ def bind_source(
     wanted: Collection[str] = (),
     home: str | None = None,
 ) -> Source:
+    if is_attached(section.database):
+        return bind_attached(engine, section, place, wanted)
     if section.files:
         return bind_files(engine, section, place, text_columns, wanted, home)
     with source_errors():
@@ -107,15 +112,7 @@ def _known_tables(engine: DuckDBEngine) -> str:
 
 
 def _from_query(engine: DuckDBEngine, query: str, place: WorkNames) -> exp.Table:
-    """The holder's query, which must be a single SELECT: the engine's own parser says so."""
-    try:
-        statements = engine.connection.extract_statements(query)
-    except duckdb.ParserException as error:
-        raise SourceError(f"source.query: {without_values(error)}") from error
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise SourceError("source.query: must be one SELECT statement")
-    # The holder's SQL stays as it is: parsing and printing it again could change what it says.
-    plain = query.strip().rstrip(";")
+    plain = one_statement(engine, query)
     if not is_read_alike(engine, plain):
         return read_by_holder(engine, plain, place)
     view = place.view("query")

@@ -1,8 +1,14 @@
-"""Data files: Parquet, which is scanned in place, and CSV, which is copied."""
+"""Data files: one table of formats, by the ending of a file.
+
+Parquet on this machine is scanned in place. All else is copied once: what is slow to read (CSV, JSON, Excel), what is
+read over the network, and tables that others may change. A format is an entry of `FORMATS`; `formats.ENDINGS` has its
+endings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +16,96 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import create_temporary_view, literal_path, read_parquet, star, template, union_all
+from sqlanon.expressions import (
+    anonymous,
+    col,
+    create_table,
+    create_temporary_view,
+    ident,
+    literal_path,
+    read_parquet,
+    select,
+    star,
+    subquery,
+    template,
+    text,
+    union_all,
+)
 from sqlanon.policy import PopulationSection, SourceSection
+from sqlanon.policy.databases import (
+    data_files_in,
+    extensions_for,
+    is_remote,
+    shown_address,
+    shown_name,
+    table_format,
+    without_format,
+)
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.csv import copy_csv, scan_csv
+from sqlanon.sources.excel import scan_excel
+from sqlanon.sources.extensions import load_extension
+from sqlanon.sources.formats import ENDINGS, file_kind
+from sqlanon.sources.json import scan_json
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
 
-_ENDINGS = {
-    "parquet": (".parquet", ".pq"),
-    "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".csv.zst"),
+
+@dataclass(frozen=True)
+class Scan:
+    """What a format needs to know to read files."""
+
+    engine: DuckDBEngine
+    paths: list[str]
+    text_columns: Collection[str]  # in lower case, as all names here
+    sheet: str | None = None
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    words: str
+    function: str  # of DuckDB, which reads it
+    query: Callable[[Scan], exp.Query]
+    extension: str | None = None
+    in_place: bool = False  # where it is on this machine
+
+
+def _parquet(scan: Scan) -> exp.Select:
+    for path in scan.paths:
+        refuse_ambiguous(_parquet_columns(scan.engine, path), shown_name(path))
+    return star(read_parquet(scan.paths))
+
+
+def _table_of(function: str) -> Callable[[Scan], exp.Query]:
+    return lambda scan: union_all(*(star(exp.Table(this=anonymous(function, text(path)))) for path in scan.paths))
+
+
+FORMATS: Mapping[str, FileFormat] = {
+    "parquet": FileFormat("Parquet", "read_parquet", _parquet, in_place=True),
+    "csv": FileFormat(
+        "CSV",
+        "read_csv",
+        lambda scan: scan_csv(scan.engine, scan.paths, scan.text_columns),
+    ),
+    "json": FileFormat(
+        "JSON",
+        "read_json",
+        lambda scan: scan_json(scan.engine, scan.paths, scan.text_columns),
+        extension="json",
+    ),
+    "excel": FileFormat(
+        "Excel",
+        "read_xlsx",
+        lambda scan: scan_excel(scan.engine, scan.paths, scan.text_columns, scan.sheet),
+        extension="excel",
+    ),
+    # Of these a folder is one table, and its name begins with the format: delta:FOLDER.
+    "delta": FileFormat("Delta", "delta_scan", _table_of("delta_scan"), extension="delta"),
+    "iceberg": FileFormat("Iceberg", "iceberg_scan", _table_of("iceberg_scan"), extension="iceberg"),
 }
 
-
 _MATCHES = template("SELECT file FROM glob(:pattern)")
-_EACH_ONCE = template("SELECT DISTINCT file FROM :files AS g ORDER BY file")
 _NODES = template("SELECT name, num_children FROM parquet_schema(:path)")
 
 
@@ -50,47 +130,80 @@ def bind_files(
 ) -> Source:
     refuse_query(section)
     with source_errors():
-        paths = _paths(engine, section.files)
-        found, more = _from_files(engine, paths, place, text_columns, wanted)
-        return bind_relation(engine, found, place, True, tuple(map(Path, paths)), more, home)
+        patterns = [data_files_in(pattern) for pattern in section.files]
+        for extension in dict.fromkeys(one for pattern in patterns for one in extensions_for(pattern)):
+            load_extension(engine, extension, "source.files", "files over the network")
+        paths = _paths(engine, patterns, section.files)
+        name, format_ = _format_of(paths)
+        if format_.extension is not None:
+            load_extension(engine, format_.extension, "source.files", f"{format_.words} files")
+        sheet = section.table if name == "excel" and isinstance(section, SourceSection) else None
+        scan = Scan(engine, [without_format(path) for path in paths], text_columns, sheet)
+        found, more = _relation(name, format_, scan, place, wanted)
+        local = tuple(Path(path) for path in scan.paths if not is_remote(path))
+        bound = bind_relation(engine, found, place, True, local, more, home)
+    return replace(bound, scan=_for_people(name, format_, scan, bound.columns))
 
 
-def file_kind(path: str) -> str | None:
-    """``parquet`` or ``csv`` by a file's ending, else None.
+def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
+    kinds = [file_kind(path) for path in paths]
+    if None in kinds:
+        strange = Path(shown_address(paths[kinds.index(None)]))
+        if (strange / "_delta_log").is_dir() or (strange / "metadata").is_dir():
+            prefix = "delta" if (strange / "_delta_log").is_dir() else "iceberg"
+            raise SourceError(f'source.files: {strange} is a folder of {prefix}: write "{prefix}:{strange.name}"')
+        known = ", ".join(FORMATS[kind].words for kind in ENDINGS)
+        raise SourceError(f"source.files: {strange.name} is none of {known} by its ending; give files of one kind")
+    if len(set(kinds)) > 1:
+        words = " and ".join(FORMATS[kind].words for kind in dict.fromkeys(kinds) if kind)
+        raise SourceError(f"source.files: {words} are mixed; give files of one kind")
+    kind = kinds[0]
+    assert kind is not None
+    return kind, FORMATS[kind]
 
-    >>> file_kind("a.CSV.gz"), file_kind("hospital.duckdb")
-    ('csv', None)
-    """
-    return next((kind for kind, endings in _ENDINGS.items() if path.lower().endswith(endings)), None)
 
-
-def _paths(engine: DuckDBEngine, patterns: tuple[str, ...]) -> list[str]:
-    found = union_all(*(_MATCHES(pattern=pattern) for pattern in patterns))
-    paths = [path for (path,) in engine.rows(_EACH_ONCE(files=found))]
+def _paths(engine: DuckDBEngine, patterns: list[str], written: tuple[str, ...]) -> list[str]:
+    """The files that match; an address without a listing, and the folder of a table, is one as it stands."""
+    paths: list[str] = []
+    for pattern in patterns:
+        if table_format(pattern) is not None or pattern.lower().startswith(("http://", "https://")):
+            paths.append(pattern)
+        else:
+            paths += [path for (path,) in engine.rows(_MATCHES(pattern=pattern))]
     if not paths:
-        raise SourceError(f"source.files: no file matches {', '.join(patterns)}")
-    return paths
+        raise SourceError(f"source.files: no file matches {', '.join(written)}")
+    return sorted(set(paths))
 
 
-def _from_files(
-    engine: DuckDBEngine, paths: list[str], place: WorkNames, text_columns: Collection[str], wanted: Collection[str]
+def _relation(
+    name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]
 ) -> tuple[exp.Table, Mapping[str, str]]:
-    kinds = {file_kind(path) for path in paths}
-    if len(kinds) != 1 or None in kinds:
-        strange = [Path(path).name for path in paths if file_kind(path) is None]
-        what = f"{strange[0]} is neither Parquet nor CSV by its ending" if strange else "Parquet and CSV are mixed"
-        raise SourceError(f"source.files: {what}; give files of one kind")
-    if kinds == {"parquet"}:
-        for path in paths:
-            refuse_ambiguous(_parquet_columns(engine, path), Path(path).name)
-        query = star(read_parquet(paths))
-    else:
-        if place.copy is not None:
-            return place.copy, copy_csv(engine, paths, text_columns, wanted, place.copy).columns
-        query = scan_csv(engine, paths, text_columns)
+    is_copied = not format_.in_place or any(is_remote(path) for path in scan.paths)
+    if place.copy is not None and name == "csv":
+        return place.copy, copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, place.copy).columns
+    query = format_.query(scan)
+    if place.copy is not None and is_copied:
+        columns = scan.engine.columns(subquery(query, "files"))
+        names = [one for one in columns if one.lower() in wanted] or list(columns)
+        output: list[exp.Expr] = [col(one) for one in names]
+        scan.engine.execute(create_table(place.copy.copy(), select(output, subquery(query, "files"))))
+        return place.copy, columns
     view = place.view("files")
-    engine.execute(create_temporary_view(view, query))
+    scan.engine.execute(create_temporary_view(view, query))
     return view, {}
+
+
+def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[str]) -> exp.Expr:
+    """What reads the files in SQL that people run; what is secret in an address is theirs to add."""
+    paths: list[exp.Expr] = [text(shown_address(path)) for path in scan.paths]
+    options: list[exp.Expr] = []
+    texts = [column for column in columns if column.lower() in scan.text_columns]
+    if name == "csv" and texts:
+        types = [exp.PropertyEQ(this=ident(column), expression=text("VARCHAR")) for column in texts]
+        options.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
+    if name in ("parquet", "csv", "json"):
+        return exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
+    return subquery(union_all(*(star(exp.Table(this=anonymous(format_.function, path))) for path in paths)), "files")
 
 
 def _parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:

@@ -30,7 +30,8 @@ from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
 from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.columns import listed
-from sqlanon.sources.files import bind_files, file_kind
+from sqlanon.sources.files import bind_files
+from sqlanon.sources.formats import file_kind
 from sqlanon.sources.kinds import Binding, SourceKind
 
 COUNT = "n"

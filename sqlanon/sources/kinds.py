@@ -9,20 +9,33 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, table_parts
+from sqlanon.errors import SourceError, SqlanonError
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, is_postgres, is_spark, table_parts
+from sqlanon.policy.databases import (
+    data_files_in,
+    is_attached,
+    is_remote,
+    read_data_files,
+    read_database,
+    shown_address,
+    table_format,
+    without_format,
+)
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.formats import file_kind
 
 
 class _Closes(Protocol):
@@ -91,6 +104,7 @@ class SourceKind(ABC):
     # why verbs that look at rows are refused, if they are: where the source is
     without_rows: ClassVar[str | None] = None
     verbs: ClassVar[str] = "anonymize, plan, compare and verify"
+    opens_database: ClassVar[bool] = False  # whether it reads the DuckDB file that ``[source] database`` names
     dialect: ClassVar[str] = "duckdb"  # of its queries, and where its tables are that have none: for the ledger
     schema: ClassVar[str] = "main"
 
@@ -106,7 +120,7 @@ class SourceKind(ABC):
             parts = [self.schema, *parts][-2:] if parts else []  # patients is main.patients
         name = ".".join(parts).lower() if parts else table
         query = None if asked is None else _normal(asked, self.dialect)
-        files = [one if "://" in one else os.path.realpath(one) for one in section.files]
+        files = [_file_identity(data_files_in(one)) for one in section.files]
         return json.dumps({"database": source.home, "table": name, "query": query, "files": files})
 
     @abstractmethod
@@ -121,11 +135,15 @@ class Registered:
     name: str
     load: Callable[[], SourceKind]
     takes: Callable[[object], bool] = lambda given: False
-    in_policy: bool = False  # its name is a key in ``[source]``
+    # whether a policy's ``[source]`` names a source of this kind
+    named_by: Callable[[SourceSection], bool] = lambda section: False
+    # what of ``[source]`` a text or a path stands for that `sqlanon.connect` was given, if it is of this kind
+    read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda given: None
 
 
 KINDS: dict[str, Registered] = {}
-"""The kinds by name. Of those that a policy names, the first whose key is there says which kind a source is."""
+"""The kinds by name. The first that a policy names says which kind a source is, and so does the first that reads what
+`sqlanon.connect` was given."""
 
 
 def register_source(kind: SourceKind) -> None:
@@ -142,22 +160,61 @@ def _register(kind: Registered) -> None:
     KINDS[kind.name] = kind
 
 
-def _register_module(name: str, module: str) -> None:
-    """A kind of the package: the ``KIND`` of a module."""
+def _register_module(
+    name: str,
+    module: str,
+    read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda given: None,
+    named_by: Callable[[SourceSection], bool] | None = None,
+) -> None:
+    """A kind of the package: the ``KIND`` of a module. It has a key of its name in ``[source]``, or `named_by`."""
 
     def load() -> SourceKind:
         kind: SourceKind = import_module(module).KIND
         return kind
 
-    _register(Registered(name, load, in_policy=True))
+    _register(
+        Registered(name, load, named_by=named_by or (lambda section: bool(getattr(section, name, None))), read=read)
+    )
 
 
-_register_module("postgres", "sqlanon.sources.postgres")
-_register_module("spark", "sqlanon.sources.spark")
+def _read_postgres(given: str | os.PathLike[str]) -> None:
+    if isinstance(given, str) and is_postgres(given):
+        raise SourceError("a source in PostgreSQL is named by the policy: [source] postgres = ..., table = ...")
+
+
+def _read_spark(given: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    return {"spark": given} if isinstance(given, str) and is_spark(given) else None
+
+
+def _read_files(given: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    files = read_data_files(given) if isinstance(given, str) else os.fspath(given)
+    if file_kind(files) is None:
+        return None
+    return {"files": (files if is_remote(files) or table_format(files) else str(Path(files).absolute()),)}
+
+
+def _read_database(given: str | os.PathLike[str]) -> Mapping[str, Any]:
+    database = read_database(given)
+    return {"database": database.absolute() if isinstance(database, Path) else database}
+
+
+_register_module("postgres", "sqlanon.sources.postgres", _read_postgres)
+_register_module("spark", "sqlanon.sources.spark", _read_spark)
 _register_module("frequency_set", "sqlanon.sources.frequency_set")
-_register_module("files", "sqlanon.sources.files")
+_register_module("files", "sqlanon.sources.files", _read_files)
 _register_module("arrow", "sqlanon.sources.arrow")
-_register_module("database", "sqlanon.sources.duckdb")
+_register_module("attached", "sqlanon.sources.attached", named_by=lambda section: is_attached(section.database))
+_register_module("database", "sqlanon.sources.duckdb", _read_database)
+
+
+def read_given(given: object) -> Mapping[str, Any] | None:
+    """What of ``[source]`` a text or a path stands for; None of anything else, and of an address nobody knows."""
+    if not isinstance(given, (str, os.PathLike)):
+        return None
+    try:
+        return next(found for kind in KINDS.values() if (found := kind.read(given)) is not None)
+    except ValueError as error:  # what a policy would not take
+        raise error if isinstance(error, SqlanonError) else SourceError(f"the source {error}") from None
 
 
 def kind_taking(given: object) -> SourceKind | None:
@@ -166,8 +223,16 @@ def kind_taking(given: object) -> SourceKind | None:
 
 def kind_of(section: SourceSection, copied: bool = False) -> SourceKind:
     """The kind that ``[source]`` names; a connection has no key."""
-    named = (one.name for one in KINDS.values() if one.in_policy and getattr(section, one.name, None))
+    named = (one.name for one in KINDS.values() if one.named_by(section))
     return KINDS["arrow" if copied else next(named, "database")].load()
+
+
+def _file_identity(files: str) -> str:
+    """What tells files from others, for the ledger."""
+    if is_remote(files):
+        return shown_address(files)
+    named = table_format(files)
+    return os.path.realpath(files) if named is None else f"{named}:{os.path.realpath(without_format(files))}"
 
 
 def lower(*names: str | None) -> frozenset[str]:

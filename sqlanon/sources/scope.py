@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import anonymous, col, create_table, ident, star, table, template
+from sqlanon.sources.bind import without_values
 from sqlanon.sources.bound import WorkNames
 
 _SHADOWS = template("""
@@ -53,6 +54,20 @@ def one_select(query: str, dialect: str, where: str) -> None:
         raise SourceError(f"source.query: cannot be read as one SELECT: make a view of it in {where}") from None
     if not is_one:
         raise SourceError("source.query: must be one SELECT statement")
+
+
+def one_statement(engine: DuckDBEngine, query: str) -> str:
+    """The holder's query, which must be a single SELECT: the engine's own parser says so.
+
+    It stays as it is: parsing and printing it again could change what it says.
+    """
+    try:
+        statements = engine.connection.extract_statements(query)
+    except duckdb.ParserException as error:
+        raise SourceError(f"source.query: {without_values(error)}") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise SourceError("source.query: must be one SELECT statement")
+    return query.strip().rstrip(";")
 
 
 def as_it_stands(query: str) -> exp.Subquery:

@@ -6,7 +6,6 @@ database is only read: `sqlanon live` alone writes there, a view and what that r
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,16 +21,16 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.expressions import Namer, create_schema, qualified, table, template
-from sqlanon.policy import Policy, SourceSection, TableRule, is_postgres, is_spark, table_parts, why_not_written
-from sqlanon.policy.addresses import SESSION, is_session, shown_spark
+from sqlanon.policy import Policy, SourceSection, TableRule, shown_spark, table_parts, why_not_written
+from sqlanon.policy.addresses import SESSION, is_session
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
+from sqlanon.policy.databases import is_attached, shown_database
 from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
 from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
 from sqlanon.sources.duckdb import bind_source
-from sqlanon.sources.files import file_kind
-from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower
+from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower, read_given
 from sqlanon.sources.run import Run
 from sqlanon.sources.scope import bring_temporary, refuse_functions
 from sqlanon.workdir import spill_directory
@@ -55,18 +54,13 @@ class Workspace:
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
         try:
             self._engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
-            if isinstance(source, str) and is_postgres(source):
-                raise SourceError("a source in PostgreSQL is named by the policy: [source] postgres = ..., table = ...")
-            elif self._kind is not None:
+            if self._kind is not None:
                 self.described = self._kind.name
-            elif isinstance(source, str) and is_spark(source):
-                self._given = {"spark": source}
-                self.described = shown_spark(source)
-            elif isinstance(source, (str, os.PathLike)):
-                path = Path(source).absolute()
-                self._given = {"files": (str(path),)} if file_kind(path.name) else {"database": path}
-                if "database" in self._given:
-                    self._reader(path)
+            elif (read := read_given(source)) is not None:
+                self._given = dict(read)
+                self.described = shown_spark(self.described)
+                if isinstance(database := read.get("database"), Path) and not is_attached(database):
+                    self._reader(database)
             elif self._is_session:
                 self.described = "a Spark session"
             elif source is not None and not self._is_live:
@@ -143,7 +137,9 @@ class Workspace:
         if kind.without_rows is not None and not counted:
             raise SourceError(f"the source is {kind.without_rows}; what needs counts alone is {kind.verbs}")
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
-        engine = self._engine if is_given or section.database is None else self._reader(section.database)
+        engine = self._engine
+        if kind.opens_database and isinstance(section.database, Path) and not is_given:
+            engine = self._reader(section.database)
         place = WorkNames(f"{self._name}_{schema}", work("source_copy"), read, views)
         home = self._home(section)
         binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
@@ -157,9 +153,9 @@ class Workspace:
     def _home(self, section: SourceSection) -> str | None:
         """What tells the database of DuckDB that the source is in from others, for the ledger."""
         if not self._is_live:
-            return None if section.database is None else os.path.realpath(section.database)
+            return None if section.database is None else shown_database(section.database)
         path = self._engine.rows(_PATH(database=self._engine.holder.database))[0][0]
-        return ":memory:" if path is None else os.path.realpath(path)
+        return ":memory:" if path is None else shown_database(Path(path))
 
     def _look_up_as_user(self, policy: Policy, schema: str, database: str) -> None:
         """Know what the user's connection knows now, with the temporary tables that hierarchies are in."""
@@ -180,6 +176,8 @@ class Workspace:
             given = {"database": None, "files": ()}
         elif not (given or self._is_live or self._arrow is not None):
             return policy.source
+        elif self._is_live and is_attached(policy.source.database):
+            given = {"database": None}
         section = policy.source.model_copy(update={"postgres": None, "spark": None, "frequency_set": (), **given})
         # The policy may not have known that it is in Spark: what cannot be had there was not refused.
         if in_spark and (found := list(conflicts(ROWS_ELSEWHERE, asked_of({**dict(policy), "source": section})))):
@@ -198,7 +196,7 @@ class Workspace:
         section = policy.population
         if section is None:
             return None
-        if section.database is not None:
+        if isinstance(section.database, Path) and not is_attached(section.database):
             engine = self._reader(section.database)
         place = replace(own, name=f"{own.name}_population", table=work("population_copy"))
         try:
@@ -260,7 +258,11 @@ class Workspace:
         section = self._section(policy)
         if self._arrow is not None or section.files or not (self._is_live or section.database is not None):
             raise SourceError("source: it is in no DuckDB database: load it into one, and connect to that")
-        return None if self._is_live else section.database
+        if self._is_live:
+            return None
+        if not isinstance(section.database, Path) or is_attached(section.database):
+            raise SourceError("source: it is in no DuckDB database: load it into one, and connect to that")
+        return section.database
 
     def _free_alias(self, stem: str) -> str:
         names = self._engine.rows(_DATABASES())

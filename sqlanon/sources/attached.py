@@ -1,0 +1,150 @@
+"""Databases that DuckDB attaches through an extension: SQLite, MySQL, DuckLake, and DuckDB files over the network.
+
+It is attached for reading only. What is needed of it is copied by one statement, and it is detached: nothing is read
+twice while it changes, and its address does not stay in the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.expressions import col, create_table, ident, qualified, select, table, template
+from sqlanon.policy import PopulationSection, SourceSection, table_parts
+from sqlanon.policy.databases import attachment_of, database_in, local_database, shown_database
+from sqlanon.sources.bind import bind_relation, without_values
+from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.extensions import load_extension
+from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.scope import one_statement, read_by_holder
+
+_CURRENT_SCHEMA = template("SELECT system.main.current_schema()")
+_KNOWN_TABLES = template("""
+    SELECT table_schema, table_name
+    FROM information_schema.tables
+    WHERE table_catalog = :database AND table_schema = :schema
+    ORDER BY table_name
+    LIMIT 10
+""")
+
+
+@dataclass(frozen=True)
+class AttachedSource(Source):
+    table_name: str | None = None  # with its schema, which in MySQL is no `main`
+
+    def names(self, section: SourceSection) -> tuple[str | None, str | None]:
+        return self.table_name, section.query
+
+
+class _Attached(SourceKind):
+    name = "attached"
+
+    def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
+        return binding.engine, bind_attached(binding.engine, binding.section, binding.place, binding.wanted)
+
+
+KIND = _Attached()
+
+
+def bind_attached(
+    engine: DuckDBEngine, section: SourceSection | PopulationSection, place: WorkNames, wanted: Collection[str]
+) -> Source:
+    assert section.database is not None
+    database = database_in(section.database)
+    with _attached(engine, database, f"{place.name}_attached") as (holder, alias), _errors(database):
+        if section.query is not None:
+            read_by_holder(holder, one_statement(holder, section.query), place)
+            columns, name = {}, None
+        else:
+            found = _find(holder, alias, section.table or "")
+            columns, name = _copy(holder, found, place, wanted), qualified(found.db, found.name)
+    bound = bind_relation(engine, place.table, place, section.query is None, more=columns)
+    file = local_database(database)
+    files = () if file is None else (file,)
+    home = shown_database(database)
+    return AttachedSource(bound.relation, bound.columns, files, bound.in_place, home=home, table_name=name)
+
+
+@contextmanager
+def _attached(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterator[tuple[DuckDBEngine, str]]:
+    """A connection that has the database in use, as long as it is attached."""
+    file = local_database(database)
+    if file is not None and not file.is_file():  # DuckDB would begin a new one, or find out later
+        raise SourceError(f"there is no database at {file}")
+    attachment = attachment_of(database)
+    for extension in attachment.extensions:
+        load_extension(engine, extension, "source.database", attachment.what)
+    holder = engine.beside()
+    try:
+        holder.in_utc()
+        with _errors(database):
+            options = {"type": attachment.type} if attachment.type else {}
+            holder.attach(attachment.place, alias, read_only=True, **options)
+            try:
+                holder.execute(exp.Use(this=ident(alias)))
+                yield holder, alias
+            finally:
+                holder.execute(exp.Use(this=table("main", "memory")))
+                holder.detach(alias)
+    finally:
+        holder.close()
+
+
+def _find(holder: DuckDBEngine, alias: str, name: str) -> exp.Table:
+    schema = holder.rows(_CURRENT_SCHEMA())[0][0]
+    parts = table_parts(name)
+    candidates = [(name, schema)]
+    if len(parts) == 1:
+        candidates.append((parts[0], schema))
+    elif len(parts) == 2:
+        candidates.append((parts[1], parts[0]))
+    for own, there in candidates:
+        with suppress(duckdb.CatalogException, duckdb.BinderException):
+            holder.types(found := table(own, there, alias))
+            return found
+    names = [own for _, own in holder.rows(_KNOWN_TABLES(database=alias, schema=schema))]
+    there = f"; there is: {', '.join(names)}" if names else ""
+    raise SourceError(f"source.table: there is no table or view {name!r}{there}")
+
+
+def _copy(holder: DuckDBEngine, found: exp.Table, place: WorkNames, wanted: Collection[str]) -> dict[str, str]:
+    """Copy the columns that are wanted; with the types of all columns."""
+    columns = holder.columns(found)
+    refuse_ambiguous(list(columns), "the source")
+    names = [name for name in columns if name.lower() in wanted] or list(columns)
+    output: list[exp.Expr] = [col(name) for name in names]
+    query = select(output, found.copy())
+    holder.execute(create_table(place.table.copy(), query if place.reads else query.limit(0, copy=False)))
+    return columns
+
+
+@contextmanager
+def _errors(database: Path | str) -> Iterator[None]:
+    """Errors of the engine become a `SourceError` without what is secret in an address, nor is it in the chain."""
+    try:
+        yield
+    except duckdb.TypeMismatchException:
+        raise SourceError(
+            f"source.database: {shown_database(database)}: a value is not of the type that its column declares, which "
+            "SQLite allows: make a view there that casts the column, and name it as table"
+        ) from None
+    except duckdb.Error as error:
+        raise SourceError(
+            f"source.database: {shown_database(database)} cannot be read: {_reason(error, database)}"
+        ) from None
+
+
+def _reason(error: duckdb.Error, database: Path | str) -> str:
+    """What the engine says, behind the address, which it quotes whole."""
+    attachment = attachment_of(database)
+    said = without_values(error).rpartition(attachment.place)[2].lstrip("\"': ")
+    is_secret = any(secret in said for secret in attachment.secrets)
+    return type(error).__name__ if is_secret or not said else said

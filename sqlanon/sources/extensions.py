@@ -1,0 +1,74 @@
+"""Extensions of DuckDB, loaded for the source that needs one.
+
+Nothing else is loaded or downloaded. DuckDB checks the signature of an extension, wherever its file comes from.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import duckdb
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.expressions import template, text
+
+_LOADED = template("SELECT loaded FROM duckdb_extensions() WHERE extension_name = :name")
+_PLATFORM = template("SELECT platform FROM pragma_platform()")
+_NEEDS = {"iceberg": ("avro", "httpfs")}
+"""Extensions that an extension loads by itself, which it looks for in DuckDB's own folder alone."""
+
+
+def load_extension(engine: DuckDBEngine, name: str, where: str, reads: str) -> None:
+    """Load an extension: one that is installed, else that of a Python package, else after downloading it."""
+    if _is_loaded(engine, name):
+        return
+    for one in _NEEDS.get(name, ()):
+        load_extension(engine, one, where, reads)
+    with suppress(duckdb.Error):
+        _load(engine, name)
+        return
+    if (file := _in_package(name)) is not None:
+        try:
+            _load(engine, str(file))
+            return
+        except duckdb.Error as error:
+            raise SourceError(_message(engine, name, where, reads, f"{file} cannot be loaded")) from error
+    try:
+        _install(engine, name)
+        _load(engine, name)
+    except duckdb.Error as error:
+        reason = "it is not installed, and cannot be downloaded"
+        raise SourceError(_message(engine, name, where, reads, reason)) from error
+
+
+def _message(engine: DuckDBEngine, name: str, where: str, reads: str, reason: str) -> str:
+    version, package = duckdb.__version__, f"duckdb-extension-{name.replace('_', '-')}"
+    folder = f"~/.duckdb/extensions/v{version}/{engine.rows(_PLATFORM())[0][0]}"
+    return (
+        f"{where}: DuckDB reads {reads} with its extension {name}: {reason}; run INSTALL {name} in DuckDB {version} on "
+        f"a machine with a network, and copy its {folder} here; or pip install {package}=={version}, if there is one"
+    )
+
+
+def _is_loaded(engine: DuckDBEngine, name: str) -> bool:
+    return any(loaded for (loaded,) in engine.rows(_LOADED(name=name)))
+
+
+def _load(engine: DuckDBEngine, name: str) -> None:
+    engine.execute(exp.Command(this="LOAD", expression=text(name).sql(engine.dialect)))
+
+
+def _install(engine: DuckDBEngine, name: str) -> None:
+    engine.execute(exp.Command(this="INSTALL", expression=text(name).sql(engine.dialect)))
+
+
+def _in_package(name: str) -> Path | None:
+    """The file of an extension in the package ``duckdb-extension-NAME``, if it is there for this DuckDB."""
+    spec = find_spec(f"duckdb_extension_{name}")
+    folders = [] if spec is None else [Path(one) for one in spec.submodule_search_locations or ()]
+    files = (one / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension" for one in folders)
+    return next((file for file in files if file.is_file()), None)
