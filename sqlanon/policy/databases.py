@@ -156,7 +156,8 @@ def attachment_of(database: Path | str) -> Attachment:
     """How a database is attached that is no DuckDB file on this machine."""
     if isinstance(database, Path):
         return Attachment("SQLite databases", str(database), "sqlite", ("sqlite_scanner",))
-    secrets = tuple(value for name, value in _options(database).items() if _SECRET.search(name) and value)
+    written = [value for name, value in _options(database).items() if _SECRET.search(name) and value]
+    secrets = tuple(dict.fromkeys([*written, *map(unquote, written)]))
     if database.startswith(_LAKE_PREFIX):
         catalog = database.removeprefix(_LAKE_PREFIX)
         by_catalog = {"mysql:": "mysql_scanner", "postgres:": "postgres_scanner", "sqlite:": "sqlite_scanner"}

@@ -82,13 +82,11 @@ class _Sheet:
         self.name, self._path, self._sheet = shown_name(path), path, sheet
         cells = self._cells()
         self._cell_names = list(engine.columns(cells))  # A1, B1: where the table begins
-        header = engine.rows(select([col(name) for name in self._cell_names], cells).limit(1))
-        if not header:
-            raise SourceError(f"source.files: {self.name}: the sheet is empty")
+        header = engine.rows(select([col(name) for name in self._cell_names], cells).limit(1))[0]
         facts = self._facts(engine)
         self._cell_of: dict[str, str] = {}
         kinds: dict[str, str | None] = {}
-        own = list(zip(self._cell_names, header[0], strict=True))
+        own = list(zip(self._cell_names, header, strict=True))
         refuse_ambiguous([name or cell for cell, name in own if name or facts[cell][0]], self.name)
         for cell, name in own:
             first, is_whole, is_number = facts[cell]

@@ -77,8 +77,19 @@ def _parquet(scan: Scan) -> exp.Select:
     return star(read_parquet(scan.paths))
 
 
-def _table_of(function: str) -> Callable[[Scan], exp.Query]:
+def _folders(function: str) -> Callable[[Scan], exp.Query]:
     return lambda scan: union_all(*(star(exp.Table(this=anonymous(function, text(path)))) for path in scan.paths))
+
+
+def _iceberg(scan: Scan) -> exp.Query:
+    for path in scan.paths:
+        metadata = Path(path, "metadata")
+        if metadata.is_dir() and not (metadata / "version-hint.text").exists():
+            raise SourceError(
+                f"source.files: {path} does not say which version is the newest one (no metadata/version-hint.text): "
+                "name the metadata file of a version, iceberg:.../metadata/NAME.metadata.json"
+            )
+    return _folders("iceberg_scan")(scan)
 
 
 FORMATS: Mapping[str, FileFormat] = {
@@ -101,8 +112,8 @@ FORMATS: Mapping[str, FileFormat] = {
         extension="excel",
     ),
     # Of these a folder is one table, and its name begins with the format: delta:FOLDER.
-    "delta": FileFormat("Delta", "delta_scan", _table_of("delta_scan"), extension="delta"),
-    "iceberg": FileFormat("Iceberg", "iceberg_scan", _table_of("iceberg_scan"), extension="iceberg"),
+    "delta": FileFormat("Delta", "delta_scan", _folders("delta_scan"), extension="delta"),
+    "iceberg": FileFormat("Iceberg", "iceberg_scan", _iceberg, extension="iceberg"),
 }
 
 _MATCHES = template("SELECT file FROM glob(:pattern)")
@@ -149,9 +160,6 @@ def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
     kinds = [file_kind(path) for path in paths]
     if None in kinds:
         strange = Path(shown_address(paths[kinds.index(None)]))
-        if (strange / "_delta_log").is_dir() or (strange / "metadata").is_dir():
-            prefix = "delta" if (strange / "_delta_log").is_dir() else "iceberg"
-            raise SourceError(f'source.files: {strange} is a folder of {prefix}: write "{prefix}:{strange.name}"')
         known = ", ".join(FORMATS[kind].words for kind in ENDINGS)
         raise SourceError(f"source.files: {strange.name} is none of {known} by its ending; give files of one kind")
     if len(set(kinds)) > 1:
@@ -171,8 +179,15 @@ def _paths(engine: DuckDBEngine, patterns: list[str], written: tuple[str, ...]) 
         else:
             paths += [path for (path,) in engine.rows(_MATCHES(pattern=pattern))]
     if not paths:
-        raise SourceError(f"source.files: no file matches {', '.join(written)}")
+        raise SourceError(f"source.files: no file matches {', '.join(written)}{_is_table(Path(patterns[0]))}")
     return sorted(set(paths))
+
+
+def _is_table(folder: Path) -> str:
+    for name, inside in (("delta", "_delta_log"), ("iceberg", "metadata")):
+        if (folder / inside).is_dir():
+            return f'; it is a folder of {FORMATS[name].words}: write files = "{name}:{folder.name}"'
+    return ""
 
 
 def _relation(

@@ -1,0 +1,144 @@
+"""JSON files: types, nested values, names, and the same answers as from a table."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from support import cli, fetch
+
+import sqlanon
+
+ROWS = [
+    {
+        "name": f"p{i}",
+        "zip": f"{i * 7 % 60:05}",
+        "age": i * 13 % 40,
+        "visits": [{"ward": "a", "days": i % 3}],
+        "code": f"{i % 4}" if i % 3 else i % 4,
+    }
+    for i in range(200)
+]
+ROLES: dict[str, Any] = {
+    "name": {"role": "identifying"},
+    "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+    "age": {"role": "quasi", "hierarchy": {"intervals": [10, 20]}},
+    "visits": {"role": "insensitive"},
+    "code": {"role": "insensitive"},
+}
+
+
+def policy(**source: object) -> sqlanon.Policy:
+    return sqlanon.Policy(source=source, attributes=ROLES, privacy={"k": 5}, search={"suppression_limit": 0.1})
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("json")
+    path = write(folder / "patients.json", json.dumps(ROWS))
+    with sqlanon.connect(path) as db:
+        released = db.anonymize(policy()).publish(folder / "release.duckdb")
+        assert released.verify().verified
+    return folder / "release.duckdb"
+
+
+def test_the_release_is_that_of_the_same_rows_in_a_table(release: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE patients AS SELECT * FROM read_json(?, columns = {name: 'VARCHAR', zip: 'VARCHAR', "
+            "age: 'BIGINT', visits: 'STRUCT(ward VARCHAR, days BIGINT)[]', code: 'VARCHAR'})",
+            [str(release.with_name("patients.json"))],
+        )
+        with sqlanon.connect(connection) as db:
+            expected = db.anonymize(policy(table="patients"))
+            assert len(fetch(release, "FROM release")) == expected.released_rows
+    ((smallest,),) = fetch(release, "SELECT min(n) FROM (SELECT count(*) AS n FROM release GROUP BY zip, age)")
+    assert smallest >= 5
+
+
+def test_types_are_those_of_the_file(release: Path) -> None:
+    types = dict(
+        fetch(release, "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'release'")
+    )
+    assert types["visits"].replace('"', "") == "STRUCT(ward VARCHAR, days BIGINT)[]"
+    assert types["code"] == "VARCHAR"  # texts and numbers
+    codes = {code for (code,) in fetch(release, "SELECT DISTINCT code FROM release")}
+    assert codes <= {"0", "1", "2", "3"}  # no quotes of JSON in them
+    assert all(len(zip_) == 5 for (zip_,) in fetch(release, "SELECT zip FROM release"))
+
+
+def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"zip": f"0{i % 2}139" if i % 2 else 2139}) for i in range(20))
+    path = tmp_path / "zips.ndjson.gz"
+    path.write_bytes(gzip.compress(lines.encode()))
+    asks = sqlanon.Policy(
+        source={"files": str(path)},
+        attributes={"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}},
+        privacy={"k": 2},
+    )
+    with sqlanon.connect() as db:
+        result = db.anonymize(asks)
+        result.publish(tmp_path / "r.duckdb")
+    assert set(fetch(tmp_path / "r.duckdb", "FROM release")) == {("01139",), ("2139",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"zip": "1", "ZIP": "2"}', "'ZIP', 'zip' have the same name, or differ in case only"),
+        ('{"zip": "1"}\n{"Zip": "2"}', "'Zip', 'zip' have the same name"),
+        ('{"zip": "1", "n": {"a": 1, "A": "Jane Doe"}}', "fields of a nested object"),
+        ('{"zip": "Jane Doe"', "its content is not as expected"),
+        ("[1, 2]", "zip"),
+        ("", "zip"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_without_its_values(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "patients.json", text)
+    asks = sqlanon.Policy(
+        source={"files": str(path)}, attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": 2}
+    )
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SqlanonError, match=message) as caught:
+        db.anonymize(asks)
+    assert "Jane" not in str(caught.value)
+
+
+def test_files_of_one_layout_are_one_source_and_kinds_do_not_mix(tmp_path: Path) -> None:
+    for i in range(2):
+        write(tmp_path / f"part{i}.json", json.dumps(ROWS[i::2]))
+    with sqlanon.connect() as db:
+        assert db.risk(policy(files=str(tmp_path / "part*.json"))).rows == len(ROWS)
+    write(tmp_path / "part.csv", "zip\n1\n")
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="CSV and JSON are mixed"):
+        db.risk(policy(files=str(tmp_path / "part*")))
+
+
+def test_the_command_line_reads_a_policy_with_a_relative_file(tmp_path: Path) -> None:
+    write(tmp_path / "patients.jsonl", "\n".join(map(json.dumps, ROWS)))
+    write(
+        tmp_path / "policy.toml",
+        """
+        source.files = "patients.jsonl"
+        privacy.k = 5
+        search.suppression_limit = 0.1
+        release.database = "release.duckdb"
+        [attributes]
+        name = { role = "identifying" }
+        zip = { role = "quasi", hierarchy = { mask = "right" } }
+        age = { role = "quasi", hierarchy = { intervals = [10, 20] } }
+        visits = { role = "insensitive" }
+        code = { role = "insensitive" }
+        """,
+    )
+    for command in ("plan", "anonymize"):
+        assert cli(command, "policy.toml", cwd=tmp_path).status == 0
+    assert cli("verify", "release.duckdb", "--policy", "policy.toml", cwd=tmp_path).status == 0
