@@ -556,7 +556,7 @@ def suggest(
     """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
     from sqlanon.cli.files import refuse_existing, write_private
     from sqlanon.database import connect
-    from sqlanon.sources.files import file_kind
+    from sqlanon.sources.formats import file_kind
 
     if output is not None:
         refuse_existing(output, force)

@@ -6,6 +6,7 @@ database is only read: `sqlanon live` alone writes there, a view and what that r
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress

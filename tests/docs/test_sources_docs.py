@@ -1,0 +1,70 @@
+"""docs/how-to/sources.md: what its table says is what policies take, and which extensions these need."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from environments import ROOT
+from test_readme import blocks
+
+import sqlanon
+from sqlanon.policy.databases import attachment_of, extensions_for
+from sqlanon.sources.extensions import _NEEDS
+from sqlanon.sources.files import FORMATS
+from sqlanon.sources.formats import file_kind
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PAGE = (ROOT / "docs" / "how-to" / "sources.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| (.+?) \| `(.+?)` \|(.*)\|$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("source", "line", "extensions"), ROWS, ids=[row[0] for row in ROWS])
+def test_each_row_is_a_source_with_its_extensions(source: str, line: str, extensions: str) -> None:
+    given = tomllib.loads(line)
+    if "database" in given:
+        given["table"] = "patients"
+    section = sqlanon.Policy(
+        source=given, attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": 2}
+    ).source
+    needed: set[str] = set()
+    if (section.database is not None and Path(str(section.database)).suffix != ".duckdb") or "://" in line:
+        needed |= set(attachment_of(section.database).extensions) if section.database is not None else set()
+    for pattern in section.files:
+        kind = file_kind(pattern)
+        assert kind is not None
+        needed |= {*extensions_for(pattern), *([FORMATS[kind].extension] if FORMATS[kind].extension else [])}
+    for name in list(needed):
+        needed |= set(_NEEDS.get(name, ()))
+    assert set(re.findall(r"`(\w+)`", extensions)) == needed
+
+
+def test_the_table_has_all_formats() -> None:
+    formats = {file_kind(tomllib.loads(line).get("files", "")) for _, line, _ in ROWS}
+    assert set(FORMATS) <= formats
+
+
+@pytest.mark.parametrize("policy", blocks("toml", PAGE))
+def test_the_policies_are_policies(policy: str) -> None:
+    assert sqlanon.Policy(**tomllib.loads(policy)).privacy.k == 5
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://bucket/x.parquet?s3_endpoint=minio.example:9000&s3_url_style=path",
+        "iceberg:lake/patients/metadata/00002-....metadata.json",
+    ],
+)
+def test_addresses_in_the_text(address: str) -> None:
+    assert address in PAGE
+    asks = sqlanon.Policy(
+        source={"files": address}, attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": 2}
+    )
+    assert asks.source.files == (address,)
