@@ -1,4 +1,4 @@
-"""The columns of a source, held against a policy: which attribute is which, and what is released."""
+"""The columns of a source, matched with a policy: which attribute is which, and what is released."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, is_null, template
+from sqlanon.fields import nearest
 from sqlanon.policy import Policy
 from sqlanon.policy.names import EARLIER
 from sqlanon.requirements import looked_at_sensitive
@@ -37,6 +38,16 @@ class Columns:
     household: str | None = None
 
 
+def _meant(missing: Sequence[str], by_lower: Mapping[str, str]) -> str:
+    """The columns that are probably meant by names that no column has."""
+    guesses = {name: by_lower[guess] for name in missing if (guess := nearest(name, by_lower))}
+    if not guesses:
+        return "check the spelling"
+    if len(missing) == 1:
+        return f"did you mean {guesses[missing[0]]!r}?"
+    return f"did you mean {', '.join(f'{guess!r} for {name!r}' for name, guess in guesses.items())}?"
+
+
 def match_columns(policy: Policy, source: Source) -> Columns:
     """Find the source's columns: by their names, whatever the case."""
     by_lower = {name.lower(): name for name in source.columns}
@@ -48,13 +59,13 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     undeclared = [name for name in source.columns if name.lower() not in declared]
     wrong = []
     if missing:
-        wrong.append(f"attributes without a column in the source: {listed(missing)}; check their names")
+        wrong.append(f"attributes without a column in the source: {listed(missing)}; {_meant(missing, by_lower)}")
     if person and person.lower() not in by_lower:
-        wrong.append(f"source.person: there is no column {person!r}; check its name")
+        wrong.append(f"source.person: there is no column {person!r}; {_meant([person], by_lower)}")
     if keyless := [name for name in key if name.lower() not in by_lower]:
-        wrong.append(f"source.key: there is no column {listed(keyless)}; check its name")
+        wrong.append(f"source.key: there is no column {listed(keyless)}; {_meant(keyless, by_lower)}")
     wrong += [
-        f"risk.{what}: there is no column {name!r}; check its name"
+        f"risk.{what}: there is no column {name!r}; {_meant([name], by_lower)}"
         for what, name in asked.items()
         if name.lower() not in by_lower
     ]
@@ -64,7 +75,8 @@ def match_columns(policy: Policy, source: Source) -> Columns:
             'declare them under [attributes], or set undeclared = "drop" under [source]'
         )
     if wrong:
-        raise SourceError("; ".join(wrong))
+        several = "the columns of the source do not match the policy:"
+        raise SourceError(wrong[0] if len(wrong) == 1 else "\n  - ".join([several, *wrong]))
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
     looked_at = looked_at_sensitive(policy.privacy, policy.with_role("sensitive"))
     # Nested values have no hierarchy: their parts do.
