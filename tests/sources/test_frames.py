@@ -181,7 +181,7 @@ REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
     ),
     "periods": (lambda: pd.DataFrame({"x": pd.period_range("2020-01", periods=2, freq="M")}), r"'x': periods"),
     "float16": (
-        lambda: pa.table({"x": pa.array([1, 2], pa.float16())}),
+        lambda: pd.DataFrame({"x": pd.Series([1, 2], dtype="float16")}),
         r"^column 'x': DuckDB does not read.*halffloat",
     ),
     "equal names": (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), r"pandas DataFrame: columns 'a', 'a'"),
