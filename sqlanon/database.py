@@ -55,33 +55,30 @@ def connect(
 ) -> Database:
     """Open a source: a database, files, or a data frame.
 
+    - A DuckDB file is opened read-only.
+    - A Parquet or CSV file, or a pattern of them, is read in place, or copied once.
+    - Beside a DuckDB connection sqlanon opens a second one: temporary macros and settings of the connection apply only
+      to the user's own queries.
+    - A data frame is copied once to a private table: pandas (without its index; NaN, NaT and NA are NULL), polars, also
+      lazy (NaN stays NaN), narwhals, an Arrow table or reader, a DuckDB relation, or any object with
+      ``__arrow_c_stream__``.
+    - Spark is a session, classic or Connect, or an address: ``"sc://host:port"``, or a master such as ``"local[2]"``.
+
     Parameters
     ----------
     source:
-        One of these; without one, the policy's ``[source]`` names the source:
-
-        - a DuckDB file, opened read-only;
-        - a Parquet or CSV file, or a pattern of them;
-        - a DuckDB connection: sqlanon opens a second one beside it, so that temporary macros and settings count for the
-          user's own queries alone;
-        - a data frame, copied once to a private table: pandas (without its index; NaN, NaT and NA are NULL), polars,
-          also lazy (NaN stays NaN), narwhals, an Arrow table or reader, a DuckDB relation, or any object with
-          ``__arrow_c_stream__``;
-        - a Spark session, classic or Connect; or where Spark is: ``"sc://host:port"``, or a master such as
-          ``"local[2]"``.
-
-        It takes the place of ``database`` and ``files`` in the ``[source]`` of policies; Spark, of ``database``. A
-        policy for a data frame needs no ``[source]``.
+        One of these. It replaces ``database`` and ``files`` in the ``[source]`` of policies; a Spark session replaces
+        ``database``. A policy for a data frame needs no ``[source]``. Default: the ``[source]`` of each policy.
     memory_limit:
-        What each engine may hold in memory, such as ``"2GB"``; what does not fit is spilled to a private directory.
-        By default the engine's own limit. An answer does not depend on it.
+        Memory of each engine, such as ``"2GB"``. What does not fit is spilled to a private directory. Results do not
+        depend on it. Default: the engine's own limit.
     threads:
-        How many threads each engine may use. Default: all cores.
+        Threads of each engine. Default: all cores.
 
     Raises
     ------
     SourceError
-        The source cannot be opened, or is none of these; a column of a data frame has a type that cannot be read; a
+        The source cannot be opened, or is not one of these; a column of a data frame has a type that cannot be read; a
         setting is invalid; or settings are given with a connection, which has its own.
 
     Examples
@@ -101,7 +98,7 @@ def connect(
 
 
 class Database:
-    """A source, and the private work database of sqlanon beside it. Made by `connect`; a context manager."""
+    """A source with a private work database beside it. `connect` returns one; it is a context manager."""
 
     def __init__(
         self,
@@ -111,25 +108,28 @@ class Database:
         self._space = Workspace(source, limits)
 
     def anonymize(self, policy: Policy, progress: StageProgress | None = None, record: bool = True) -> Result:
-        """Find the version of a table that meets the policy and loses the least.
+        """Search the version of the source that meets the policy with the least loss. Nothing is published.
+
+        The default strategy, ``optimal``, finds the best full-domain generalization.
 
         Parameters
         ----------
         policy:
             The policy.
         progress:
-            Called as the work goes on.
+            Called with the stage (``scan``, ``search``, ``noise``), the generalizations that are open and checked, and
+            the best score so far.
         record:
-            Whether the run is recorded in the policy's catalog now; else once the result is published.
+            Record the run in the policy's catalog now. Otherwise `Result.publish` records it.
 
         Raises
         ------
         SourceError
             The source cannot be read, or does not fit the policy.
         HierarchyError
-            Hierarchies are no trees over the source's values; with all problems.
+            A hierarchy is not a tree over the source's values. The error has all problems.
         InfeasibleError
-            Nothing meets the policy; with the generalization that comes nearest.
+            Nothing meets the policy. The error has the generalization that comes nearest.
         """
         result = Result(pipeline.anonymize(self._space, policy, progress or silent))
         if record:
@@ -155,7 +155,7 @@ class Database:
             The names of the strategies. Default: all that the policy allows; ``iab`` only with a ``time_limit`` or
             ``max_checks`` in the policy, which holds for each strategy.
         progress:
-            Called with the strategy, generalizations open and checked, and its best score so far.
+            Called with the strategy, the generalizations that are open and checked, and the best score so far.
         seconds:
             What each strategy may take; default: no limit, and on a large table some take days. One whose search is
             not done in time shows the best it found, or an error if it found nothing yet.
@@ -173,7 +173,7 @@ class Database:
         PolicyError
             A name is no strategy.
         SourceError, HierarchyError
-            As of `anonymize`.
+            As for `anonymize`.
         """
         # (So are the others here: `anonymize` does not wait for them.)
         from sqlanon.search.compare import policies_of, relation_of  # noqa: PLC0415
@@ -217,45 +217,45 @@ class Database:
         return try_strategies(begin, policy, CANDIDATES if candidates is None else candidates, seconds)
 
     def extend(self, policy: Policy) -> Extension:
-        """What can be added to the policy's release of the rows that its source has got since.
+        """Find the new rows of the source that can be added to the policy's release.
 
-        Released rows keep their values. New rows are generalized as they are; those of a class are added if they
-        meet the policy by themselves, and wait otherwise.
+        Released rows keep their values. New rows are generalized in the same way. The new rows of a class are added if
+        they meet the policy by themselves; otherwise they wait.
 
         Parameters
         ----------
         policy:
-            The one that the release was made by, with ``[source] key``.
+            The policy of the release, with ``[source] key``.
 
         Raises
         ------
         PolicyError
-            The policy has no key, or asks for what an extended release cannot keep.
+            The policy has no key, or has parts that an extended release does not support.
         ReleaseError
-            There is no release to extend, or another policy made it.
+            There is no release to extend, or it has another policy.
         SourceError, HierarchyError
-            The source does not fit the policy; or its values would be labelled in another way than in the release.
+            The source does not fit the policy, or its values would get other labels than in the release.
         """
         return pipeline.extend(self._space, policy)
 
     def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
-        """The stages of `anonymize` and their SQL, from the schema and the hierarchy files alone: reads no rows.
+        """List the stages of `anonymize` with their SQL. It reads the schema and the hierarchy files, and no rows.
 
         Parameters
         ----------
         policy:
             The policy.
         dialect:
-            Of a warehouse that has the policy's table: ``bigquery``, ``databricks``, ``duckdb``, ``postgres``,
-            ``snowflake``, ``spark`` or ``trino``. Then the stages are what is run there, from the policy and the
-            hierarchy files alone: the source is not looked for.
+            The dialect of a warehouse: ``bigquery``, ``databricks``, ``duckdb``, ``postgres``, ``snowflake``, ``spark``
+            or ``trino``. The plan then has the statements for the warehouse, and reads only the policy and the
+            hierarchy files.
 
         Raises
         ------
         SourceError
             The source's schema cannot be read, or does not fit the policy.
         PolicyError
-            There is no such dialect; or the policy asks for what cannot be done in a warehouse.
+            The dialect is unknown, or the policy has parts that a warehouse does not support.
         """
         if dialect is not None:
             from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415
@@ -264,27 +264,26 @@ class Database:
         return pipeline.plan(self._space, policy)
 
     def verify(self, release: Any, policy: Policy, table: str | None = None, sha256: str | None = None) -> Verification:
-        """Check a release by itself, and against its source: recoded again, the source must give the same rows.
+        """Verify a release by itself and against its source: the source, recoded again, must give the same rows.
 
-        The catalog has the SHA-256 of the files that were published: a file in the catalog must be unchanged.
+        If the catalog has the SHA-256 of the file, the file must be unchanged.
 
         Parameters
         ----------
         release:
-            Its file; or where it is in PostgreSQL or in Spark: ``postgresql://...``, an address such as
-            ``sc://host:port``, ``env:NAME``, or a session of Spark.
+            A file; or the place of a release in PostgreSQL or Spark: ``postgresql://...``, ``sc://host:port``,
+            ``env:NAME``, or a Spark session.
         policy:
-            The one that it was made by.
+            The policy of the release.
         table:
-            Where it is no file its name, ``schema.name``.
+            The name of a release that is not a file, as ``schema.name``.
         sha256:
-            What the SHA-256 of its file should be, such as `Release.sha256`.
+            The SHA-256 that the file should have, such as `Release.sha256`.
 
         Raises
         ------
         ReleaseError
-            There is no release at that place; or it has noise or decoys and is not a file; or ``sha256`` is not a
-            SHA-256.
+            There is no release at that place; it has noise or decoys and is not a file; or ``sha256`` is not a SHA-256.
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
@@ -299,47 +298,47 @@ class Database:
         strategies: Sequence[str] | None = (),
         progress: StageProgress | None = None,
     ) -> bool:
-        """Write a page for people: what was asked, whether it holds, and what happened to each column.
+        """Write a report for people: what could go wrong, whether the policy holds, what happened to each column.
 
-        One HTML file that needs nothing else; it needs ``pip install 'sqlanon[report]'``. It shows no more than the
-        release does, and what is in fewer than k rows not at all; unless it is private.
+        The report is one HTML file without links to others. It shows no more than the release does, and no value of
+        fewer than k rows, unless it is private. It needs ``pip install 'sqlanon[report]'``.
 
         Parameters
         ----------
         of:
-            A release file; or a policy: then what would be released is found, and nothing is published.
+            A release file; or a policy, for a report before anything is published.
         path:
-            The page; it ends in ``.html``.
+            The file of the report, ending in ``.html``.
         private:
-            Of a policy: whether the page shows the source and the search, too. It says so on every page.
+            With a policy: show the source and the search, too. Every page says so.
         policy:
-            Of a release: its policy, so that what needs the source is checked as well.
+            With a release: its policy, for the checks that need the source.
         strategies:
-            Of a private page: those to compare; None: all that fit the policy.
+            In a private report: the strategies to compare. None: all that the policy allows.
         progress:
-            Called as the work goes on, if it is a policy.
+            With a policy: called as in `anonymize`.
 
         Returns
         -------
         bool
-            Whether no check failed.
+            Whether all checks passed.
 
         Raises
         ------
         MissingLibraryError
-            The libraries that draw are missing.
+            ``pip install 'sqlanon[report]'`` is needed.
         PolicyError
             Options do not go together.
         ReleaseError
-            There is no release, or it is in PostgreSQL or in Spark; or the page cannot be written.
+            There is no release, or it is in PostgreSQL or Spark; or the report cannot be written.
         SourceError, HierarchyError, InfeasibleError
-            As of `anonymize`.
+            As for `anonymize`.
         """
         from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415
 
         _refuse_report(of, private, policy, strategies)
         if not isinstance(of, Policy) and is_server(os.fspath(of)):
-            raise ReleaseError("a page is made of a file: publish the release to one, too, or give its policy")
+            raise ReleaseError("a report needs a release file: publish the release to a file, too, or give its policy")
         target = target_of(path)
         refuse_without_charts()
         if not isinstance(of, Policy):
@@ -352,25 +351,25 @@ class Database:
         return result.report(target, private, compared)
 
     def risk(self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3) -> Risk:
-        """How risky the policy's source is as it stands: its classes, and what breaks each requirement of the policy.
+        """Measure how risky the source is as it stands: its classes, and the rows that break each requirement.
 
-        What each figure means, and its source: docs/explanation/risk.md. Nothing is generalized or left out.
-        The hierarchies of the quasi-identifiers are not looked at; but for a policy with noise, the search is made, so
-        that the errors are known that noise would make in the classes that it finds.
+        Nothing is generalized or left out, and hierarchies of quasi-identifiers are not read. With noise in the policy,
+        the search runs, to estimate the errors of noise in the classes that it finds. docs/explanation/risk.md explains
+        each figure.
 
         Parameters
         ----------
         policy:
             The policy.
         epsilons:
-            The ε, each more than 0, to tell the errors of noise for; default: 0.1 to 4.
+            Values of ε to estimate the errors of noise for, each more than 0. Default: 0.1 to 4.
         leakage:
-            Of sets of up to so many quasi-identifiers; 0 for none.
+            The size of the largest sets of quasi-identifiers to measure leakage for; 0: none.
 
         Raises
         ------
         PolicyError
-            An ε is none, or the policy has no noise.
+            An ε is not more than 0, or the policy has no noise.
         SourceError
             The source or the population cannot be read, or does not fit the policy.
         HierarchyError
@@ -383,15 +382,15 @@ class Database:
         return replace(found, _relate=self._space.engine.table_of)
 
     def risk_sql(self, policy: Policy, leakage: int = 3) -> str:
-        """The statements behind `risk`, each with a semicolon; they are not run.
+        """The statements that `risk` runs, each with a semicolon. They are not run.
 
-        What one of them needs of the answers before it is shown with an example: a sensitive attribute of two values.
-        Of a policy with noise, the search is that of `plan`, and only what comes after it is shown here.
+        Where a statement depends on answers of earlier ones, an example stands for them: a sensitive attribute with two
+        values. With noise in the policy, the statements of the search are those of `plan`, and are left out here.
 
         Raises
         ------
         SourceError, HierarchyError
-            As of `risk`, as far as the schema and hierarchy files tell.
+            As for `risk`, as far as the schema and the hierarchy files show.
         """
         from sqlanon.risk import risk_statements  # noqa: PLC0415
 
@@ -399,20 +398,20 @@ class Database:
         return risk_statements(run, policy, leakage)
 
     def row_risks(self, policy: Policy) -> duckdb.DuckDBPyRelation:
-        """The rows of the source with their risks, as a lazy relation: it is worked out when it is read.
+        """The rows of the source with their risks, as a lazy relation: it is computed when it is read.
 
-        Where the policy gives the size of the population, the source's rows (or persons) are counted now.
+        If the policy has the size of the population, the rows (or persons) of the source are counted now.
 
         Returns
         -------
         relation
-            The source's columns, and ``class_size`` (rows), ``prosecutor`` (1 / rows, or persons), with weights or a
-            population's size (or the sampling fraction) ``individual``, and with households ``household_risk``.
+            The columns of the source, ``class_size`` (rows) and ``prosecutor`` (1 / rows, or persons); ``individual``
+            with weights, the population's size or the sampling fraction; ``household_risk`` with households.
 
         Raises
         ------
         SourceError
-            As of `risk`.
+            As for `risk`.
         """
         from sqlanon.risk import row_risks  # noqa: PLC0415
 
@@ -421,14 +420,14 @@ class Database:
             return run.engine.relation(row_risks(run, policy))
 
     def uniques_matrix(self, policy: Policy, first: str, second: str) -> UniquesMatrix:
-        """How many rows are unique at each level of the hierarchies of two quasi-identifiers, the others at level 0.
+        """Count the unique rows at each pair of levels of two quasi-identifiers, with the others at level 0.
 
         Raises
         ------
         PolicyError
-            One of the two is no quasi-identifier with a hierarchy.
+            One of the two is not a quasi-identifier with a hierarchy.
         SourceError, HierarchyError
-            As of `anonymize`, for the hierarchies of these two.
+            As for `anonymize`, for the hierarchies of these two.
         """
         from sqlanon.risk import uniques_matrix  # noqa: PLC0415
 
@@ -436,12 +435,12 @@ class Database:
             return uniques_matrix(run, policy, first, second)
 
     def uniques_matrix_sql(self, policy: Policy, first: str, second: str) -> str:
-        """The statements behind `uniques_matrix`, each with a semicolon; they are not run.
+        """The statements that `uniques_matrix` runs, each with a semicolon. They are not run.
 
         Raises
         ------
         PolicyError, SourceError, HierarchyError
-            As of `uniques_matrix`, as far as the schema and hierarchy files tell.
+            As for `uniques_matrix`, as far as the schema and the hierarchy files show.
         """
         from sqlanon.risk import uniques_matrix  # noqa: PLC0415
 
@@ -450,24 +449,24 @@ class Database:
         return "\n\n".join(f"{statement};" for statement in shown)
 
     def suda(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> Suda:
-        """Which rows of the policy's source are alone with few of their quasi-identifiers: special uniques.
+        """Find special uniques (SUDA): rows that few of their quasi-identifiers are enough to single out.
 
         Parameters
         ----------
         policy:
-            The policy; only its source, its quasi-identifiers and what it says of the population count here.
+            The policy. Its source, quasi-identifiers and population count; the rest does not.
         size:
-            The greatest number of attributes of a minimal sample unique; by default all of them. The work grows with
-            the sets of attributes of up to that size.
+            The greatest number of attributes of a minimal sample unique. The work grows with the number of sets of that
+            size. Default: all attributes.
         fraction:
-            The sampling fraction, for DIS; by default the policy's (``[risk]``, else that of
-            ``privacy.population_uniqueness``: ``sampling_fraction``, or the rows by ``population``), and where it has
-            none 0.01, as in sdcMicro.
+            The sampling fraction, for DIS. Default: the policy's (``[risk]``, else that of
+            ``privacy.population_uniqueness``: ``sampling_fraction``, or rows / ``population``); without one 0.01, as in
+            sdcMicro.
 
         Raises
         ------
         PolicyError
-            The size or the fraction is none, or there are too many sets of up to that size.
+            The size or the fraction is out of range, or there are too many sets of that size.
         SourceError
             The source cannot be read, does not fit the policy, or has more than the population.
         """
@@ -482,12 +481,12 @@ class Database:
             return find_special_uniques(run, policy, size, fraction)
 
     def suda_sql(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> str:
-        """The statements behind `suda`, each with a semicolon; they are not run.
+        """The statements that `suda` runs, each with a semicolon. They are not run.
 
         Raises
         ------
         PolicyError, SourceError
-            As of `suda`, as far as the schema tells.
+            As for `suda`, as far as the schema shows.
         """
         from sqlanon.risk.suda import (  # noqa: PLC0415
             refuse_settings,
@@ -499,13 +498,13 @@ class Database:
         return suda_statements(run, policy, size, fraction)
 
     def distinction(self, table: str | Policy | None = None, size: int = 3) -> duckdb.DuckDBPyRelation:
-        """How well sets of columns tell rows apart: a relation, one row a set. It finds quasi-identifiers.
+        """Measure how well sets of columns distinguish rows, to find quasi-identifiers: a relation, one row a set.
 
         Parameters
         ----------
         table:
-            The table (its columns that are not nested), or a policy (its quasi-identifiers); None where the source is
-            files or Arrow.
+            A table (its columns that are not nested), or a policy (its quasi-identifiers). Not needed for files and
+            data frames.
         size:
             The greatest number of columns of a set.
 
@@ -513,14 +512,14 @@ class Database:
         -------
         relation
             With the columns ``attributes`` (a list of names), ``size``, ``distinct`` (combinations of their values),
-            ``rows``, ``distinction`` (distinct by rows; NULL without rows) and ``separation`` (the share of the pairs
-            of rows that differ in them; NULL of fewer than two rows). Source: R. Motwani, Y. Xu, "Efficient algorithms
+            ``rows``, ``distinction`` (distinct / rows; NULL without rows) and ``separation`` (the share of pairs of
+            rows that differ in them; NULL with fewer than two rows). Source: R. Motwani, Y. Xu, "Efficient algorithms
             for masking and finding quasi-identifiers" (2007).
 
         Raises
         ------
         PolicyError
-            The size is less than 1, or there are too many sets of up to that size.
+            The size is less than 1, or there are too many sets of that size.
         SourceError
             The source cannot be read, or does not fit the policy.
 
@@ -546,12 +545,12 @@ class Database:
             return run.engine.relation(find_distinction(run, policy, size))
 
     def distinction_sql(self, table: str | Policy | None = None, size: int = 3) -> str:
-        """The statements behind `distinction`, each with a semicolon; they are not run.
+        """The statements that `distinction` runs, each with a semicolon. They are not run.
 
         Raises
         ------
         PolicyError, SourceError
-            As of `distinction`, as far as the schema tells.
+            As for `distinction`, as far as the schema shows.
         """
         from sqlanon.suggest import (  # noqa: PLC0415
             asks_nothing,
@@ -580,7 +579,7 @@ class Database:
         Parameters
         ----------
         table:
-            The table; None where the source is files or Arrow.
+            A table. Not needed for files and data frames.
         files:
             Files of one table, or patterns of them, where `connect` was given no source.
         folder:
@@ -610,34 +609,34 @@ class Database:
         name: str | None = None,
         progress: StageProgress | None = None,
     ) -> LiveView:
-        """Make a view in the source's database that shows its table as the policy asks, whenever it is read.
+        """Make a live view in the source's database: it shows the table anonymized, whenever it is read.
 
-        The best generalization is searched as by `anonymize`. The view shows it of the rows that are there when it is
-        read, without the classes that break a requirement then, and without values that are new to a hierarchy. A
-        suppression limit cannot be promised of what will be there: the view ``sqlanon.live_views`` tells when more
-        than that is left out. Where a column has got another type since, nothing is shown. The database is opened for
-        writing for this, and only while it is written.
+        The search is that of `anonymize`. The view applies the generalization to the rows that are there when it is
+        read. It leaves out classes that break a requirement then, and values that a hierarchy does not have. A view
+        cannot keep a suppression limit for future rows: ``sqlanon.live_views`` shows whether more is left out. If the
+        type of a column has changed, the view shows nothing. The database is open for writing only while the view is
+        written.
 
         Parameters
         ----------
         policy:
-            The policy. Requirements on the whole table, populations, noise, decoys, masks, earlier releases, and
-            strategies below the full domain are no matter for a view. ``[release]`` and ``[catalog]`` do not count.
+            The policy. A view does not support requirements on the whole table, populations, noise, decoys, masks,
+            earlier releases, and local strategies. ``[release]`` and ``[catalog]`` are ignored.
         name:
-            The name of the view, in the schema of the table; by default the table's with ``_live``. A live view of
-            that name is replaced, in one transaction.
+            The name of the view, in the schema of the table. A live view of that name is replaced, in one transaction.
+            Default: the name of the table with ``_live``.
         progress:
-            Called as by `anonymize`.
+            Called as in `anonymize`.
 
         Raises
         ------
         PolicyError
-            The policy asks for what a view cannot keep; with all of that.
+            The policy has parts that a view does not support. The error has all of them.
         SourceError
-            The source is in no database, does not fit the policy, or cannot be written to; or something else has the
-            name of the view.
+            The source is not in a database, does not fit the policy, or cannot be written to; or the name of the view
+            is taken.
         HierarchyError, InfeasibleError
-            As of `anonymize`.
+            As for `anonymize`.
 
         Examples
         --------
@@ -663,41 +662,41 @@ class Database:
         return live(self._space, policy, name, partial(report_progress, "search"))
 
     def live_sql(self, policy: Policy, name: str | None = None) -> str:
-        """The statements that `live` would run on the database, each with a semicolon; they are not run.
+        """The statements that `live` would run on the database, each with a semicolon. They are not run.
 
-        The search is made, which reads the source: what is found is in them. The rows of the hierarchies are read from
-        tables of this `Database`, on its connection.
+        The search runs, and reads the source: the statements have its result. They read the hierarchies from tables of
+        this `Database`, on its connection.
 
         Raises
         ------
         PolicyError, SourceError, HierarchyError, InfeasibleError
-            As of `live`.
+            As for `live`.
         """
         from sqlanon.live import live_statements  # noqa: PLC0415
 
         return live_statements(self._space, policy, name)
 
     def drop_live(self, policy: Policy, name: str | None = None) -> str:
-        """Remove a live view and its tables from the database; its name. The table that it shows need not be there.
+        """Remove a live view and its tables from the database, also if its table is gone. Returns the view's name.
 
         Parameters
         ----------
         policy:
-            Says which database and table.
+            A policy for the database and table.
         name:
-            As of `live`.
+            The name of the view, as in `live`.
 
         Raises
         ------
         SourceError
-            There is none of that name, or the database cannot be written to.
+            There is no live view of that name, or the database cannot be written to.
         """
         from sqlanon.live import drop_live  # noqa: PLC0415
 
         return drop_live(self._space, policy, name)
 
     def close(self) -> None:
-        """Let go of the source, and of everything that was made beside it."""
+        """Close the source and remove the work database. Relations of results cannot be read any more."""
         self._space.close()
 
     def __enter__(self) -> Database:
@@ -725,13 +724,13 @@ def _refuse_report(
     compares, problems = strategies is None or bool(strategies), []
     if isinstance(of, Policy):
         if policy is not None:
-            problems.append(Problem("policy", "is for a release: of a policy, leave it out"))
+            problems.append(Problem("policy", "is for a report of a release; leave it out for a policy"))
         if compares and not private:
-            problems.append(Problem("compare", "tells of the source: only a private page shows it"))
+            problems.append(Problem("compare", "needs a private report: it shows figures of the source"))
     else:
         if private:
-            problems.append(Problem("private", "a release alone shows nothing private: give its policy in its place"))
+            problems.append(Problem("private", "is for a report of a policy: give the policy instead of the release"))
         if compares:
-            problems.append(Problem("compare", "is for a policy: a release does not tell how it was found"))
+            problems.append(Problem("compare", "is for a report of a policy: give the policy instead of the release"))
     if problems:
         raise PolicyError(problems)

@@ -563,9 +563,9 @@ def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None
     [
         (["policy.toml", "-o", "people.duckdb"], "its name must end in .html"),
         (["policy.toml", "-o", "nowhere/page.html"], "there is no folder"),
-        (["policy.toml", "-o", "page.html", "--policy", "policy.toml"], "is for a release"),
-        (["policy.toml", "-o", "page.html", "--compare"], "only a private page shows it"),
-        (["people.duckdb", "-o", "page.html", "--private", "--compare"], "a release alone shows nothing private"),
+        (["policy.toml", "-o", "page.html", "--policy", "policy.toml"], "is for a report of a release"),
+        (["policy.toml", "-o", "page.html", "--compare"], "needs a private report"),
+        (["people.duckdb", "-o", "page.html", "--private", "--compare"], "give the policy instead of the release"),
         (["people.duckdb", "-o", "page.html"], "it has no manifest"),
         (["gone.duckdb", "-o", "page.html"], "there is no release"),
         (["gone.toml", "-o", "page.html"], "gone.toml"),
