@@ -84,8 +84,7 @@ class ResultFigures:
 
     @property
     def gap(self) -> float:
-        """How far the score may be from the best one, as a share of it: |score − bound| / |score|; 0 if it is
-        optimal."""
+        """How far the score may be from the best one, as a share of the score: |score − bound| / |score|."""
         score = self.score if self.score_without_decoys is None else self.score_without_decoys
         return abs(score - self.bound) / abs(score) if score != self.bound else 0.0
 
@@ -193,7 +192,7 @@ class ResultFigures:
 
 
 class Result(ResultFigures):
-    """The best version of a table that a search found; nothing is published yet.
+    """The best version of a table that a search found. `publish` writes it as a release.
 
     Attributes
     ----------
@@ -201,46 +200,43 @@ class Result(ResultFigures):
         By quasi-identifier, in the policy's order: its level, None where values are released at several levels; and the
         height of its hierarchy.
     measure, score:
-        What was minimised (or, for ``distinct``, maximised), and how far.
+        The measure that was minimised (``distinct``: maximised), and its value.
     optimal:
-        Whether it is proven that no generalization that meets the policy is better.
+        Whether no full-domain generalization that meets the policy is better; this is proven.
     bound:
-        What is proven: no generalization that meets the policy scores less (or, for ``distinct``, more). The score
-        itself, if it is optimal.
+        A proven limit: no generalization that meets the policy scores less (``distinct``: more). If optimal, the score.
     rows, suppressed_rows, released_rows:
-        Of the source; left out or masked; in the release.
+        Rows of the source, rows that are left out or masked, and rows of the release.
     classes, smallest_class:
-        Equivalence classes that are kept, and rows of the smallest.
+        Number of equivalence classes in the release, and rows of the smallest.
     null_map, wrong_map:
-        With a population: kept rows that match nobody of it, and those that match wrong persons only (None where they
-        are not told apart in both); else None.
+        With a population: kept rows that match nobody in it, and kept rows that match only other persons (None if the
+        two tables do not identify persons); otherwise None.
     k_minimal:
-        All k-minimal generalizations, with a strategy that looks for them; else None.
+        All k-minimal generalizations, with a strategy that finds them; otherwise None.
     satisfying:
-        All generalizations that meet the policy, with strategy ``incognito``; else None.
+        All generalizations that meet the policy, with the strategy ``incognito``; otherwise None.
     epsilon:
-        Of a record, for all its attributes with noise together; None without noise, as are the next four.
+        The ε of a record, for all its attributes with noise together. Without noise, this and the next four are None.
     noise:
-        By attribute with noise: ``epsilon``; ``expected_relative_error`` and ``expected_error`` (in its own units, of
-        a date in days), in closed form; ``observed_relative_error`` and ``observed_error``, of what was drawn; and
-        ``zero_rows``, which have no relative error. Of all records that got noise.
+        By attribute with noise, over all records with noise: ``epsilon``; ``expected_relative_error`` and
+        ``expected_error`` (in the units of the attribute; of a date, days), in closed form; ``observed_relative_error``
+        and ``observed_error`` of the noise that was drawn; and ``zero_rows``, which have no relative error.
     linking_risk, linking_risk_strict:
-        The share of the released records whose own original is the nearest of its class; strictly: the only nearest.
+        The share of the released records whose own original is the nearest in its class; strict: the only nearest.
     confidence:
         With ``[privacy] confidence``: ``beta``, and ``suppressed_rows``, which are among the suppressed rows.
     decoys:
-        With ``[release] decoys``: how many ``rows`` they are, how many ``classes`` they fill, and what k is without
-        them, ``smallest_class_without``; else None. The released rows count them, and so do ``classes`` and
-        ``smallest_class``; the suppressed rows and the score are of real rows. What is proven (``optimal``, ``bound``,
-        ``gap``) is of the score without decoys, ``score_without_decoys``: that is what was searched for.
+        With ``[release] decoys``: ``rows``, ``classes`` that they fill, and ``smallest_class_without`` them; otherwise
+        None. ``released_rows``, ``classes`` and ``smallest_class`` include decoys; ``suppressed_rows`` and ``score``
+        count real rows only. ``optimal``, ``bound`` and ``gap`` are about ``score_without_decoys``.
     held_against:
-        The earlier releases of the ledger that it was held against, once it is published: their paths, or where
-        they are on a server.
+        Once published: the earlier releases of the ledger that the release was compared with, by path or address.
     dependencies:
-        The released columns that narrow a generalized quasi-identifier, with figures:
-        see docs/explanation/dependencies.md.
+        The released columns that narrow a generalized quasi-identifier, with figures: see
+        docs/explanation/dependencies.md.
     warnings:
-        What the data holder should know before sharing.
+        What to know before sharing the release.
     seconds:
         Time by stage: ``load``, ``search``, ``noise`` if there is any; ``publish`` once that is done.
     """
@@ -285,7 +281,7 @@ class Result(ResultFigures):
         self.seconds = draft.seconds
 
     def record(self) -> None:
-        """Keep the run in the policy's catalog, if there is one."""
+        """Record the run in the policy's catalog, if there is one."""
         if self.policy.catalog is None or self._recorded:
             return
         self._recorded = True
@@ -303,7 +299,7 @@ class Result(ResultFigures):
 
     @cached_property
     def fully_suppressed(self) -> tuple[str, ...]:
-        """The quasi-identifiers of which nothing is left: all rows of the release show the same label."""
+        """The quasi-identifiers that are fully suppressed: all rows of the release show the same label."""
         statement = self._draft.recoding.statement
         flags = self._run.engine.rows(statement.fully_suppressed())[0]
         return tuple(one.name for one in statement.columns if one.quasi is not None and flags[one.quasi])
@@ -317,26 +313,26 @@ class Result(ResultFigures):
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why `publish` would refuse it before it writes anything: columns that give a quasi-identifier away."""
+        """Why `publish` refuses the release before it writes anything: columns that give a quasi-identifier away."""
         return self._draft.dependencies.refusals
 
     @property
     def lattice(self) -> duckdb.DuckDBPyRelation:
-        """Every generalization that was looked at: a relation.
+        """The generalizations of the search: a relation.
 
-        Columns: ``levels`` (in the policy's order), ``height``, ``bound`` (at most its score), ``status``
-        (``satisfies``, ``violates``, or ``open`` where it had not to be decided), and for the checked ones
-        ``classes``, ``suppressed_rows`` and, if they satisfy the policy, ``score``.
+        Columns: ``levels`` (in the policy's order), ``height``, ``bound`` (the score is not less), ``status``
+        (``satisfies``, ``violates``, or ``open``: not decided); for those that were checked ``classes`` and
+        ``suppressed_rows``, and ``score`` if they satisfy the policy.
         """
         return self._run.engine.relation(star(self._run.work("lattice")))
 
     @property
     def noisy(self) -> duckdb.DuckDBPyRelation | None:
-        """Each record that got noise, for the holder's eyes: a relation; None without noise. It is private.
+        """The records with noise: a private relation; None without noise.
 
-        Columns: ``record``, ``class``, and for each attribute with noise, in the policy's order, ``x_0`` (its value as
-        a number, of a date the days since 1970-01-01), ``v_0`` (with noise), ``y_0`` (as it is released: rounded, and
-        within its bounds), ``x_1``, ...; ``released``: whether the record is, or was suppressed after noise was drawn.
+        Columns: ``record``, ``class``; for each attribute with noise, in the policy's order, ``x_0`` (the value as a
+        number; of a date, days since 1970-01-01), ``v_0`` (with noise) and ``y_0`` (as released: rounded, within its
+        bounds), ``x_1``, ...; ``released``: false if the record was suppressed after noise was drawn.
 
         Raises
         ------
@@ -347,16 +343,15 @@ class Result(ResultFigures):
             return None
         if self._prepared.source.access == "remote":
             raise SourceError(
-                "this shows rows of the source as they are, and the rows of a source in "
-                f"{self._prepared.source.where} never leave it: what noise does is in noise, linking_risk and "
-                "confidence"
+                f"noisy shows rows of the source, and rows in {self._prepared.source.where} never leave it; noise, "
+                "linking_risk and confidence have figures of them"
             )
         return self._run.engine.relation(self._draft.noise.statement.all_records())
 
     @property
     def decoy_rows(self) -> duckdb.DuckDBPyRelation | None:
-        """The decoys, as they are released, for the holder's eyes: a relation; None where there are none. It is
-        private: nothing else tells them from real rows."""
+        """The decoys as they are released: a private relation; None without decoys. Nothing else shows which rows are
+        decoys."""
         query = self.decoy_query()
         return None if query is None else self._run.engine.relation(query)
 
@@ -366,7 +361,7 @@ class Result(ResultFigures):
         return None if statement is None else statement.decoy_rows()
 
     def relation(self) -> duckdb.DuckDBPyRelation:
-        """The rows that the release would have, to try things out: a relation, on the `Database` that gave this result.
+        """The rows of the release before it is published: a relation, on the connection of the `Database`.
 
         The statement that makes the release makes them, and they pass the same audit: the same rows, labels and types
         as in a release file, with the same noise and decoys, in random order. They are made once; `df`, `pl` and
@@ -428,23 +423,23 @@ class Result(ResultFigures):
         return self.relation().to_arrow_table()
 
     def sql(self, dialect: str = "duckdb") -> str:
-        """The statement that makes the release, on the connection of the `Database` that gave this result.
+        """The statement that makes the release. It reads private tables of the `Database` that gave this result.
 
-        Where the source is in PostgreSQL or in Spark, it is the statement that runs there, whatever the dialect. Of a
-        frequency set, it is the statement for the warehouse, over the tables that `export` writes.
+        For a source in PostgreSQL or Spark, it is the statement that runs there, in its dialect. For a frequency set,
+        it is the statement for the warehouse, and reads the tables that `export` writes.
 
         Parameters
         ----------
         dialect:
-            sqlglot's name of one. Of what is made by DuckDB, the tables that it reads are DuckDB's: for another engine
-            they are to be copied, under the same names.
+            The dialect, by sqlglot's name. To run the statement in another engine than DuckDB, copy the tables that it
+            reads there, under the same names.
 
         Raises
         ------
         PolicyError
-            Of a frequency set: there is no such dialect.
+            For a frequency set: the dialect is unknown.
         UntranslatableError
-            Something in the statement is not known to mean the same in that dialect.
+            A part of the statement is not known to mean the same in that dialect.
         """
         source = self._prepared.source
         query: exp.Expr = source.release_query(self._draft.statement)
@@ -462,7 +457,7 @@ class Result(ResultFigures):
 
     @cached_property
     def chart(self) -> Charts:
-        """Its charts, for notebooks: ``result.chart.frontier()``, ``.classes()``, ...; with ``sqlanon[report]``."""
+        """Charts for notebooks: ``result.chart.classes()``, ``.frontier()``, ...; they need ``sqlanon[report]``."""
         from sqlanon.report.notebook import Charts  # noqa: PLC0415 - who draws nothing does not wait for it
 
         return Charts(self._unpublished())
@@ -470,31 +465,31 @@ class Result(ResultFigures):
     def report(
         self, path: str | os.PathLike[str], private: bool = False, compared: duckdb.DuckDBPyRelation | None = None
     ) -> bool:
-        """Write a page about it, for people: one HTML file that needs nothing else. Nothing is published.
+        """Write a report for people: one HTML file without links to others. Nothing is published.
 
         Parameters
         ----------
         path:
-            The page; it ends in ``.html``.
+            The file of the report, ending in ``.html``.
         private:
-            Whether it shows the source and the search, too, and says on every page that it is for inside only. By
-            default it shows no more than its release will.
+            Show the source and the search, too; every page then says that it is for inside only. Default: the report
+            shows no more than the release will.
         compared:
-            What `Database.compare` found, for a private page.
+            The answer of `Database.compare`, for a private report.
 
         Returns
         -------
         bool
-            Whether no check failed.
+            Whether all checks passed.
 
         Raises
         ------
         MissingLibraryError
             ``pip install 'sqlanon[report]'`` is needed.
         ReleaseError
-            The page cannot be written there.
+            The report cannot be written there.
         """
-        from sqlanon.report import report_of_unpublished  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.report import report_of_unpublished  # noqa: PLC0415  (needed for reports only)
 
         rows = (
             [] if compared is None else [dict(zip(compared.columns, row, strict=True)) for row in compared.fetchall()]
@@ -518,29 +513,29 @@ class Result(ResultFigures):
     def publish(
         self, path: str | Path | None = None, table: str | None = None, force: bool = False, draft: bool = False
     ) -> Release | PostgresRelease | SparkRelease:
-        """Write the release to a fresh file, audit it there, and put it in its place.
+        """Write the release to a new file, audit it there, and move it to its place in one step.
 
         Parameters
         ----------
         path:
-            A DuckDB file, or a Parquet file by the ending ``.parquet``; default: the policy's ``[release]``, which may
-            be a schema in PostgreSQL or in Spark.
+            A DuckDB file; or a Parquet file, ending in ``.parquet``. Default: the policy's ``[release]``, which may
+            name a schema in PostgreSQL or Spark.
         table:
-            Its table; default: the policy's, else the source's name.
+            The name of the released table. Default: the policy's, else the name of the source's table.
         force:
-            Whether it is published even where it breaks an earlier release of the ledger; the ledger says so then.
+            Publish even if the release breaks the privacy of an earlier one in the ledger. The ledger records it.
         draft:
-            Whether it is a draft, for trying out; so is all that a policy with ``[release] draft = true`` gives. It is
-            audited and marked, and it is not compared with releases, nor are later ones with it: do not share it.
+            Publish a draft, for trying out, as a policy with ``[release] draft = true`` does. A draft is audited and
+            marked. It is not compared with releases, and later releases are not compared with it: do not share it.
 
         Raises
         ------
         ReleaseError
-            The place cannot be written, or holds something else, for a draft a release, too; or the source is a
+            The place cannot be written, or holds something else (for a draft: also a release); or the source is a
             frequency set, see `export`.
         AuditError
-            The audit refused the release; nothing was changed. Among its reasons may be that somebody who has an
-            earlier release, too, finds fewer rows that are alike than each of them promises; with the query.
+            The audit refused the release, and nothing has changed. One reason may be an earlier release: somebody who
+            has both would find groups that are smaller than promised. The error has the query.
         """
         started = time.perf_counter()
         self.record()
@@ -555,19 +550,19 @@ class Result(ResultFigures):
         return release
 
     def export(self, folder: str | os.PathLike[str], dialect: str, draft: bool = False) -> Path:
-        """Write what a warehouse needs to make the release, where the source is a frequency set.
+        """Write the files that make the release in a warehouse, for a source that is a frequency set.
 
-        ``release.sql`` has the statement, ``audit.sql`` what to ask before anybody may read what it makes; the Parquet
-        files are the tables that it reads. They hold values of the source: the folder is private.
+        ``release.sql`` makes the release, and reads the tables in the Parquet files. ``audit.sql`` has the queries to
+        run before anybody reads the release. The folder has values of the source: it is private.
 
         Parameters
         ----------
         folder:
-            A new folder, or an empty one.
+            A new or empty folder.
         dialect:
             ``bigquery``, ``databricks``, ``duckdb``, ``postgres``, ``snowflake``, ``spark`` or ``trino``.
         draft:
-            Whether it is a draft, as in `publish`: its statements say so, and no warning of later releases counts it.
+            Export a draft, as in `publish`: its statements say so, and warnings of later releases do not count it.
 
         Returns
         -------
@@ -577,14 +572,14 @@ class Result(ResultFigures):
         Raises
         ------
         PolicyError
-            There is no such dialect.
+            The dialect is unknown.
         ReleaseError
-            The source is no frequency set; or the folder is not empty, or cannot be written.
+            The source is not a frequency set; or the folder is not empty, or cannot be written.
         """
         from sqlanon.warehouse import export  # noqa: PLC0415 - few need it
 
         if self._prepared.source.recodes:
-            raise ReleaseError("only of a frequency set there is something to export: publish this result")
+            raise ReleaseError("only a frequency set can be exported: publish this result instead")
         figures = {
             "source_rows": self.rows,
             "released_rows": self.released_rows,

@@ -34,16 +34,16 @@ class Release:
     Attributes
     ----------
     path:
-        Its file, absolute.
+        The absolute path of the file.
     table:
-        Its table in a DuckDB file.
+        The name of the table in a DuckDB file.
     manifest:
-        What it claims.
+        The claims of the release: policy, columns, counts, digest.
     limits:
-        What `verify` may take of the machine.
+        Memory and threads for `verify`.
     sha256:
-        The SHA-256 of its file, in hexadecimal digits. Pass it on by another way than the file: a reader who has it
-        finds any change (``sqlanon verify RELEASE --sha256 HEX``).
+        The SHA-256 of the file, in hexadecimal digits. Send it by another way than the file: with it, a reader finds
+        any change of the file (``sqlanon verify RELEASE --sha256 HEX``).
     """
 
     path: Path
@@ -53,31 +53,31 @@ class Release:
     sha256: str | None = None
 
     def verify(self, sha256: str | None = None) -> Verification:
-        """Check the release by itself, as any reader can: columns, counts, requirements, content digest.
+        """Verify the release by itself, as any reader can: columns, counts, requirements, content digest.
 
         Parameters
         ----------
         sha256:
-            The SHA-256 that its file should have, such as `Release.sha256`: it finds deliberate changes, too.
+            The SHA-256 that the file should have, such as `Release.sha256`. It finds deliberate changes, too.
 
         Raises
         ------
         ReleaseError
-            It is gone, or is no release any more; or ``sha256`` is no SHA-256.
+            The file is gone, or is not a release any more; or ``sha256`` is not a SHA-256.
         """
         return verify_file(self.path, limits=self.limits, sha256=sha256)
 
     def verify_sql(self) -> list[str]:
-        """The statements behind `verify`, to be run in the release file with any DuckDB client."""
+        """The statements that `verify` runs, for any DuckDB client with the release file open."""
         return verification_sql(self.manifest)
 
     def class_sizes(self) -> list[tuple[int, int]]:
-        """How many classes there are of each size, as any reader can count them: size in rows, and classes; ascending.
+        """The sizes of the classes, as any reader can count them: pairs of rows and number of classes, ascending.
 
         Raises
         ------
         ReleaseError
-            It is gone, or is no release any more.
+            The file is gone, or is not a release any more.
 
         Examples
         --------
@@ -88,11 +88,11 @@ class Release:
             return [(size, classes) for size, classes, _ in release.engine.rows(self._class_sizes(SUBJECT.copy()))]
 
     def class_sizes_sql(self) -> str:
-        """The statement behind `class_sizes`, to be run in the release file with any DuckDB client."""
+        """The statement that `class_sizes` runs, for any DuckDB client with the release file open."""
         return self._class_sizes(table(self.table)).sql("duckdb", pretty=True)
 
     def df(self) -> pandas.DataFrame:
-        """Its rows as a pandas data frame, read from its file; they are not verified.
+        """The rows of the file as a pandas data frame. They are not verified.
 
         DuckDB converts the types: dates become timestamps, decimals and HUGEINT floats. `arrow` keeps them.
 
@@ -101,31 +101,31 @@ class Release:
         MissingLibraryError
             ``pip install 'sqlanon[pandas]'`` is needed.
         ReleaseError
-            It is gone, or is no release any more.
+            The file is gone, or is not a release any more.
         """
         with self._opened() as rows:
             return pandas_frame(rows)
 
     def pl(self) -> polars.DataFrame:
-        """Its rows as a polars data frame, read from its file; they are not verified.
+        """The rows of the file as a polars data frame. They are not verified.
 
         Raises
         ------
         MissingLibraryError
             ``pip install 'sqlanon[polars]'`` is needed.
         ReleaseError
-            It is gone, or is no release any more.
+            The file is gone, or is not a release any more.
         """
         with self._opened() as rows:
             return polars_frame(rows)
 
     def arrow(self) -> pyarrow.Table:
-        """Its rows as an Arrow table, read from its file; they are not verified.
+        """The rows of the file as an Arrow table. They are not verified.
 
         Raises
         ------
         ReleaseError
-            It is gone, or is no release any more.
+            The file is gone, or is not a release any more.
         """
         with self._opened() as rows:
             return rows.to_arrow_table()
@@ -139,7 +139,7 @@ class Release:
         return class_sizes(rows, self.manifest.quasi)
 
     def _repr_html_(self) -> str:
-        """For notebooks: what it claims as a small table; its file is not opened."""
+        """For notebooks: its claims as a small table. The file is not opened."""
         return claims_table(self.manifest, f"Release {self.table}", "file", self.path)
 
     def __repr__(self) -> str:
