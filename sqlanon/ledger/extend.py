@@ -40,11 +40,11 @@ from sqlanon.policy.problems import join
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing, measure_dependencies, warn_of_unique_columns
-from sqlanon.release.draft import ranges_of
 from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
+from sqlanon.release.ranges import ranges_of
 from sqlanon.release.score import released_score
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, Reach
@@ -383,7 +383,7 @@ class ExtensionDraft:
 
     @property
     def ranges(self) -> dict[str, RangeKind]:
-        return ranges_of(self.prepared)
+        return ranges_of(self.run.engine, self.prepared)
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         return self.release.manifest.columns

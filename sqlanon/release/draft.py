@@ -15,7 +15,6 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import cast, col, table
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.policy.guarantee import guarantee_of
 from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.recode.stage import Recoding
@@ -23,6 +22,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Dependencies
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed, may_be_shown, suppressed_by
+from sqlanon.release.ranges import ranges_of
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, kind_taking
@@ -43,20 +43,6 @@ if TYPE_CHECKING:
 
 FEW = 1000
 """Labels that repeat so often that a column of them is best written as a dictionary."""
-
-
-def ranges_of(prepared: SearchInput) -> dict[str, RangeKind]:
-    """By column, in lower case, what the labels of an attribute are ranges of: of those whose rules, or whose strategy,
-    make ranges of numbers or times."""
-    policy, found = prepared.policy, dict[str, RangeKind]()
-    summarised = policy.search.traits.summarises
-    for name in policy.generalized:
-        rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
-        type_ = next(its for column, its in prepared.source.columns.items() if column.lower() == name.lower())
-        kind = bounds_kind(type_)
-        if kind is not None and (summarised or rules & {"intervals", "dates"}):
-            found[name.lower()] = kind
-    return found
 
 
 @dataclass(frozen=True)
@@ -93,7 +79,7 @@ class ReleaseDraft:
 
     @property
     def ranges(self) -> dict[str, RangeKind]:
-        return ranges_of(self.prepared)
+        return ranges_of(self.run.engine, self.prepared)
 
     @property
     def expected(self) -> Expected:

@@ -285,6 +285,29 @@ def test_labels_are_in_order_with_their_ends(
     assert [row[2:] for row in found] == expected
 
 
+@pytest.mark.parametrize(
+    ("lines", "values", "expected"),
+    some(
+        [
+            ("3;0-4;*\n4;0-4;*\n7;5-9;*", "('3'), ('4'), ('7')", [("0-4", 1, 0, 4), ("5-9", 2, 5, 9)]),
+            ("3;0-4;*\n4;0-4;*\n7;5-9;*", "(3), (4), (7)", [("0-4", 1, 0, 4), ("5-9", 2, 5, 9)]),
+            ("3;<5;*\n4;<5;*\n70;≥60;*", "(3), (4), (70)", [("<5", 1, None, 4), ("≥60", 2, 60, None)]),
+            ("3;0-4;*\n5;0-4;*\n7;5-9;*", "(3), (5), (7)", [("0-4", 1), ("5-9", 2)]),  # 5 is not between 0 and 4
+            ("May;0-4;*\n7;5-9;*", "('May'), ('7')", [("0-4", 1), ("5-9", 2)]),
+            ("3;low;*\n70;high;*", "(3), (70)", [("high", 1), ("low", 2)]),
+            ("1.5;1-2;*\n70;60-80;*", "('1.5'), ('70')", [("1-2", 1, 1.0, 2.0), ("60-80", 2, 60.0, 80.0)]),
+        ],
+        3,
+    ),
+)
+def test_labels_of_files_have_ends_where_they_hold_their_values(
+    lines: str, values: str, expected: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / "h.csv").write_text(lines, encoding="utf-8")
+    rule = {"file": str(tmp_path / "h.csv")}
+    assert labels_of(values, rule, tmp_path, min_level=1, max_level=1) == expected
+
+
 def test_the_top_and_names_have_no_ends_and_null_is_no_label(tmp_path: Path) -> None:
     assert labels_of("(1), (2), (NULL)", {"intervals": [10]}, tmp_path, min_level=2) == [("*", 1, None, None)]
     found = labels_of("('ab'), ('aa'), (NULL), ('b1')", {"mask": "right"}, tmp_path, min_level=1, max_level=1)

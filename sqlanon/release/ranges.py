@@ -1,0 +1,80 @@
+"""Which labels of a release are ranges of numbers or dates: their tables in the release have the ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.expressions import all_of, cast, col, fragment, named, template
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.hierarchies.parts import bounds_kind, try_cast
+from sqlanon.search.input import SearchInput
+
+_LISTED = {"file", "table", "categories"}
+
+
+def ranges_of(engine: Engine, prepared: SearchInput) -> dict[str, RangeKind]:
+    """By column, in lower case, what the labels of an attribute are ranges of: of those whose rules, or whose strategy,
+    make ranges of numbers or times, and of those with a file of ranges that hold their values."""
+    policy, found = prepared.policy, dict[str, RangeKind]()
+    summarised = policy.search.traits.summarises
+    listed: dict[str, tuple[Hierarchy, RangeKind | None]] = {}
+    for name, hierarchy in zip(policy.generalized, prepared.own_hierarchies, strict=True):
+        rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
+        type_ = next(its for column, its in prepared.source.columns.items() if column.lower() == name.lower())
+        kind = bounds_kind(type_)
+        if kind is not None and (summarised or rules & {"intervals", "dates"}):
+            found[name.lower()] = kind
+        elif rules <= _LISTED and len(rules) == 1 and hierarchy.height > 1:
+            listed[name.lower()] = hierarchy, kind
+    return found | dict(_listed_ranges(engine, listed))
+
+
+_KINDS = template("""
+    SELECT
+        bool_and(TRY_CAST(:value AS BIGINT) IS NOT NULL) AS integers,
+        bool_and(TRY_CAST(:value AS DOUBLE) IS NOT NULL) AS numbers,
+        bool_and(TRY_CAST(:value AS DATE) IS NOT NULL) AS dates
+    FROM :hierarchy
+    WHERE level_0 IS NOT NULL
+""")
+_TYPES: Mapping[RangeKind, str] = {"integer": "BIGINT", "number": "DOUBLE", "date": "DATE"}
+_HOLD_THEIR_VALUES = template("""
+    SELECT bool_and(:all_hold), bool_or(:some_range)
+    FROM (SELECT :value AS value, :bounds FROM :hierarchy WHERE level_0 IS NOT NULL) AS h
+""")
+_HOLDS = fragment("coalesce(:low <= value, TRUE) AND coalesce(value <= :high, TRUE)")
+_IS_RANGE = fragment(":low IS DISTINCT FROM :high")
+
+
+def _listed_ranges(
+    engine: Engine, listed: Mapping[str, tuple[Hierarchy, RangeKind | None]]
+) -> Iterator[tuple[str, RangeKind]]:
+    """Those whose labels are ranges, each with the ground values under it."""
+    for name, (hierarchy, own) in listed.items():
+        value = cast(col("level_0"), "VARCHAR")
+        are = engine.rows(_KINDS(value=value, hierarchy=hierarchy.table))[0]
+        kind = own or next((one for one, right in zip(_TYPES, are, strict=True) if right), None)
+        if kind is not None and _hold_their_values(engine, hierarchy, kind):
+            yield name, kind
+
+
+def _hold_their_values(engine: Engine, hierarchy: Hierarchy, kind: RangeKind) -> bool:
+    levels = range(1, hierarchy.height)  # the top is no range
+    ends = [
+        named(end, f"{which}_{level}")
+        for level in levels
+        for which, end in zip(("low", "high"), bounds(col(f"level_{level}"), kind), strict=True)
+    ]
+    pairs = [(col(f"low_{level}"), col(f"high_{level}")) for level in levels]
+    query = _HOLD_THEIR_VALUES(
+        all_hold=all_of(_HOLDS(low=low, high=high) for low, high in pairs),
+        some_range=exp.or_(*(_IS_RANGE(low=low, high=high) for low, high in pairs)),
+        value=try_cast(cast(col("level_0"), "VARCHAR"), _TYPES[kind]),
+        bounds=ends,
+        hierarchy=hierarchy.table,
+    )
+    return engine.rows(query)[0] == (True, True)
