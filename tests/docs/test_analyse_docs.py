@@ -1,0 +1,58 @@
+"""docs/how-to/analyse.md: its SQL runs on the release of its policy, and its figures are those of the benchmark."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from support import ROOT, cli
+from test_readme import blocks
+
+from sqlanon.demo.hospital import make_hospital
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import analysis
+
+PAGE = (ROOT / "docs" / "how-to" / "analyse.md").read_text(encoding="utf-8")
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path) -> None:
+    (tmp_path / "sqlanon-demo").mkdir()
+    make_hospital(tmp_path / "sqlanon-demo" / "hospital.duckdb", rows=2000)
+    (tmp_path / "policy.toml").write_text(blocks("toml", PAGE)[0], encoding="utf-8")
+    assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
+    with duckdb.connect(tmp_path / "analysis.duckdb", read_only=True) as connection:
+        found = []
+        for block in blocks("sql", PAGE):
+            for statement in block.split(";\n"):
+                if statement.strip():
+                    found.append(connection.execute(statement).fetchall())
+    (sure, expected, at_most, rows), *_ = found[0]
+    assert 0 < sure < expected < at_most < rows == 2000
+    assert found[0] == found[1]  # mondrian suppresses nothing
+    assert sum(count for _, count in found[2]) == pytest.approx(expected, abs=20)
+    lower, middle, upper, _ = found[5][0]
+    assert lower < middle < upper
+    assert sum(count for _, count in found[6]) == 2000
+
+
+@pytest.mark.parametrize("dataset", analysis.AGES)
+def test_bounds_hold_on_real_tables_and_errors_are_as_stated(dataset: str, tmp_path: Path, data: Path) -> None:
+    found = [one for strategy in analysis.STRATEGIES for one in analysis.answers(dataset, strategy, tmp_path)]
+    assert len(found) == 20
+    assert [one for one in found if not one.holds] == []
+    assert analysis.table(found) in PAGE
+    errors = sorted(one.error for one in found if one.strategy == "mondrian")
+    assert errors[len(errors) // 2] < 0.02
+    assert errors[-1] < 0.25
+
+
+def test_the_table_of_the_page_has_all_questions() -> None:
+    asked = [question.words for questions in analysis.QUESTIONS.values() for question in questions]
+    assert re.findall(r"^\| (.+?) \| [\d.,]+ \|", PAGE, re.MULTILINE) == asked
