@@ -33,6 +33,7 @@ from sqlanon.release.target import Verification
 from sqlanon.release.targets.file import released_name
 from sqlanon.release.verify import audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import Distribution, distribution
+from sqlanon.report.explorer import Explorer, explorer
 from sqlanon.report.risks import ResidualRisk, earlier_risk, narrowing_risk, risks_of_release, uniques_in_source
 from sqlanon.report.utility import NO_NUMBERS, Numbers, loss_by_column, numbers_of, range_kind
 from sqlanon.requirements import Requirement, promised_k, requirement_checks, requirements_in
@@ -120,6 +121,7 @@ class Inside:
     dependencies: tuple[Narrowing, ...] = ()
     compared: Sequence[Mapping[str, Any]] = field(default=())
     risks: tuple[ResidualRisk, ...] = ()
+    explorer: Explorer | None = None
     losses: Mapping[str, float] = field(default_factory=dict)
     numbers: Numbers = NO_NUMBERS
 
@@ -261,7 +263,8 @@ class Unpublished:
         except SqlanonError as error:
             return [], f"Earlier releases could not be compared: {error}."
 
-    def inside(self, compared: Sequence[Mapping[str, Any]] = ()) -> Inside:
+    def inside(self, compared: Sequence[Mapping[str, Any]] = (), whole: bool = True) -> Inside:
+        """What a private page shows; not ``whole``, what charts need of it."""
         prepared, engine = self.draft.prepared, self.draft.run.engine
         source, types = prepared.source.relation, prepared.source.columns
         own = prepared.columns.generalized
@@ -294,6 +297,7 @@ class Unpublished:
                 narrowing_risk(self.dependencies, prepared.source.why_not_measured()),
                 uniques_in_source(sizes, prepared.policy.risk, sizes.rows),
             ),
+            explorer=explorer(self.draft) if whole else None,
             losses=loss_by_column(self.draft),
             numbers=numbers_of(engine, source, in_source, {}, 1),
         )

@@ -109,7 +109,7 @@ class Charts:
     @cached_property
     def _inside(self) -> Inside:
         refuse_without_charts(page=False)
-        return self._found.inside()
+        return self._found.inside(whole=False)
 
     @property
     def _sizes(self) -> ClassSizes:

@@ -64,6 +64,7 @@ def page(facts: ReportFacts, inside: Inside | None = None) -> str:
             "<footer><details><summary>Licences of the libraries that draw the charts</summary>",
             f"<pre>{escaped(_part('licences.txt'))}</pre></details></footer>",
             f'<script type="application/json" id="charts">{embedded(charts)}</script>',
+            _explorer(inside),
             f"<script>{bundle}</script>",
             f"<script>{script}</script>",
             "</body>",
@@ -71,6 +72,12 @@ def page(facts: ReportFacts, inside: Inside | None = None) -> str:
             "",
         ]
     )
+
+
+def _explorer(inside: Inside | None) -> str:
+    if inside is None or inside.explorer is None or inside.explorer.data is None:
+        return ""
+    return f'<script type="application/json" id="explorer">{embedded(inside.explorer.data)}</script>'
 
 
 def embedded(value: Mapping[str, Any]) -> str:

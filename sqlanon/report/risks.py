@@ -195,13 +195,16 @@ def uniques_in_source(before: ClassSizes, section: RiskSection | None, rows: int
     """How unique people are in the source, which somebody who has another copy of it would use; for a private page."""
     title = "Being unique in the source"
     share = before.uniques / before.rows if before.rows else 0.0
-    finding = f"In the source, {percent(share)} of the rows are alone with their quasi-identifiers as they are."
+    finding = f"Before anything is generalized, {percent(share)} of the rows are alone with their quasi-identifiers."
     population = None if section is None else section.population
     if section is not None and population is None and section.sampling_fraction:
         population = round(rows / section.sampling_fraction)
     if population is None:
         return ResidualRisk(
-            title, finding, "To estimate how many are unique in the population, too, set `population` in `[risk]`."
+            title,
+            finding,
+            "How many are unique in the population, too, `population` in `[risk]` lets sqlanon estimate.",
+            None,
         )
     found = population_risk(before.sizes, before.count, population)
     estimate = found.dankar

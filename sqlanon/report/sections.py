@@ -15,6 +15,7 @@ from sqlanon.release.words import what_was_done
 from sqlanon.report import charts as draw
 from sqlanon.report.charts import STATUSES
 from sqlanon.report.distributions import Distribution
+from sqlanon.report.explorer import controls
 from sqlanon.report.facts import Inside, ReportFacts, of_persons
 from sqlanon.report.overview import average_risk, glossary, risks
 from sqlanon.report.risks import percent
@@ -105,6 +106,8 @@ def sections(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
         yield PageSection("found", "Risk of being found", _risk(facts, facts.sizes, inside, charts))
         yield PageSection("utility", "What the release is still good for", utility(facts, inside))
     if inside is not None:
+        if inside.explorer is not None:
+            yield PageSection("explore", "Try other settings", controls(inside.explorer))
         yield PageSection("alternatives", "The alternatives", _search(facts, inside, charts))
         if inside.compared:
             yield PageSection("strategies", "Strategies compared", _strategies(inside, charts))
@@ -337,9 +340,12 @@ def _means(facts: ReportFacts, inside: Inside | None) -> Iterator[str]:
             ]  # fmt: skip
         rows.append(row)
     if rows:
-        more = ["mean in the source", "deviation in the source", "change"] if before else []
-        caption = "Means and standard deviations; of a range its middle counts, of a date its year"
-        yield _scroll(html_table(caption, ["column", "mean", "standard deviation", *more], rows, [1, 2, 3, 4]))
+        more = ["mean in the source", "standard deviation there", "change"] if before else []
+        caption = "Means and standard deviations. Of a range its middle counts, of a date its year"
+        caption += "; the change is in standard deviations of the source" if before else ""
+        yield _scroll(
+            html_table(caption, ["column", "mean", "standard deviation", *more], rows, [1, 2, 3, 4, 5][: 2 + len(more)])
+        )
 
 
 def _correlations(facts: ReportFacts, inside: Inside | None) -> Iterator[str]:

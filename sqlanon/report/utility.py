@@ -130,10 +130,11 @@ def loss_by_column(draft: ReleaseDraft) -> dict[str, float]:
 def changed(before: float, after: float, spread: float | None) -> str:
     """How far a mean moved, in standard deviations of the source.
 
-    >>> changed(10.0, 10.5, 5.0), changed(1.0, 1.0, None)
-    ('+0.1 standard deviations', '')
+    >>> changed(10.0, 10.5, 5.0), changed(1.0, 1.0, None), changed(2.0, 1.99999, 1.0)
+    ('+0.1', '', '0')
     """
-    return f"{(after - before) / spread:+.2g} standard deviations" if spread else ""
+    moved = f"{(after - before) / spread:+.3f}".rstrip("0").rstrip(".") if spread else ""
+    return "0" if moved in ("+0", "-0") else moved.replace("-", "−")
 
 
 def rounded(value: float, year: bool = False) -> str:

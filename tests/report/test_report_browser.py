@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,10 @@ from test_report import HOSTILE
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.errors import InfeasibleError
 from sqlanon.report.facts import SAMPLE
 from sqlanon.report.page import RUNNING
+from sqlanon.report.utility import loss_by_column
 
 pytestmark = [
     pytest.mark.slow,
@@ -174,6 +179,118 @@ def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
     assert browser.complaints == []
 
 
+@pytest.mark.parametrize("name", ["private", "public", "hostile"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:
+    """What axe finds (https://github.com/dequelabs/axe-core), with everything that folds open."""
+    axe = pytest.importorskip("axe_core_python", reason="axe is not there: pip install axe-core-python")
+    browser.scheme(scheme)
+    browser.open(pages[name])
+    browser.value("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    browser.value((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8") + "; 0")
+    found = browser.value(
+        "axe.run(document).then(all => [all.passes.length, all.violations.map(one => [one.id, one.impact, "
+        "one.nodes.slice(0, 3).map(node => node.html.slice(0, 200) + node.failureSummary)])])"
+    )
+    passes, violations = found
+    assert passes > 20
+    assert [one for one in violations if one[1] in ("serious", "critical")] == []
+
+
+def test_axe_notices_what_is_not(pages: dict[str, Path], browser: Browser) -> None:
+    """The control of the test above."""
+    axe = pytest.importorskip("axe_core_python", reason="axe is not there: pip install axe-core-python")
+    browser.open(pages["public"])
+    browser.value("document.querySelector('main').append(document.createElement('input'))")
+    browser.value((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8") + "; 0")
+    assert "label" in browser.value("axe.run(document).then(all => all.violations.map(one => one.id))")
+
+
+EXPLORED = [(5, 0.02, None), (12, 0.04, (2, 3, 0, 1)), (25, 0.2, (5, 2, 1, 0)), (3, 0.0, (3, 3, 1, 1))]
+
+
+def explored(browser: Browser, k: int, limit: float, levels: tuple[int, ...]) -> dict[str, Any]:
+    """What the page says where the sliders are moved there."""
+    moves = {"k": k, "limit": round(limit * 1000), **{f"level-{i}": level for i, level in enumerate(levels)}}
+    for place, value in moves.items():
+        browser.value(
+            f"(() => {{ const one = document.getElementById('explore-{place}'); one.value = {value}; "
+            "one.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        )
+    shown: dict[str, Any] = browser.value("({...document.getElementById('explore-summary').dataset})")
+    losses = "[...document.querySelectorAll('#explore-columns [data-loss]')].map(one => Number(one.dataset.loss))"
+    return {**shown, "losses": browser.value(losses), "text": browser.value("document.body.innerText")}
+
+
+def test_the_explorer_says_what_anonymize_finds(pages: dict[str, Path], browser: Browser) -> None:
+    """Offline, from the one file: sliders are moved, and each time a real run has the same figures."""
+    browser.scheme("light")
+    browser.open(pages["private"])
+    best = 0
+    with sqlanon.connect(pages["private"].parent / "hospital.duckdb") as db:
+        for k, limit, levels in EXPLORED:
+            tree = make_policy(HOSPITAL, k=k, table="patients", search={"suppression_limit": limit}).model_dump()
+            names = [name for name, spec in tree["attributes"].items() if spec["role"] == "quasi"]
+            for name, level in zip(names, levels or (), strict=levels is not None):
+                tree["attributes"][name] |= {"min_level": level, "max_level": level}
+            given = {name: part for name, part in tree.items() if part is not None}
+            try:
+                result = db.anonymize(sqlanon.Policy(**given))
+            except InfeasibleError as error:
+                assert levels is not None
+                shown = explored(browser, k, limit, levels)
+                assert shown["fits"] == "false"
+                assert int(shown["suppressed"]) == error.suppressed_rows
+                assert "This is no solution" in shown["text"]
+                continue
+            found = tuple(level or 0 for level in result.generalization.values())
+            shown = explored(browser, k, limit, found)
+            figures = (int(shown["suppressed"]), int(shown["classes"]), int(shown["smallest"]))
+            assert figures == (result.suppressed_rows, result.classes, result.smallest_class)
+            assert float(shown["loss"]) == pytest.approx(result.score, abs=1e-12)
+            assert shown["losses"] == pytest.approx([*loss_by_column(result._draft).values()], abs=1e-12)
+            assert shown["fits"] == "true"
+            assert f"{result.released_rows:,} of 2,000 rows are left, in {result.classes:,} groups" in shown["text"]
+            if levels is None:  # the best of all: the page finds it, too
+                explored(browser, k, limit, (0, 0, 0, 0))
+                browser.value("document.getElementById('explore-best').click()")
+                again = browser.value("({...document.getElementById('explore-summary').dataset})")
+                assert again == {key: shown[key] for key in again}
+                best += 1
+    assert best == 1
+    assert browser.requests == [pages["private"].as_uri()]
+    assert browser.complaints == []
+
+
+def test_the_explorer_works_with_the_keyboard_and_copies_lines(pages: dict[str, Path], browser: Browser) -> None:
+    browser.scheme("light")
+    browser.open(pages["private"])
+    browser.value("document.getElementById('explore-k').focus()")
+    for _ in range(3):
+        for kind in ("keyDown", "keyUp"):
+            browser.call(
+                "Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39
+            )
+    assert browser.value("document.getElementById('explore-k-shown').textContent") == "8"
+    assert (
+        browser.value("document.getElementById('explore-k').labels[0].textContent") == "k: rows in the smallest group"
+    )
+    browser.value("document.getElementById('explore').scrollIntoView()")
+    browser.screenshot(SCREENSHOTS / "explorer.png", width=1280)
+    browser.value("document.getElementById('explore-copy').click()")
+    browser.until("document.getElementById('explore-copied').textContent !== ''")
+    lines = browser.value("document.getElementById('explore-lines').textContent")
+    parsed = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(lines)
+    assert parsed == {"privacy": {"k": 8}, "search": {"suppression_limit": 0.02}}
+    chosen = browser.value(
+        "[...document.querySelectorAll('#explore-columns td:nth-child(2)')].map(one => one.textContent)"
+    )
+    kept = re.findall(r"min_level = (\d+), max_level = (\d+)", lines)
+    assert kept == [(level.split()[0],) * 2 for level in chosen]
+    browser.value("document.getElementById('explore-reset').click()")
+    assert browser.value("document.getElementById('explore-k-shown').textContent") == "5"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> None:
     browser.scheme("dark")  # paper is white nevertheless
@@ -184,6 +301,8 @@ def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> N
     if shutil.which("pdftotext") is None:
         pytest.skip("there is no pdftotext on this machine: apt-get install poppler-utils")
     done = subprocess.run(["pdftotext", "-layout", target, "-"], capture_output=True, text=True, check=True)
+    sizes = subprocess.run(["pdfinfo", target], capture_output=True, text=True, check=True).stdout
+    assert "(A4)" in sizes
     *printed, rest = done.stdout.split("\f")
     assert rest == ""
     assert len(printed) >= 2

@@ -1,0 +1,178 @@
+"""The frontier to explore: what the page says of k, a limit and levels is what `anonymize` finds with that policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+import sqlanon.report.page as paging
+from sqlanon.errors import InfeasibleError
+from sqlanon.report.explorer import NODES, controls, explorer, size_in_words
+from sqlanon.report.utility import loss_by_column
+
+TABLE = """
+    CREATE TABLE people AS
+    SELECT
+        (20 + (i * 7919 % 61)) AS age,
+        CASE WHEN i % 97 = 0 THEN NULL ELSE 'r' || (i * i % 23 % 5) || (i % 3) END AS region,
+        CASE i % 5 WHEN 0 THEN 'f' ELSE 'm' END AS sex,
+        'd' || (i * 31 % 7 % 4) AS illness
+    FROM range(700) AS r(i)
+"""
+RULES: dict[str, Any] = {"age": {"intervals": [5, 20]}, "region": {"mask": "right"}, "sex": "suppress"}
+DIVERSITY = [{"attribute": "illness", "kind": "distinct", "l": 2}]
+
+
+def policy_of(k: int, limit: float = 0.1, levels: tuple[int, ...] | None = None, **sections: Any) -> sqlanon.Policy:
+    attributes: dict[str, Any] = {"illness": "sensitive"}
+    for i, (name, rule) in enumerate(RULES.items()):
+        fixed = {} if levels is None else {"min_level": levels[i], "max_level": levels[i]}
+        attributes[name] = {"role": "quasi", "hierarchy": rule, **fixed}
+    tree = make_policy(attributes, k=k, table="people", search={"suppression_limit": limit}).model_dump(
+        exclude_none=True
+    )
+    tree["privacy"]["l_diversity"] = DIVERSITY
+    return sqlanon.Policy(**{**tree, **sections})
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[sqlanon.Database]:
+    with duckdb.connect() as connection:
+        connection.execute(TABLE)
+        with sqlanon.connect(connection) as db:
+            yield db
+
+
+@pytest.fixture(scope="module")
+def data(db: sqlanon.Database) -> dict[str, Any]:
+    found = explorer(db.anonymize(policy_of(5))._draft)
+    assert found.data is not None
+    return found.data
+
+
+def figures(data: dict[str, Any], levels: tuple[int, ...], k: int) -> dict[str, Any]:
+    """As the page's script works it out."""
+    above, never, sizes = data["nodes"][",".join(map(str, levels))]
+    out = [one for one in sizes if one[0] < k]
+    kept = [one for one in sizes if one[0] >= k]
+    lost = [never[0] + sum(size * n for size, n, *_ in out)]
+    lost += [never[j + 1] + sum(one[j + 2] for one in out) for j in range(len(never) - 1)]
+    between = iter(lost[1:])
+    losses = []
+    for level, one in zip(levels, data["attributes"], strict=True):
+        span = one["leaves"] - 1
+        inner = next(between) if 0 < level < one["height"] else 0
+        gone = (lost[0] - one["unknown"]) * span if level == one["height"] else inner
+        losses.append(((one["sums"][level] - gone) / span + lost[0]) / data["rows"])
+    return {
+        "suppressed": lost[0],
+        "classes": above[0] + sum(n for _, n, *_ in kept),
+        "smallest": min([size for size, *_ in kept] or [above[2]]),
+        "losses": losses,
+    }
+
+
+POINTS = [(2, (0, 0, 0)), (5, (1, 1, 0)), (7, (1, 2, 1)), (31, (2, 3, 0)), (3, (3, 3, 1))]
+
+
+def test_what_the_page_says_is_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
+    seen = set()
+    for k, levels in POINTS:
+        found = figures(data, levels, k)
+        try:
+            result = db.anonymize(policy_of(k, 1, levels))
+        except InfeasibleError as error:
+            assert found["suppressed"] == error.suppressed_rows == 700
+            continue
+        assert tuple(result.generalization.values()) == levels
+        assert (found["suppressed"], found["classes"]) == (result.suppressed_rows, result.classes)
+        assert found["smallest"] == result.smallest_class
+        assert found["losses"] == pytest.approx([*loss_by_column(result._draft).values()], abs=1e-12)
+        assert sum(found["losses"]) / 3 == pytest.approx(result.score, abs=1e-12)
+        seen.add(found["suppressed"])
+    assert len(seen) >= 3, "the points differ"
+
+
+@pytest.mark.slow
+def test_all_points_are_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
+    """The least loss over the page's generalizations is what an unbounded search finds, and so are its levels."""
+    for k, limit in ((2, 0.0), (4, 0.03), (11, 0.0125), (20, 0.25), (60, 0.05)):
+        result = db.anonymize(policy_of(k, limit))
+        allowed = int(Fraction(str(limit)) * data["rows"])
+        every = {
+            levels: figures(data, levels, k)
+            for levels in product(*(range(one["height"] + 1) for one in data["attributes"]))
+        }
+        fitting = {one: sum(at["losses"]) / 3 for one, at in every.items() if at["suppressed"] <= min(allowed, 699)}
+        least = min(fitting.values())
+        assert least == pytest.approx(result.score, abs=1e-12)
+        assert fitting[tuple(level or 0 for level in result.generalization.values())] == pytest.approx(least, abs=1e-12)
+
+
+def test_labels_show_how_a_value_reads(data: dict[str, Any]) -> None:
+    age, region, sex = data["attributes"]
+    assert sex["labels"] == ["m", "*"]
+    assert sex["values"] == [2, 1]
+    assert age["labels"][3] == "*" and age["labels"][1].count("-") == 1
+    assert len(region["labels"]) == region["height"] + 1
+
+
+def test_a_large_lattice_is_cut_to_a_box_around_the_chosen(
+    db: sqlanon.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlanon.report.explorer.NODES", 12)
+    result = db.anonymize(policy_of(5))
+    found = explorer(result._draft)
+    assert found.data is not None
+    assert 6 <= len(found.data["nodes"]) <= 12 < found.nodes == 32 <= NODES
+    assert ",".join(str(level) for level in result.generalization.values()) in found.data["nodes"]
+    for one in found.data["attributes"]:
+        assert one["chosen"] in one["levels"]
+        assert one["levels"] == [*range(one["levels"][0], one["levels"][-1] + 1)]
+    assert "The lattice has 32 generalizations." in size_in_words(found)
+    assert not found.data["finds"]
+    assert "Find the best levels" not in controls(found)
+
+
+def test_the_time_is_limited_and_what_is_carried_is_whole(
+    db: sqlanon.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlanon.report.explorer.SECONDS", -1.0)
+    found = explorer(db.anonymize(policy_of(5))._draft)
+    assert found.data is not None
+    assert len(found.data["nodes"]) == 1
+    assert [len(one["levels"]) for one in found.data["attributes"]] == [1, 1, 1]
+    assert 'id="explore-level-0"' not in controls(found)
+
+
+@pytest.mark.parametrize(("sections", "why"), [
+    ({"search": {"strategy": "mondrian"}}, "does not choose one level for each column"),
+    ({"privacy": {"k": 5, "average_risk": 0.2}}, "on more than one group at a time"),
+    ({"release": {"suppressed": "mask"}}, "Noise, decoys or masked rows"),
+])  # fmt: skip
+def test_where_figures_by_size_do_not_tell_it_is_said(db: sqlanon.Database, sections: dict[str, Any], why: str) -> None:
+    found = explorer(db.anonymize(policy_of(5, **sections))._draft)
+    assert found.data is None
+    assert why in found.why_not
+    assert f"There is nothing to move here. {found.why_not}" in controls(found)
+
+
+def test_only_a_private_page_carries_the_lattice(
+    db: sqlanon.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "_bundle", lambda: "window.vegaEmbed = () => null;")
+    result = db.anonymize(policy_of(5))
+    result.report(tmp_path / "private.html", private=True)
+    result.report(tmp_path / "public.html")
+    private, public = ((tmp_path / f"{name}.html").read_text(encoding="utf-8") for name in ("private", "public"))
+    assert '<script type="application/json" id="explorer">' in private
+    assert 'id="explorer"' not in public.replace('getElementById("explorer")', "")
+    assert "Try other settings" not in public
