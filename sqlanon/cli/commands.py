@@ -716,6 +716,7 @@ def report(
             None if compare else (),
             progress,
         )
-    say(f"{output.absolute()}: {'what was asked holds' if holds else 'NOT verified'}")
+    verdict = "the policy's requirements hold" if holds else "NOT verified"
+    say(f"{output.absolute()}: {verdict}")
     if not holds:
         raise typer.Exit(1)

@@ -239,7 +239,7 @@ def earlier_risk(checks: Sequence[Check], why_not: str | None) -> ResidualRisk:
     if why_not is not None:
         return ResidualRisk(title, why_not, weight=None)
     if not checks:
-        return ResidualRisk(title, "The catalog has no earlier release of this source.")
+        return ResidualRisk(title, "The catalog has no other release of this source.")
     broken = [one for one in checks if one.passed is False]
     unsure = [one for one in checks if one.passed is None]
     if not broken and not unsure:

@@ -215,7 +215,7 @@ def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp
         result = db.anonymize(policy)
         first = result._unpublished()
         titles = {one.title: one for one in (*first.facts(private=True).risks, *first.inside().risks)}
-        assert titles["Linking with earlier releases"].finding == "The catalog has no earlier release of this source."
+        assert titles["Linking with earlier releases"].finding == "The catalog has no other release of this source."
         assert "entry" in titles["Columns that narrow others"].finding
         assert titles["Columns that narrow others"].number == "100 %"
         assert "Of the population of 10,000" in titles["Being unique in the source"].finding
