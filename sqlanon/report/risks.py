@@ -203,7 +203,7 @@ def uniques_in_source(before: ClassSizes, section: RiskSection | None, rows: int
         return ResidualRisk(
             title,
             finding,
-            "How many are unique in the population, too, `population` in `[risk]` lets sqlanon estimate.",
+            "Set `population` in `[risk]` for an estimate of how many of them are unique in the population, too.",
             None,
         )
     found = population_risk(before.sizes, before.count, population)
