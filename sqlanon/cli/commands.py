@@ -14,7 +14,6 @@ import typer
 from sqlanon.cli.help import AFTER, BEFORE, RELEASES, START, Command, Group, ending
 from sqlanon.cli.printing import (
     DRAFT,
-    print_attackers,
     print_comparison,
     print_dependencies,
     print_export,
@@ -25,13 +24,14 @@ from sqlanon.cli.printing import (
     print_noise,
     print_requirements,
     print_result,
+    print_risk,
     print_suda,
     print_trial,
     print_verification,
 )
 from sqlanon.errors import AuditError, PolicyError, Problem
 from sqlanon.resources import __version__
-from sqlanon.terminal import hand_out, printable, say
+from sqlanon.terminal import counted, hand_out, printable, say
 
 if TYPE_CHECKING:
     from sqlanon.database import Database
@@ -334,11 +334,11 @@ def extend(
     if as_json:
         print_json(figures)
         return
-    say(f"{found.released_before:,} rows were released before; the source has {found.new_rows:,} more")
-    say(f"{found.added_rows:,} of them are added, {found.waiting_rows:,} have to wait")
+    say(f"released before: {counted(found.released_before, 'row')}; new in the source: {found.new_rows:,}")
+    say(f"added: {counted(found.added_rows, 'row')}; waiting for more rows like them: {found.waiting_rows:,}")
     if not found.added_rows:
-        say("the release stays as it is")
-    say(f"{found.classes:,} classes, the smallest of {found.smallest_class:,} rows")
+        say("the release is unchanged")
+    say(f"{counted(found.classes, 'class')}; the smallest has {counted(found.smallest_class, 'row')}")
     say(f"release: {found.path}, table {found.table}")
 
 
@@ -368,7 +368,7 @@ def live(
         if as_json:
             print_json({"dropped": dropped})
         else:
-            say(f"view {printable(dropped)} is gone, and what it read beside its table")
+            say(f"dropped: view {printable(dropped)} and its tables")
         return
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         view = db.live(loaded, name, progress)
@@ -461,7 +461,7 @@ def init(
     from sqlanon.ledger.catalog import init_database
 
     init_database(database.absolute())
-    say(f"{database.absolute()}: the catalog and the macro library are in schema sqlanon")
+    say(f"{database.absolute()}: catalog and macro library installed in the schema sqlanon")
 
 
 @command(BEFORE, "risk policy.toml", "risk policy.toml --suda --matrix zip,age")
@@ -507,17 +507,7 @@ def risk(
         more = {"matrix": uniques, "suda": special}
         print_json(found.to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None})
         return
-    persons = found.persons is not None
-    who = f"{found.rows:,} rows" + (f" of {found.persons:,} persons" if persons else "")
-    say(f"{who} in {found.classes:,} classes; {found.uniques:,} rows are alone in theirs")
-    if found.k is not None:
-        few = f"{found.k} persons" if persons else f"{found.k}"
-        of = f", without {', '.join(loaded.noisy)}" if loaded.noisy else ""
-        say(f"{found.rows_below_k:,} rows are in classes of fewer than {few}{of}")
-    fewest = f"; the fewest persons in one are {found.smallest_class_persons:,}" if persons else ""
-    say(f"the smallest class has {found.smallest_class:,} rows{fewest}")
-    say(f"prosecutor's risk: highest {found.highest_risk:.4g}, on average {found.average_risk:.4g}")
-    print_attackers(found)
+    print_risk(found, loaded.noisy)
     print_requirements(found.requirements)
     print_leakage(found.leakage)
     print_dependencies(found.dependencies)
@@ -526,7 +516,7 @@ def risk(
     if found.noise is not None:
         print_noise(found.noise)
     elif loaded.noisy:
-        say("nothing meets the policy, so that there are no classes to tell the errors of noise for")
+        say("Nothing meets the policy, so the errors of noise are unknown.")
     if special is not None:
         print_suda(special)
 

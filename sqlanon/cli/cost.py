@@ -58,12 +58,12 @@ class Cost:
 
 def cost_of(db: Database, result: Result, progress: StageProgress) -> Cost:
     """What a result costs. Other strategies are tried only where nothing is left of some attribute."""
-    from sqlanon.errors import SqlanonError
-    from sqlanon.suggest.trials import SECONDS
-
     gone = result.fully_suppressed
     if not gone:
         return Cost(())
+    from sqlanon.errors import SqlanonError
+    from sqlanon.suggest.trials import SECONDS
+
     progress("trials", 0, 0, None)
     try:
         return _kept_by_others(db, result, gone, SECONDS)

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.terminal import hand_out, is_unicode, percent, printable, say, show_bars, show_table
+from sqlanon.terminal import counted, hand_out, is_unicode, percent, printable, say, show_bars, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,17 +26,14 @@ if TYPE_CHECKING:
     from sqlanon.risk.suda import Suda
 
 
-DRAFT = "draft: no release is compared with it, so do not share it"
+DRAFT = "draft: not compared with other releases; do not share it"
 
 
 def print_result(result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float) -> None:
     from sqlanon.release.words import what_was_done
 
     manifest = release.manifest
-    lost = f"{result.suppressed_rows:,} suppressed"
-    if result.suppressed_rows:
-        lost += f" ({percent(result.suppressed_rows, result.rows)})"
-    say(f"{result.released_rows:,} of {result.rows:,} rows released, {lost}")
+    say(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
     _print_search(result, manifest.classes, manifest.smallest_class, seconds)
     if result.noise is not None:
         print_noise_of(result)
@@ -48,7 +45,7 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
     try:
         print_class_sizes(release.class_sizes())
     except ReleaseError as error:  # it is published all the same
-        say(f"the class sizes are not available: {error}")
+        say(f"class sizes: not available: {error}")
     say("")
     say(f"release: {release.path}, table {release.table}")
     if release.sha256 is not None:
@@ -59,19 +56,24 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
 
 def print_trial(result: Result, seconds: float) -> None:
     _print_unpublished(result, seconds)
-    say("dry run: nothing was published or recorded, or compared with earlier releases")
+    say("dry run: not published, not recorded, not compared with earlier releases")
 
 
 def print_export(result: Result, folder: Path, seconds: float) -> None:
     _print_unpublished(result, seconds)
-    say(f"for the warehouse: {printable(str(folder))}: upload its Parquet files, run release.sql, then audit.sql")
+    say(f"written to {printable(str(folder))}")
+    say("In the warehouse: upload the Parquet files, run release.sql, then audit.sql")
+
+
+def _suppressed(result: Result) -> str:
+    share = f" ({percent(result.suppressed_rows, result.rows)})" if result.suppressed_rows else ""
+    return f"{result.suppressed_rows:,} suppressed{share}"
 
 
 def _print_unpublished(result: Result, seconds: float) -> None:
     from sqlanon.release.words import level_in_words, several_levels
 
-    lost = f" ({percent(result.suppressed_rows, result.rows)})" if result.suppressed_rows else ""
-    say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {result.suppressed_rows:,} suppressed{lost}")
+    say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {_suppressed(result)}")
     _print_search(result, result.classes, result.smallest_class, seconds)
     say("")
     done = []
@@ -90,10 +92,11 @@ def _show_attributes(heading: str, done: Sequence[tuple[str, str]]) -> None:
 
 
 def _print_search(result: Result, classes: int, smallest: int, seconds: float) -> None:
-    say(f"{classes:,} classes; the smallest has {smallest:,} rows")
+    say(f"{counted(classes, 'class')}; the smallest has {counted(smallest, 'row')}")
     say(f"{result.measure} {result.score:.6g}: {result.proof}")
-    of = "rounds" if result.policy.search.is_local else f"of {result.nodes:,} generalizations"
-    say(f"checked {result.checked:,} {of} in {seconds:.2f} s")
+    local = result.policy.search.is_local
+    checked = counted(result.checked, "round") if local else f"{result.checked:,} of {result.nodes:,} generalizations"
+    say(f"checked {checked} in {seconds:.2f} s")
 
 
 def print_live(view: LiveView, policy: Policy) -> None:
@@ -101,18 +104,18 @@ def print_live(view: LiveView, policy: Policy) -> None:
 
     visible, limit = view.rows - view.suppressed_rows, view.limit_rows
     say(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed (limit {limit:,})")
-    say(f"{view.measure} {view.score:.6g}{', optimal' if view.optimal else ''}")
+    say(f"{view.measure} {view.score:.6g}{': optimal among full-domain generalizations' if view.optimal else ''}")
     say("")
     done = []
     for name, level in view.generalization.items():
         rules = [rule.redacted() for rule in policy.attributes[name].hierarchy or ()]
         done.append((name, level_in_words(rules, level, view.heights[name])))
-    show_table(["quasi-identifier", "what is done"], done)
+    _show_attributes("what is done", done)
     say("")
-    kind = "secure" if view.secure else "plain, for this file or this DuckDB has no secure ones"
+    kind = "secure" if view.secure else "not secure: this file or this DuckDB does not support secure views"
     name, place = printable(view.view), printable(str(policy.source.database))  # on one line each
-    say(f"{'replaced' if view.replaced else 'made'}: view {name} ({kind}), in {place}")
-    say("what it leaves out later: FROM sqlanon.live_views")
+    say(f"{'replaced' if view.replaced else 'created'}: view {name} ({kind}) in {place}")
+    say("rows that it suppresses later: FROM sqlanon.live_views")
 
 
 def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
@@ -166,9 +169,9 @@ def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
     def figure(one: RequirementRisk) -> str:
         if one.limit is not None:
             return "no estimate" if one.figure is None else f"{one.figure:.4g}"
-        return f"{one.population_classes:,} population classes without a row" if one.population_classes else ""
+        return f"{one.population_classes:,} population classes without rows" if one.population_classes else ""
 
-    headers = ["requirement", "holds", "classes that break it", "rows in them"]
+    headers = ["requirement", "holds", "classes that fail", "their rows"]
     headers += ["figure"] if any(map(figure, requirements)) else []
     rows = []
     for one in requirements:
@@ -178,21 +181,21 @@ def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
 
 
 def print_suda(found: Suda) -> None:
-    say(
-        f"{found.rows_with_msus:,} of {found.rows:,} rows are alone with {found.size} or fewer of their "
-        f"quasi-identifiers, in {found.msus:,} minimal ways"
-    )
+    say("")
+    alone = percent(found.rows_with_msus, found.rows)
+    say(f"SUDA: {counted(found.rows_with_msus, 'row')} ({alone}) unique on {found.size} or fewer quasi-identifiers,")
+    say(f"by {counted(found.msus, 'minimal sample unique')}")
     if not found.msus:
         return
-    smallest = ", ".join(f"{size}: {rows:,} rows" for size, rows in found.rows_by_smallest.items())
-    say(f"by the fewest that are enough: {smallest}")
+    sizes = [(str(size), f"{rows:,}") for size, rows in found.rows_by_smallest.items()]
+    show_table(["quasi-identifiers needed", "rows"], sizes)
     score, ihsn = found.scores, found.ihsn_scores
     say(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
-    by = {"call": "as given", "policy": "by the policy", "default": "by default: the policy has none"}
-    of = f"at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})"
-    say(f"DIS-SUDA: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g}), DIS {found.dis:.4g}, {of}")
+    by = {"call": "as given", "policy": "of the policy", "default": "the default"}
+    say(f"DIS-SUDA score: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g})")
+    say(f"DIS: {found.dis:.4g}, at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})")
     shares = sorted(score.contributions.items(), key=lambda one: -one[1])
-    show_table(["quasi-identifier", "contributes to the scores"], [(name, f"{one:.1f} %") for name, one in shares])
+    show_table(["quasi-identifier", "share of the scores"], [(name, f"{one:.1f} %") for name, one in shares])
 
 
 _MARKS = {
@@ -243,11 +246,10 @@ def print_noise_of(result: Result) -> None:
         errors = [f"{one['expected_error']:,.4g}", f"{one['observed_error']:,.4g}"]
         shares = one["expected_relative_error"], one["observed_relative_error"]
         if None not in shares:  # a date has none, nor has a column of zeros
-            errors = [f"{error} ({100 * share:.3g} % of it)" for error, share in zip(errors, shares, strict=True)]
-        figures = f"off by {errors[0]} as expected, by {errors[1]} as drawn, on average"
-        say(f"noise: {name} with ε = {one['epsilon']:g}, {figures}")
+            errors = [f"{error} ({100 * share:.3g} %)" for error, share in zip(errors, shares, strict=True)]
+        say(f"noise on {name}: ε = {one['epsilon']:g}, mean error {errors[1]}, expected {errors[0]}")
     risk = 100 * (result.linking_risk or 0.0)
-    say(f"a record's ε is {result.epsilon:g}; {risk:.3g} % of the records can be linked to their own values")
+    say(f"ε of a record: {result.epsilon:g}; records that can be linked to their own values: {risk:.3g} %")
     if result.confidence is not None:
         rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
         say(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
@@ -255,9 +257,9 @@ def print_noise_of(result: Result) -> None:
 
 def decoys_in_words(decoys: Decoys) -> str:
     if not decoys.rows:
-        return "no decoys: no class stayed too small"
-    figures = f"{decoys.rows:,} of the released rows are decoys, which fill {decoys.classes:,} classes: k counts them; "
-    return figures + f"without them, the smallest class has {decoys.smallest_class_without:,} rows"
+        return "no decoys: no class was too small"
+    figures = f"{counted(decoys.rows, 'decoy')} among the released rows, in {counted(decoys.classes, 'class')}; "
+    return figures + f"without them the smallest class has {counted(decoys.smallest_class_without, 'row')}"
 
 
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -276,28 +278,35 @@ def print_json(value: Any) -> None:
 
 
 def print_attacks(attacks: Attacks, with_sql: bool) -> None:
-    rows = []
+    rows, skipped = [], dict[str, list[str]]()
     for one in attacks.values():
         name = one.name.replace("_", " ")
         if one.worst is None:
-            rows.append([name, "", "", f"skipped: {one.skipped}"])
+            skipped.setdefault(str(one.skipped), []).append(name)
             continue
         if one.worst.kept is not None:
             continue
-        figures = ", ".join(f"{key} {_plain(value)}" for key, value in one.worst.figures.items())
-        rows.append([name, f"{one.worst.victims:,}", f"{100 * one.worst.share:.2f} %", figures])
+        figures = ", ".join(f"{key.replace('_', ' ')} {_plain(value)}" for key, value in one.worst.figures.items())
+        rows.append([name, f"{one.worst.victims:,}", percent(one.worst.share, 1), figures])
     show_table(["attack", "victims", "share", "figures"], rows)
+    for reason, names in skipped.items():
+        say(f"skipped: {', '.join(names)}: {reason}")
     for path, decoys in attacks.decoys.items():
-        say(f"{decoys:,} of the rows of {path} are decoys, rows of nobody: k, classes and victims count them")
+        say(f"{path} has {counted(decoys, 'decoy')}: k, classes and victims count them")
     for finding in [finding for one in attacks.values() for finding in one.findings if finding.kept is not None]:
         _print_kept(finding)
-    if not with_sql and any(one.victims for one in attacks.values()):
-        say("who they are: --sql prints the statements that show them")
+    if with_sql:
+        _hand_out_statements(attacks)
+    elif any(one.victims for one in attacks.values()):
+        say("To show the victims: add --sql, which prints the statements")
+
+
+def _hand_out_statements(attacks: Attacks) -> None:
     for one in attacks.values():
-        if with_sql and one.victims:
-            hand_out(f"\n-- {one.name.replace('_', ' ')}: this shows the victims\n{one.sql}")
-        if with_sql and one.worst is not None and one.worst.kept is not None and one.worst.kept.rows:
-            hand_out(f"\n-- {one.name}: this shows the classes that could be finer\n{one.sql}")
+        if one.victims:
+            hand_out(f"\n-- {one.name.replace('_', ' ')}: the victims\n{one.sql}")
+        if one.worst is not None and one.worst.kept is not None and one.worst.kept.rows:
+            hand_out(f"\n-- {one.name}: the classes that could be finer\n{one.sql}")
 
 
 def _print_kept(finding: Finding) -> None:
@@ -305,12 +314,12 @@ def _print_kept(finding: Finding) -> None:
     kept, place = finding.kept, finding.releases[0]
     assert kept is not None
     if not kept.rows:
-        say(f"detail: no class of {place} could be finer (downcoding)")
+        say(f"downcoding: no class of {place} could be finer")
         return
-    share = f"{100 * kept.rows / finding.rows:.1f} %"
+    rows = f"{counted(kept.rows, 'row')} ({percent(kept.rows, finding.rows)})"
     say(
-        f"detail that could be kept: {kept.rows:,} rows ({share}) of {place} could show some attribute one level finer "
-        f'and still meet the policy (downcoding; no breach): strategy = "{kept.strategy}" keeps more'
+        f"downcoding (no breach): {rows} of {place} could show an attribute one level finer and still meet the policy; "
+        f'strategy = "{kept.strategy}" keeps more'
     )
 
 
@@ -326,18 +335,38 @@ MOST_LEAKING = 10
 """The most sets of attributes that are shown; ``--json`` has all."""
 
 
+def print_risk(found: Risk, noisy: Sequence[str]) -> None:
+    persons = found.persons is not None
+    who = counted(found.rows, "row") + (f" of {counted(found.persons or 0, 'person')}" if persons else "")
+    unique = f"{found.uniques:,} ({percent(found.uniques, found.rows)})" if found.uniques else "0"
+    say(f"{who} in {counted(found.classes, 'class')}; unique rows: {unique}")
+    if found.k is not None:
+        few = counted(found.k, "person" if persons else "row")
+        share = f" ({percent(found.rows_below_k, found.rows)})" if found.rows_below_k else ""
+        of = f", without {', '.join(noisy)}" if noisy else ""
+        say(f"rows in classes of fewer than {few}: {found.rows_below_k:,}{share}{of}")
+    fewest = f"; fewest persons in a class: {found.smallest_class_persons:,}" if persons else ""
+    say(f"smallest class: {counted(found.smallest_class, 'row')}{fewest}")
+    say(f"prosecutor's risk: highest {_share(found.highest_risk)}, average {_share(found.average_risk)}")
+    print_attackers(found)
+
+
+def _share(risk: float) -> str:
+    return percent(risk, 1)
+
+
 def print_attackers(found: Risk) -> None:
     prosecutor, journalist, marketer = found.prosecutor, found.journalist, found.marketer
     for threshold, rows in prosecutor.rows_above.items():
-        of_all = percent(prosecutor.share_above[threshold], 1)
-        say(f"{rows:,} rows have a prosecutor's risk of more than {threshold}: {of_all} of all")
-    by = {"table": "by the population table", "estimate": "estimated from the size of the population", None: ""}
+        of_all = _share(prosecutor.share_above[threshold])
+        say(f"rows with a prosecutor's risk above {_share(float(threshold))}: {rows:,} ({of_all})")
+    by = {"table": "from the population table", "estimate": "estimated from the size of the population", None: ""}
     if journalist.population is not None:
-        figures = f"highest {journalist.highest:.4g}, on average {journalist.average:.4g}"
-        say(f"journalist's risk, {by[journalist.population]}: {figures}")
+        figures = f"highest {_share(journalist.highest)}, average {_share(journalist.average)}"
+        say(f"journalist's risk: {figures} ({by[journalist.population]})")
         if journalist.rows_of_nobody:
-            say(f"{journalist.rows_of_nobody:,} rows match nobody of the population")
-        say(f"marketer's risk: {marketer.average:.4g}, or {marketer.expected:,.4g} of all {found.counts}")
+            say(f"rows that match nobody in the population: {journalist.rows_of_nobody:,}")
+        say(f"marketer's risk: {_share(marketer.average)}, or {marketer.expected:,.4g} of the {found.counts}")
     if found.population is not None:
         one = found.population
         share = "no estimate" if one.dankar is None else f"{100 * one.dankar:.4g} %"
@@ -345,12 +374,12 @@ def print_attackers(found: Risk) -> None:
         say(f"unique in a population of {one.N:,.0f}: {share} of the {found.counts}{model}")
     if found.individual is not None:
         risk = found.individual
-        figures = f"highest {risk.highest:.4g}, on average {risk.average:.4g}, {risk.expected:,.4g} expected"
+        figures = f"highest {_share(risk.highest)}, average {_share(risk.average)}, {risk.expected:,.4g} expected"
         say(f"individual risk by weights: {figures}")
     if found.household is not None:
         home = found.household
-        figures = f"highest {home.highest:.4g}, on average {home.average:.4g}"
-        say(f"risk of {home.households:,} households: {figures}")
+        figures = f"highest {_share(home.highest)}, average {_share(home.average)}"
+        say(f"risk of {counted(home.households, 'household')}: {figures}")
     say("")
     print_class_sizes(found.class_sizes.sizes.items(), found.counts)
 
@@ -363,7 +392,7 @@ def print_leakage(leakage: Sequence[Leakage]) -> None:
     for one in leakage[:MOST_LEAKING]:
         cells = [f"{one.gain:.4f}", f"{100 * one.normalized:.2f} %", f"{one.classes:,}", f"{one.uniques:,}"]
         rows.append([", ".join(one.attributes), *cells])
-    show_table(["attributes", "bits of leakage", "of all", "classes", "unique rows"], rows)
+    show_table(["attributes", "bits of leakage", "share", "classes", "unique rows"], rows)
 
 
 def print_dependencies(found: Sequence[Narrowing]) -> None:
@@ -374,8 +403,9 @@ def print_dependencies(found: Sequence[Narrowing]) -> None:
         [" and ".join(one.columns), one.quasi, f"{one.before:,.1f}", f"{one.after:,.1f}", f"{100 * one.pinned:.1f} %"]
         for one in found
     ]
-    show_table(["released as it is", "narrows", "values", "values left", "rows given away"], rows)
-    say(f"to see the values left: {found[0].query}")
+    show_table(["released unchanged", "narrows", "values", "values left", "rows revealed"], rows)
+    say("Statement that shows the values left:")
+    hand_out(found[0].query)
 
 
 def print_matrix(found: UniquesMatrix) -> None:

@@ -27,7 +27,7 @@ def shown_progress() -> Iterator[StageProgress]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("starting") as status:
+    with Console(stderr=True).status("opening the source") as status:
 
         def show(stage: str, open_: int, checked: int, best: float | None) -> None:
             more = {"search": _searched(open_, checked, best), "noise": f": {checked:,} of {open_ + checked:,} records"}

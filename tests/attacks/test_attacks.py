@@ -402,7 +402,7 @@ def test_detail_that_could_be_kept_is_no_breach(folder: Path, capsys: pytest.Cap
     print_attacks(found, with_sql=False)
     printed = capsys.readouterr()
     said = " ".join((printed.out + printed.err).split())
-    assert "detail that could be kept: 100 rows (76.9 %)" in said
+    assert "downcoding (no breach): 100 rows (76.9 %) of " in said
     assert 'strategy = "local"' in said
 
 

@@ -272,12 +272,12 @@ def test_a_live_view_is_told_of_in_words(folder: Path) -> None:
         assert not COLOUR.search(painted)
         assert re.search(r"^ *quasi-identifier +what is done *$", PAINT.sub("", painted), re.MULTILINE)
         shown = {re.sub(r" {2,}", "  ", line).strip() for line in PAINT.sub("", painted).splitlines()}
-        told = "level 1 of 5: 1 character hidden from the right; * stands for a hidden character"
+        told = "level 1 of 5: 1 character hidden from the right"
         assert f"zip [red]  {told}" in shown
         assert any(line.startswith("\\x1b[31mage  level ") for line in shown)
     assert "replaced: view \\x1b[31mview (" in painted
     dropped = shown_at(200, "-m", "sqlanon", "live", "policy.toml", "--name", name, "--drop", folder=folder)
-    assert dropped == "view \\x1b[31mview is gone, and what it read beside its table\n"
+    assert dropped == "dropped: view \\x1b[31mview and its tables\n"
 
 
 def test_commands_print_by_way_of_the_terminal_alone() -> None:

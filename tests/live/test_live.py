@@ -645,7 +645,7 @@ def test_the_command(policy_file: Path) -> None:
         assert views == [("again", 1), ("patients_live", 1)]
     ended = cli("live", policy_file, "--name", "again", "--drop")
     status, told = ended.status, ended.out
-    assert (status, "again is gone" in told) == (0, True)
+    assert (status, "dropped: view again " in told) == (0, True)
 
 
 @pytest.mark.slow

@@ -265,7 +265,7 @@ def test_a_name_with_lines_is_shown_on_one(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     name = "a\nwarning: \x1b[2Jall is lost"
-    for options, there in (([], "made: view "), (["--drop"], "view ")):
+    for options, there in (([], "created: view "), (["--drop"], "dropped: view ")):
         ended = cli("live", tmp_path / "policy.toml", "--name", name, *options)
         status, told = ended.status, ended.out
         assert status == 0

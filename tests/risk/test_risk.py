@@ -454,12 +454,12 @@ def test_the_command(persons: bool, folder: Path) -> None:
     policy.write_text(POLICY.format(person='person = "who"' if persons else ""), encoding="utf-8")
     lines = told(policy).splitlines()
     who = "10 rows of 7 persons" if persons else "10 rows"
-    assert lines[0] == f"{who} in 4 classes; 1 rows are alone in theirs"
-    below = "6 rows are in classes of fewer than 3 persons" if persons else "3 rows are in classes of fewer than 3"
-    assert lines[1] == below
+    assert lines[0] == f"{who} in 4 classes; unique rows: 1 (10 %)"
+    fewer = "rows in classes of fewer than"
+    assert lines[1] == (f"{fewer} 3 persons: 6 (60 %)" if persons else f"{fewer} 3 rows: 3 (30 %)")
     cells = [re.split(r"\s{2,}", line) for line in lines]
     assert ["x, y", "1.8464", "55.58 %", "4", "1"] in cells
-    first = cells.index(["requirement", "holds", "classes that break it", "rows in them", "figure"]) + 1
+    first = cells.index(["requirement", "holds", "classes that fail", "their rows", "figure"]) + 1
     assert cells[first : first + 3] == [
         ["3-anonymity", "no", "3" if persons else "2", "6" if persons else "3"],
         ["distinct 1-diversity of diagnosis [red]", "yes", "0", "0"],
@@ -479,8 +479,8 @@ def test_the_command_with_all_figures(folder: Path) -> None:
     (folder / "x.csv").write_text("x1;*\nx2;*\n", encoding="utf-8")
     told_ = told(policy, "--matrix", "x,y", "--leakage", "2")
     for line in (
-        "6 rows have a prosecutor's risk of more than 0.3", "1 rows have a prosecutor's risk of more than 0.5",
-        "journalist's risk, estimated from the size of the population", "unique in a population of 1,000",
+        "rows with a prosecutor's risk above 30 %: 6 (60 %)", "rows with a prosecutor's risk above 50 %: 1 (10 %)",
+        "(estimated from the size of the population)", "journalist's risk: highest ", "unique in a population of 1,000",
         "risk of 6 households", "x, y", "unique rows: x by y",
     ):  # fmt: skip
         assert line in told_, line

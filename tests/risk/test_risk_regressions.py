@@ -71,7 +71,7 @@ def test_attacks_tell_how_many_rows_are_decoys(
     assert found["homogeneity"].to_dict()["decoys"] == 2
     assert found.decoys == {str(with_decoys): 2}
     print_attacks(found, with_sql=False)
-    told = f"2 of the rows of {with_decoys} are decoys, rows of nobody: k, classes and victims count them"
+    told = f"{with_decoys} has 2 decoys: k, classes and victims count them"
     assert told in capsys.readouterr().out.splitlines()
 
     (pair,) = sqlanon.attack([without, with_decoys], only=["complementary_release"])["complementary_release"].findings
@@ -235,7 +235,7 @@ def test_special_uniques_know_the_share_of_the_population(
     assert found.dis == pytest.approx(same.dis) != given.dis
     assert found.to_dict()["fraction_by"] == by
     print_suda(found)
-    words = {"policy": "(by the policy)", "default": "(by default: the policy has none)"}
+    words = {"policy": "(of the policy)", "default": "(the default)"}
     assert f"at a sampling fraction of {fraction:g} {words[by]}" in capsys.readouterr().out
 
 
@@ -268,7 +268,7 @@ def test_the_shares_of_rows_above_a_threshold(
     assert risk.to_dict()["journalist"]["share_above"] == {"0.1": 1.0, "0.5": 1 / 13}
     assert of_nobody.prosecutor.share_above == {"0.1": 0.0, "0.5": 0.0} == of_nobody.journalist.share_above
     print_attackers(risk)
-    assert "1 rows have a prosecutor's risk of more than 0.5: 7.69 % of all" in capsys.readouterr().out
+    assert "rows with a prosecutor's risk above 50 %: 1 (7.69 %)" in capsys.readouterr().out
     assert {"prosecutor", "journalist", "marketer", "class_sizes"} <= {
         one.name for one in fields(Risk) if one.default is MISSING and one.default_factory is MISSING
     }
