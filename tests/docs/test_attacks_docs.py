@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from support import cli
-from test_readme import FOLDER, ROOT, blocks
+from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 from sqlanon import Policy, connect
 from sqlanon.attacks import NAMES
@@ -54,7 +54,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("attacks")
     (folder / FOLDER).mkdir()
     make_hospital(folder / FOLDER / "hospital.duckdb", rows=3000)
-    first = blocks("toml")[0]
+    first = blocks("toml", FIRST_POLICY)[0]
     (folder / FOLDER / "first.toml").write_text(first, encoding="utf-8")
     other = first.replace("first.duckdb", "other.duckdb").replace('"right" }', '"right" }, min_level = 4')
     (folder / FOLDER / "other.toml").write_text(other, encoding="utf-8")

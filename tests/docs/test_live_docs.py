@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from conftest import DUCKDB_1, make_policy
 from support import cli
-from test_readme import FOLDER, ROOT, blocks
+from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
@@ -25,7 +25,7 @@ LIVE = (ROOT / "docs" / "how-to" / "live.md").read_text(encoding="utf-8")
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb")
-    (tmp_path / FOLDER / "first.toml").write_text(blocks("toml")[0], encoding="utf-8")
+    (tmp_path / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     (commands,) = blocks("sh", LIVE)
     for line in commands.splitlines():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import cli
-from test_readme import FOLDER, ROOT, blocks
+from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
@@ -29,7 +29,7 @@ def test_every_chart_is_told_of() -> None:
 def test_the_commands_and_the_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=3000)
-    (tmp_path / FOLDER / "first.toml").write_text(blocks("toml")[0], encoding="utf-8")
+    (tmp_path / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
     with connect() as db:
         db.anonymize(Policy.load(tmp_path / FOLDER / "first.toml")).publish()
     monkeypatch.chdir(tmp_path)
