@@ -43,7 +43,7 @@ def copy_arrow(engine: DuckDBEngine, given: Any, target: exp.Table) -> exp.Table
     refuse_ambiguous(schema.names, f"the {shown_type(given)}")
     if periods := [field.name for field in schema if getattr(field.type, "extension_name", "") == "pandas.period"]:
         raise SourceError(
-            f"{_columns(periods)}: periods cannot be read; convert with .dt.to_timestamp() or .astype(str)"
+            f"{_columns(periods)}: pandas periods cannot be read; convert with .dt.to_timestamp() or .astype(str)"
         )
     with source_errors():
         try:
@@ -72,7 +72,7 @@ def arrow_reader(given: Any) -> pyarrow.RecordBatchReader:
         raise
     except Exception as error:  # each library has its own errors, and they quote values
         name = type(error).__name__
-        raise SourceError(f"the {shown_type(given)} cannot be read as an Arrow table ({name})") from None
+        raise SourceError(f"the {shown_type(given)} cannot be converted to an Arrow table ({name})") from None
     if reader is None:
         raise SourceError(f"cannot read an object of type {shown_type(given)}: give {TAKEN}")
     return reader

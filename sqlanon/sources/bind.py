@@ -66,9 +66,9 @@ def without_values(error: duckdb.Error) -> str:
     if isinstance(error, (duckdb.ConversionException, duckdb.TypeMismatchException)):
         return "a value does not have the type of its column"
     if isinstance(error, duckdb.InvalidInputException):
-        return "its content is not as expected: a broken file, rows of different lengths, files that do not match"
+        return "its content is not as expected: a broken file, rows of different lengths, or files that do not match"
     if isinstance(error, duckdb.OutOfMemoryException):
-        return "it needs more memory: allow more with memory_limit, or give it fewer threads"
+        return "it needs more memory; raise memory_limit, or use fewer threads"
     shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.ParserException, duckdb.IOException)
     return _without_options(str(error).split("\n", 1)[0]) if isinstance(error, shown) else "reading its rows failed"
 

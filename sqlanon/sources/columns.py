@@ -83,8 +83,8 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(
-            f"attributes of nested types, which requirements look at: {listed(nested)}; give their parts as columns "
-            "of their own, with query = ... under [source]"
+            f"quasi-identifiers, and sensitive attributes of requirements, cannot have nested types: {listed(nested)}; "
+            "make their parts columns, with query = ... under [source] or in the data frame"
         )
     return Columns(
         matched,
@@ -106,7 +106,9 @@ def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, .
     wanted = [*policy.generalized, *([person] if person else [])]
     missing = [name for name in wanted if name.lower() not in by_lower]
     if missing:
-        raise SourceError(f"population: there is no column {listed(missing)}; give it that name with query = ...")
+        raise SourceError(
+            f"population: there is no column {listed(missing)}; rename columns with query = ... under [population]"
+        )
     return tuple(by_lower[name.lower()] for name in policy.generalized), by_lower[person.lower()] if person else None
 
 
@@ -146,6 +148,6 @@ def refuse_repeated_keys(engine: Engine, source: Source, key: Sequence[str]) -> 
     repeated, without = engine.rows(repeated_keys(source.relation, there))[0]
     if repeated or without:
         raise SourceError(
-            f"source.key: {repeated:,} keys are of several rows, and {without:,} rows have none: "
-            "name columns that tell all rows apart"
+            f"source.key: {repeated:,} keys belong to several rows, and {without:,} rows have no key; name columns "
+            "that identify each row"
         )

@@ -85,7 +85,7 @@ def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
     The name that is found is full: it means the same table whatever database is in use later.
     """
     if not name:
-        raise SourceError(f"source: say which table: table = ..., query = ... or files = ...{_known_tables(engine)}")
+        raise SourceError(f"source: name a table: table = ..., query = ... or files = ...{_known_tables(engine)}")
     holder, database = engine.holder, engine.holder.database
     here = [("main", "temp"), *((schema, database) for schema in dict.fromkeys(schemas_in_use(holder)))]
     candidates = [(name, *place) for place in here]

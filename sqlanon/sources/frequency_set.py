@@ -60,8 +60,8 @@ class FrequencySetSource(Source):
         self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         raise SourceError(
-            "the source is a frequency set, and this needs rows: they are in the warehouse; export what makes the "
-            "release there: sqlanon anonymize POLICY.toml --export FOLDER --dialect ..., or Result.export()"
+            "this needs rows, and the source is a frequency set: its rows are in the warehouse; to make the release "
+            "there, use sqlanon anonymize POLICY.toml --export FOLDER --dialect ..., or Result.export()"
         )
         yield
 
@@ -75,7 +75,7 @@ class FrequencySetSource(Source):
 
 class _FrequencySet(SourceKind):
     name = "frequency_set"
-    without_rows = "a frequency set, and this looks at rows: they are in the warehouse"
+    without_rows = "a frequency set, whose rows are in the warehouse; this command reads rows"
     verbs = "anonymize, compare and plan"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, FrequencySetSource]:
@@ -90,7 +90,9 @@ def _bind(binding: Binding) -> FrequencySetSource:
     attributes, looked_at = tuple(binding.policy.attributes), binding.looked_at
     for pattern in section.frequency_set:
         if file_kind(pattern) != "parquet":
-            raise SourceError(f"source.frequency_set: {pattern} is no Parquet file by its ending, .parquet")
+            raise SourceError(
+                f"source.frequency_set: {pattern} must be a Parquet file, with a name that ends in .parquet"
+            )
     count = free_name(COUNT, attributes)
     try:
         read = bind_files(engine, SourceSection(files=section.frequency_set), place)
@@ -128,9 +130,8 @@ def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], 
         wrong.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, no number")
     if wrong:
         raise SourceError(
-            f"source.frequency_set: {'; '.join(wrong)}. What is needed are the quasi-identifiers, the sensitive "
-            f"attributes that requirements look at, and {count!r}, the number of rows: the query is in "
-            "sqlanon plan POLICY.toml --dialect NAME"
+            f"source.frequency_set: {'; '.join(wrong)}. It needs the quasi-identifiers, the sensitive attributes of "
+            f"requirements, and {count!r}, the number of rows. sqlanon plan POLICY.toml --dialect NAME prints the query"
         )
     return {lower: by_lower[lower] for lower in wanted}
 
@@ -147,7 +148,8 @@ def _refuse_counts(engine: DuckDBEngine, relation: exp.Table, count: str) -> Non
         found.append("more than 2^53 counted rows")
     if found:
         raise SourceError(
-            f"source.frequency_set: it is none, of its rows there are {', '.join(found)}; {count!r} is to be COUNT(*)"
+            f"source.frequency_set: these rows do not fit: {', '.join(found)}; {count!r} must be COUNT(*) of each "
+            "combination"
         )
 
 

@@ -179,7 +179,9 @@ def _register_module(
 
 def _read_postgres(given: str | os.PathLike[str]) -> None:
     if isinstance(given, str) and is_postgres(given):
-        raise SourceError("a source in PostgreSQL is named by the policy: [source] postgres = ..., table = ...")
+        raise SourceError(
+            "connect does not take the address of a PostgreSQL server: name it in the policy, [source] postgres = ..."
+        )
 
 
 def _read_spark(given: str | os.PathLike[str]) -> Mapping[str, Any] | None:

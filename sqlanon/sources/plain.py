@@ -28,7 +28,9 @@ def refuse_ambiguous(names: Sequence[str], where: str) -> None:
 
 def refuse_query(section: SourceSection | PopulationSection) -> None:
     if section.query is not None:
-        raise SourceError("source.query: is for a database, and this source is files or Arrow: leave it out")
+        raise SourceError(
+            "source.query: works in databases only, and this source is files or a data frame; leave it out"
+        )
 
 
 def types_here(own: Sequence[tuple[str, str, str | None]], wanted: Container[str], more: str = "") -> dict[str, str]:
@@ -37,7 +39,7 @@ def types_here(own: Sequence[tuple[str, str, str | None]], wanted: Container[str
     refuse_ambiguous([name for name, _, _ in own], "the source")
     if strange := [f"{name!r} ({kind})" for name, kind, type_ in own if type_ is None and name.lower() in wanted]:
         raise SourceError(
-            f"columns of types that have no equal here: {', '.join(strange)}; cast them with query = ... under "
+            f"columns of types that DuckDB does not have: {', '.join(strange)}; cast them with query = ... under "
             f"[source]{more}"
         )
     return {name: type_ or kind for name, kind, type_ in own}

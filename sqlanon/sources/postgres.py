@@ -214,7 +214,7 @@ class PostgresSource(Source):
 
 class _Postgres(SourceKind):
     name = "postgres"
-    without_rows = "in PostgreSQL, and its rows never leave it: this looks at rows"
+    without_rows = "in PostgreSQL, and its rows never leave it; this command reads rows"
     dialect, schema = "postgres", "public"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, PostgresSource]:
@@ -291,8 +291,8 @@ def _carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, st
             found = server.rows(pg.unlike_here(relation, names))[0]
         if strange := [repr(name) for name, is_there in zip(names, found, strict=True) if is_there]:
             raise SourceError(
-                f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric and dates before Christ have "
-                "no equal here; turn these into NULL with query = ... under [source]"
+                f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric column and dates before Christ "
+                "are not supported; turn them into NULL with query = ... under [source]"
             ) from None
         raise
 
@@ -321,8 +321,8 @@ def _found(server: PostgresEngine, section: SourceSection) -> _Found:
         found = _numbers(server, [qualified(*parts)])[0] if parts else None
         if found is None:
             raise SourceError(
-                f"source.table: there is no table or view {section.table!r} in PostgreSQL that this user may see: "
-                "write it as schema.name, in upper and lower case as it is there"
+                f"source.table: this user sees no table or view {section.table!r} in PostgreSQL; write schema.name, in "
+                "upper and lower case as it is there"
             )
         ((schema, name),) = server.rows(pg.name_by_number(), [found])
         own = server.rows(pg.columns_of(), [found])
@@ -358,8 +358,8 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
         if "does not exist" not in str(error):
             raise
         raise SourceError(
-            f"{error}; functions, operators and types of source.query that are not PostgreSQL's own need their schema "
-            "(schema.name, OPERATOR(schema.+)), or make a view of it in PostgreSQL"
+            f"{error}; in source.query, write functions, operators and types of your own with their schema "
+            "(schema.name, OPERATOR(schema.+)), or make a view in PostgreSQL"
         ) from None
     return _Found(relation, own, query=query)
 

@@ -91,7 +91,7 @@ def bind_remote(
         named(dialect.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted
     ]
     if not plain:
-        raise SourceError("source: it has none of the policy's columns")
+        raise SourceError("source: none of its columns is in the policy; check the names under [attributes]")
     relation = subquery(select(plain, found), "source")
     view = place.view("source")
     engine.adopt(view, {name: type_ for name, type_ in columns.items() if name.lower() in wanted}, relation)

@@ -51,7 +51,9 @@ def one_select(query: str, dialect: str, where: str) -> None:
     try:
         is_one = isinstance(parse_one(query, dialect=dialect), exp.Query)
     except SqlglotError:
-        raise SourceError(f"source.query: cannot be read as one SELECT: make a view of it in {where}") from None
+        raise SourceError(
+            f"source.query: cannot be parsed as one SELECT statement; make a view of it in {where}"
+        ) from None
     if not is_one:
         raise SourceError("source.query: must be one SELECT statement")
 
@@ -125,8 +127,8 @@ def refuse_functions(engine: DuckDBEngine) -> None:
     names = {name for name, _ in known}
     if found := sorted({name for name, _ in own - known if name in names}):
         raise SourceError(
-            f"the connection has functions under names that DuckDB has itself: {', '.join(found)}; register them under "
-            "other names, or give the path of the database file"
+            f"the connection has functions with the names of DuckDB's own: {', '.join(found)}; register them under "
+            "other names, or connect to the database file"
         )
 
 

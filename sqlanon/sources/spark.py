@@ -22,7 +22,7 @@ from sqlanon.sources.scope import as_it_stands, one_select
 
 class _Spark(SourceKind):
     name = "spark"
-    without_rows = "in Spark, and its rows never leave it: this looks at rows"
+    without_rows = "in Spark, and its rows never leave it; this command reads rows"
     dialect, schema = "spark", "default"
 
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
@@ -52,8 +52,8 @@ def _refuse_functions(query: str, replaced: Collection[str]) -> None:
     called = {name.lower() for name in re.findall(r"(\w+)`?\s*\(", query)}
     if found := sorted(called & set(replaced)):
         raise SourceError(
-            f"source.query: {', '.join(found)}: the session has a function of that name, and Spark too; "
-            "make a temporary view of the query, or give the function another name"
+            f"source.query: {', '.join(found)}: the session has a function with the name of one of Spark's own; make a "
+            "temporary view of the query, or rename the function"
         )
 
 
@@ -66,7 +66,7 @@ def _found(section: SourceSection) -> exp.Expr:
         return as_it_stands(section.query)
     parts = table_parts(section.table or "")
     if not parts:
-        raise SourceError(f"source.table: {section.table!r} names no table: write it as schema.name")
+        raise SourceError(f"source.table: {section.table!r} is not the name of a table; write it as schema.name")
     if any(part.startswith("`") and part.endswith("`") for part in parts):
         raise SourceError("source.table: write schema.name without backticks, or in double quotes")
     return table(*reversed(parts))

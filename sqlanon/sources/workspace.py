@@ -31,6 +31,7 @@ from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
 from sqlanon.sources.duckdb import bind_source
+from sqlanon.sources.formats import file_kind
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower, read_given
 from sqlanon.sources.run import Run
 from sqlanon.sources.scope import bring_temporary, refuse_functions
@@ -75,13 +76,13 @@ class Workspace:
         self.described = "a duckdb connection"
         if limits != NO_LIMITS:
             raise SourceError(
-                "memory_limit, threads: the settings of a live connection are its own: "
-                "leave them out, and SET them in the connection"
+                "memory_limit, threads: a live connection has its own settings; leave these out and use SET in the "
+                "connection"
             )
         holder = DuckDBEngine(connection)
         if holder.in_transaction():
             # A transaction writes to one database only, and ours is another: going on would abort it.
-            raise SourceError("the connection has an open transaction: commit it or roll it back first")
+            raise SourceError("the connection has an open transaction; commit it or roll it back first")
         # Statements of ours run on a connection beside the user's: there no temporary macro is in their way.
         engine = holder.beside(holder)
         self._stack.callback(engine.close)
@@ -89,7 +90,7 @@ class Workspace:
             engine.with_settings_of_a_new_engine()
         except duckdb.InvalidInputException as error:
             raise SourceError(
-                "the connection's configuration is locked, and has settings that change what queries mean: "
+                "the connection has a locked configuration with settings that change what queries mean: "
                 f"{str(error).splitlines()[0]}"
             ) from error
         refuse_functions(engine)
@@ -136,7 +137,7 @@ class Workspace:
         section = self._section(policy)
         kind = self._kind or kind_of(section, self._arrow is not None)
         if kind.without_rows is not None and not counted:
-            raise SourceError(f"the source is {kind.without_rows}; what needs counts alone is {kind.verbs}")
+            raise SourceError(f"the source is {kind.without_rows}. These need only counts: {kind.verbs}")
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
         engine = self._engine
         if kind.opens_database and isinstance(section.database, Path) and not is_given:
@@ -211,13 +212,15 @@ class Workspace:
         if database not in self._readers:
             if not database.is_file():
                 raise SourceError(f"there is no database at {database}")
+            if file_kind(database.name) is not None:
+                raise SourceError(f'{database} is not a database; use files = "{database.name}" under [source] instead')
             alias = self._free_alias(database.stem)
             try:
                 self._engine.attach(database, alias, read_only=True)
             except duckdb.Error as error:
                 raise SourceError(
                     f"{database} cannot be opened for reading: {str(error).splitlines()[0]}; "
-                    "a process that holds it for writing must close it first"
+                    "a process that has it open for writing must close it first"
                 ) from error
             holder = self._engine.beside()
             self._stack.callback(holder.close)
@@ -247,7 +250,7 @@ class Workspace:
             except duckdb.Error as error:
                 raise SourceError(
                     f"{database} cannot be opened for writing: {str(error).splitlines()[0]}; "
-                    "whoever else has it open must close it first"
+                    "other processes that have it open must close it first"
                 ) from error
             yield reader
         finally:
@@ -258,11 +261,15 @@ class Workspace:
         """The file of the database that the policy's source is in; None: that of a live connection."""
         section = self._section(policy)
         if self._arrow is not None or section.files or not (self._is_live or section.database is not None):
-            raise SourceError("source: it is in no DuckDB database: load it into one, and connect to that")
+            raise SourceError(
+                "source: a live view needs a table in a DuckDB database; load the source into one and connect to it"
+            )
         if self._is_live:
             return None
         if not isinstance(section.database, Path) or is_attached(section.database):
-            raise SourceError("source: it is in no DuckDB database: load it into one, and connect to that")
+            raise SourceError(
+                "source: a live view needs a table in a DuckDB database; load the source into one and connect to it"
+            )
         return section.database
 
     def _free_alias(self, stem: str) -> str:

@@ -75,7 +75,7 @@ class KioskEngine:
 
 class KioskKind(SourceKind):
     name = "the kiosk"
-    without_rows = "at the kiosk, and its rows never leave it: this looks at rows"
+    without_rows = "at the kiosk, and its rows never leave it; this command reads rows"
 
     def takes(self, given: object) -> bool:
         return isinstance(given, KioskEngine)

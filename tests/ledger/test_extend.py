@@ -222,10 +222,16 @@ def test_what_cannot_be_extended(hospital: Path, more: dict[str, Any], words: st
 
 def test_keys_must_tell_rows_apart(hospital: Path) -> None:
     insert(hospital, (None, 21, "m", "02131", "none"))
-    with sqlanon.connect() as db, pytest.raises(SourceError, match="0 keys are of several rows, and 1 rows have none"):
+    with (
+        sqlanon.connect() as db,
+        pytest.raises(SourceError, match="0 keys belong to several rows, and 1 rows have no key"),
+    ):
         db.extend(policy(hospital))
     insert(hospital, (0, 21, "m", "02131", "again"))
-    with sqlanon.connect() as db, pytest.raises(SourceError, match="1 keys are of several rows, and 1 rows have none"):
+    with (
+        sqlanon.connect() as db,
+        pytest.raises(SourceError, match="1 keys belong to several rows, and 1 rows have no key"),
+    ):
         db.extend(policy(hospital))
 
 

@@ -298,7 +298,10 @@ def test_a_live_connection_uses_what_it_has_attached(lite: Path, expected: list[
 
 
 def test_live_views_are_refused(lite: Path) -> None:
-    with sqlanon.connect(lite) as db, pytest.raises(sqlanon.SqlanonError, match="in no DuckDB database"):
+    with (
+        sqlanon.connect(lite) as db,
+        pytest.raises(sqlanon.SqlanonError, match="a live view needs a table in a DuckDB database"),
+    ):
         db.live(policy({"table": "patients", "undeclared": "drop"}))
 
 

@@ -221,7 +221,7 @@ def test_what_is_missing_is_named(file: Path, tmp_path: Path) -> None:
             db.anonymize(make_policy(ROLES, source={"table": "persons"}))
         with pytest.raises(SourceError, match="no table or view"):
             db.anonymize(make_policy(ROLES, source={"table": "people; DROP TABLE people"}))
-        with pytest.raises(SourceError, match="which table"):
+        with pytest.raises(SourceError, match="name a table"):
             db.anonymize(make_policy(ROLES, table=None))
     with sqlanon.connect() as db, pytest.raises(SourceError, match=r"no file matches .*gone\*\.csv"):
         db.anonymize(make_policy(ROLES, source={"files": [str(tmp_path / "gone*.csv")]}))

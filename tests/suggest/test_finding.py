@@ -501,7 +501,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         with pytest.raises(SourceError, match="no table or view"):
             db.suggest("t")
-        with pytest.raises(SourceError, match="say which table"):
+        with pytest.raises(SourceError, match="name a table"):
             db.suggest()
 
 
