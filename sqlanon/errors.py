@@ -40,7 +40,11 @@ class _ProblemsError(SqlanonError, ValueError):
         self.problems = tuple(problems)
         count = len(self.problems)
         plural = "problem" if count == 1 else "problems"
-        lines = [f"{count} {plural} in {self.heading}:", *(f"  - {problem}" for problem in self.problems)]
+        options = self.problems and all(problem.place.startswith("--") for problem in self.problems)
+        lines = [
+            f"{count} {plural} in {'the options' if options else self.heading}:",
+            *(f"  - {problem}" for problem in self.problems),
+        ]
         super().__init__("\n".join(lines))
 
 

@@ -43,7 +43,7 @@ def _say(error: Exception) -> None:
         say(f"error: {disk_problem(error) or f'{named}{error.strerror or type(error).__name__}'}", err=True)
         sys.exit(SqlanonError.exit_status)
     # An engine's message may quote private values: only its kind is shown.
-    if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # so the engine tells of Ctrl-C
+    if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # the engine's word for Ctrl-C
         sys.exit(130)
     if os.environ.get("SQLANON_DEBUG"):
         raise error
@@ -51,11 +51,11 @@ def _say(error: Exception) -> None:
         say(f"error: {message}", err=True)
         sys.exit(SqlanonError.exit_status)
     if type(error).__name__ == "OutOfMemoryException":  # the engine's
-        say("error: more memory is needed: raise --memory-limit, or lower --threads", err=True)
+        say("error: out of memory: raise --memory-limit or lower --threads", err=True)
         sys.exit(SqlanonError.exit_status)
     say(
-        f"error: {type(error).__name__} in the engine or in sqlanon itself. Set SQLANON_DEBUG=1 to see all of it; "
-        "mind that it may quote values of the source",
+        f"error: internal error ({type(error).__name__}). Set SQLANON_DEBUG=1 for the traceback, which may quote values "
+        "of the source",
         err=True,
     )
     sys.exit(ReleaseError.exit_status)

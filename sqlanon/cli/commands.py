@@ -110,7 +110,7 @@ def numbers(option: str, given: str | None) -> tuple[float, ...]:
     try:
         return () if given is None else tuple(float(one) for one in given.split(","))
     except ValueError:
-        message = f"must be numbers with commas between them, such as 0.1,0.5,1, not {given!r}"
+        message = f"must be numbers separated by commas, such as 0.1,0.5,1, not {given!r}"
         raise PolicyError([Problem(option, message)]) from None
 
 
@@ -118,7 +118,7 @@ def two_names(option: str, given: str) -> tuple[str, str]:
     """Two names with a comma between them, of an option."""
     names = [name.strip() for name in given.split(",")]
     if len(names) != 2 or not all(names):
-        raise PolicyError([Problem(option, f"must be two attributes with a comma between them, not {given!r}")])
+        raise PolicyError([Problem(option, f"must be two attributes separated by a comma, not {given!r}")])
     return names[0], names[1]
 
 
@@ -277,11 +277,11 @@ def _export(
     from sqlanon.warehouse import dialect_of
 
     if not loaded.source.frequency_set:
-        message = "is for a table in a warehouse, of which [source] has a frequency_set: leave it out"
+        message = "needs [source] frequency_set: leave it out, or name the counts of a table in a warehouse"
         raise PolicyError([Problem("--export" if export is not None else "--dialect", message)])
     if export is None or dialect is None:
         message = (
-            "has no rows to release: --export FOLDER --dialect NAME writes what makes the release in the warehouse"
+            "has no rows to publish here: add --export FOLDER --dialect NAME, which writes the release's statements"
         )
         raise PolicyError([Problem("source.frequency_set", message)])
     started, dialect = time.perf_counter(), dialect_of(dialect)

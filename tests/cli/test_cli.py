@@ -447,7 +447,7 @@ def test_a_hostile_policy_is_2_with_a_message(what: str, folder: Path) -> None:
         assert (ended.status, ended.out) == (2, "")
         assert ended.err.startswith("error: ")
         assert len(ended.err) < 20_000
-        assert "in the engine or in sqlanon itself" not in ended.err
+        assert "internal error" not in ended.err
         assert "\x1b" not in ended.err
         assert "\x00" not in ended.err
     assert {path.name for path in folder.iterdir()} == before
@@ -506,7 +506,7 @@ def test_a_wrong_request_is_2_and_says_what_is_wrong(what: str, folder: Path) ->
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith("error: ")
     assert said in ended.err
-    assert "in the engine or in sqlanon itself" not in ended.err
+    assert "internal error" not in ended.err
     assert not (folder / "release.duckdb").exists()
     assert (folder / "hospital.duckdb").read_bytes() == before
 
@@ -561,7 +561,7 @@ def test_verify_of_what_is_no_release_is_2(make: Callable[[Path], None] | None, 
         ended = cli("verify", path, *more, "--json")
         assert (ended.status, ended.out) == (2, "")
         assert str(path) in ended.err
-        assert "in the engine or in sqlanon itself" not in ended.err
+        assert "internal error" not in ended.err
 
 
 def test_verify_with_a_wrong_policy_is_2(published: Path, tmp_path: Path) -> None:
@@ -594,7 +594,7 @@ def test_an_error_within_is_2_and_no_traceback(folder: Path, monkeypatch: pytest
     monkeypatch.setattr("sqlanon.pipeline.prepare_with_earlier", failing)
     ended = cli("anonymize", folder / "policy.toml")
     assert (ended.status, ended.out) == (2, "")
-    assert "ZeroDivisionError" in ended.err
+    assert ended.err.startswith("error: internal error (ZeroDivisionError)")
     assert "SQLANON_DEBUG" in ended.err
     assert "Person 7" not in ended.err
 
