@@ -54,8 +54,8 @@ def _say(error: Exception) -> None:
         say("error: out of memory: raise --memory-limit or lower --threads", err=True)
         sys.exit(SqlanonError.exit_status)
     say(
-        f"error: internal error ({type(error).__name__}). Set SQLANON_DEBUG=1 for the traceback, which may quote values "
-        "of the source",
+        f"error: internal error ({type(error).__name__}). Set SQLANON_DEBUG=1 for the traceback, which may quote "
+        "values of the source",
         err=True,
     )
     sys.exit(ReleaseError.exit_status)

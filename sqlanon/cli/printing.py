@@ -198,7 +198,7 @@ def print_suda(found: Suda) -> None:
     show_table(["quasi-identifier", "share of the scores"], [(name, f"{one:.1f} %") for name, one in shares])
 
 
-_MARKS = {
+COMPARISON_MARKS = {
     "optimal": ("*", "optimal among full-domain generalizations"),
     "partial": ("!", "does not guarantee k-anonymity of all quasi-identifiers together"),
     "stopped": ("+", "stopped by a time limit: with more time it may find better"),
@@ -222,7 +222,7 @@ def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: P
         if one["strategy"] in late:
             continue
         flags = {"optimal": one["optimal"], "partial": one["guarantees_k"] is False, "stopped": one["stopped"]}
-        marks = [_MARKS[name] for name, flag in flags.items() if flag]
+        marks = [COMPARISON_MARKS[name] for name, flag in flags.items() if flag]
         used |= dict(marks)
         cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
         rows.append([" ".join([one["strategy"], *(mark for mark, _ in marks)]), *cells])
