@@ -1,15 +1,16 @@
-"""What docs/how-to/dbt.md shows: a release as a Python model of dbt-duckdb, and the tests that hold its table to k.
+"""What docs/how-to/dbt.md shows: a model that is a release, and tests that hold a table to k, l and t.
 
-The model itself runs in the quick lane, with a connection as dbt would give it. dbt builds the whole project in an
-environment of its own.
+The Python of the materialization runs in the quick lane, with a connection as dbt would give it. dbt builds projects in
+an environment of its own.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -20,19 +21,22 @@ from test_readme import blocks
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.ledger.catalog import init_database
+from sqlanon.resources import sql_file
 
 PAGE = (ROOT / "docs" / "how-to" / "dbt.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "sql" / "dbt"
 FILES = {
     re.match(r"(?:#|--) (.*)\n", block).group(1): block
-    for language in ("toml", "python", "sql", "yaml")
+    for language in ("toml", "sql", "yaml")
     for block in blocks(language, PAGE)
 }
-MODEL, RELEASE = "models/patients_released.py", "released/patients.duckdb"
+MODEL, RELEASE = "models/patients_released.sql", "released/patients.duckdb"
 STAGING = "SELECT * FROM patients WHERE sex IS NOT NULL"
 QUASI = "zip, birth_date, sex, ethnicity"
 PROJECT = {
     "dbt_project.yml": "{name: warehouse, version: '1.0', profile: warehouse}",
     "profiles.yml": "warehouse: {target: dev, outputs: {dev: {type: duckdb, path: warehouse.duckdb, threads: 2}}}",
+    "packages.yml": FILES["packages.yml"].replace("../sqlanon/sql/dbt", str(PACKAGE)),
     "models/stg_patients.sql": STAGING,
 }
 
@@ -49,19 +53,34 @@ def released_rows(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def test_the_page_has_the_files() -> None:
-    assert list(FILES) == [
-        "patients.toml",
-        MODEL,
-        "tests/generic/k_anonymous.sql",
-        "tests/patients_are_diverse.sql",
-        "models/schema.yml",
-    ]
+    assert set(FILES) == {"patients.toml", MODEL, "packages.yml", "models/schema.yml"}
     pins = (ROOT / "tests" / "pins" / "dbt.txt").read_text(encoding="utf-8")
     for name, version in re.findall(r"(dbt-core|dbt-duckdb|duckdb)==(\S+)", pins):
         assert f"{name.replace('duckdb', 'DuckDB') if name == 'duckdb' else name} {version}" in PAGE
+    assert sql_file("dbt") == PACKAGE
+    assert f'version: "{sqlanon.__version__}"' in (PACKAGE / "dbt_project.yml").read_text()
 
 
-# --- the model, with a live connection
+def test_the_page_lists_the_arguments_of_each_test() -> None:
+    """All but the model, with their defaults."""
+    listed: dict[str, dict[str, str | None]] = {}
+    test = ""
+    row = r"^\| (?:`sqlanon\.(\w+)`|all)? ?\| `(\w+)` \|.*\| ?(.*?) ?\|$"
+    for name, argument, default in re.findall(row, PAGE, re.M):
+        test = name or test
+        listed.setdefault(test, {})[argument] = default.strip("`") or None
+    everywhere = listed.pop("")
+    for test, arguments in listed.items():
+        text = (PACKAGE / "macros" / f"{test}.sql").read_text(encoding="utf-8")
+        (signature,) = re.findall(r"{% test (\w+)\(model, (.*)\) %}", text)
+        own = dict(one.partition("=")[::2] for one in signature[1].split(", "))
+        assert signature[0] == test
+        assert set(own) == {*everywhere, *arguments}
+        defaults = {name: value.strip('"') for name, value in own.items() if value not in ("", "none")}
+        assert defaults == {name: value for name, value in arguments.items() if value in defaults.values()}
+
+
+# --- the materialization's Python, with a live connection
 
 
 @pytest.fixture
@@ -76,50 +95,51 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[duckd
         yield connection
 
 
-def model(session: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
-    """What the page's model returns; dbt only tells it where it stands."""
+def materialize(session: duckdb.DuckDBPyConnection) -> None:
+    """What the materialization runs; dbt would rename the table."""
+    text = (PACKAGE / "macros" / "anonymized.sql").read_text(encoding="utf-8")
+    (code,) = re.findall(r'language="python"\) -%}\n(.*?)\n *{%- endcall', text, re.S)
+    given = {"policy": "patients.toml", "query": "SELECT * FROM main.stg_patients -- é 😀 ' \"", "table": '"made"'}
+    code, times = re.subn(r"{{.*?}}", lambda _: json.dumps(json.dumps(given)), code)
+    assert times == 1
     names: dict[str, Any] = {}
-    exec(compile(FILES[MODEL], MODEL, "exec"), names)
-    dbt = SimpleNamespace(config=lambda materialized: None, ref=lambda name: None)
-    relation: duckdb.DuckDBPyRelation = names["model"](dbt, session)
-    return relation
+    exec(compile(code, "anonymized.sql", "exec"), names)
+    names["materialize"](names["model"](names["dbtObj"](None), session), session)
 
 
-def test_the_model_gives_the_rows_of_an_audited_release(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    model(warehouse).create("patients_released")
-    rows = warehouse.execute("FROM patients_released").fetchall()
+def test_the_table_has_the_rows_of_an_audited_release(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    materialize(warehouse)
+    rows = warehouse.execute("FROM made").fetchall()
     assert sorted(rows) == released_rows(tmp_path)
     ((smallest,),) = warehouse.execute(
-        f"SELECT min(n) FROM (SELECT count(*) AS n FROM patients_released GROUP BY {QUASI})"
+        f"SELECT min(n) FROM (SELECT count(*) AS n FROM made GROUP BY {QUASI})"
     ).fetchall()
     assert smallest >= 5
-    with duckdb.connect("patients.catalog.duckdb", read_only=True) as catalog:
-        assert catalog.execute("SELECT count(*) FROM sqlanon.releases").fetchall() == [(1,)]
+    ((catalog,),) = [[path] for path in tmp_path.glob("*catalog.duckdb")]
+    with duckdb.connect(catalog, read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM sqlanon.releases").fetchall() == [(1,)]
     temporary = warehouse.execute("SELECT count(*) FROM duckdb_databases() WHERE database_name LIKE 'sqlanon%'")
     assert temporary.fetchall() == [(0,)]
 
 
 @pytest.mark.slow
-def test_the_model_with_parquet(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    (one_line,) = re.findall(r"`(return session\.read_parquet.*?)`", PAGE)
+def test_a_release_in_a_parquet_file(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace(f'database = "{RELEASE}"', 'file = "p.parquet"')})
-    text = re.sub(r"session\.execute\(.*\n    return .*", one_line, FILES[MODEL])
-    names: dict[str, Any] = {}
-    exec(compile(text, MODEL, "exec"), names)
-    dbt = SimpleNamespace(config=lambda materialized: None, ref=lambda name: None)
-    rows = names["model"](dbt, warehouse).fetchall()
-    assert sorted(rows) == sorted(duckdb.connect().execute(f"FROM '{tmp_path / 'p.parquet'}'").fetchall())
+    materialize(warehouse)
+    rows = warehouse.execute("FROM made").fetchall()
+    assert sorted(rows) == sorted(warehouse.execute(f"FROM '{tmp_path / 'p.parquet'}'").fetchall())
     assert len(rows) > 900
 
 
 def test_a_model_that_cannot_be_released_gives_nothing(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("k = 5", "k = 5000")})
     with pytest.raises(sqlanon.InfeasibleError):
-        model(warehouse)
+        materialize(warehouse)
     assert not (tmp_path / RELEASE).exists()
+    assert warehouse.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'made'").fetchall() == [(0,)]
 
 
-# --- the project, with dbt
+# --- projects, with dbt
 
 
 def dbt(folder: Path, *command: str) -> tuple[int, str]:
@@ -139,18 +159,27 @@ def table(folder: Path) -> list[tuple[Any, ...]]:
 def test_dbt_builds_the_release_and_fails_where_it_should(tmp_path: Path) -> None:
     """One test: each command of dbt takes seconds, and the project is what the one before has left."""
     make_hospital(tmp_path / "warehouse.duckdb", rows=1000)
-    init_database(tmp_path / "warehouse.duckdb")
-    write(tmp_path, {**PROJECT, **FILES})
+    write(tmp_path, {**PROJECT, **FILES, "packages.yml": PROJECT["packages.yml"]})
     (tmp_path / "released").mkdir()
 
+    status, told = dbt(tmp_path, "deps")
+    assert status == 0, told
     status, told = dbt(tmp_path, "build")
-    assert (status, "PASS=4" in told) == (0, True), told  # two models, two tests
+    assert (status, "PASS=5" in told) == (0, True), told  # two models, three tests
     released = table(tmp_path)
     assert released == released_rows(tmp_path)
     with duckdb.connect(tmp_path / RELEASE, read_only=True) as connection:
         query = f"SELECT k, uniques FROM sqlanon.k_anonymity('patients', {QUASI.split(', ')})"
         ((k, uniques),) = connection.execute(query).fetchall()
     assert (k >= 5, uniques) == (True, 0)
+    with duckdb.connect(tmp_path / "warehouse.duckdb", read_only=True) as connection:
+        relations = connection.execute("SELECT table_name FROM information_schema.tables ORDER BY ALL").fetchall()
+    assert relations == [
+        ("patients",),
+        ("patients_released",),
+        ("stg_patients",),
+        ("voters",),
+    ]  # no other with private rows
 
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("k = 5", "k = 5000")})
     status, told = dbt(tmp_path, "run", "--select", "patients_released")
@@ -160,4 +189,147 @@ def test_dbt_builds_the_release_and_fails_where_it_should(tmp_path: Path) -> Non
     with duckdb.connect(tmp_path / "warehouse.duckdb") as connection:
         connection.execute("INSERT INTO patients_released BY NAME SELECT NULL AS zip, 'x' AS diagnosis")
     status, told = dbt(tmp_path, "test")
-    assert (status, "ERROR=2" in told, "Got 1 result" in told) == (1, True, True), told
+    assert (status, "ERROR=3" in told, "Got 1 result" in told) == (1, True, True), told
+
+    write(tmp_path, {MODEL: FILES[MODEL].replace(', policy="patients.toml"', "")})
+    status, told = dbt(tmp_path, "run", "--select", "patients_released")
+    assert (status, "policy" in told) == (1, True), told
+
+
+# The tests of the package, held against the macro library, on names and values that are easily mistaken.
+
+STRANGE = """
+    CREATE TABLE own_strange AS
+    SELECT
+        CASE i % 7 WHEN 0 THEN NULL ELSE 'z' || i % 3 END AS "value",
+        CASE WHEN i % 11 < 4 THEN NULL ELSE i % 11 % 3 END AS "n",
+        CASE hash(i) % 5 WHEN 0 THEN NULL ELSE 'd' || (hash(i) % 5)::INTEGER END AS "the ""p"" x",
+        (hash(i + 1) % 6)::INTEGER AS cost
+    FROM range(240) AS r(i)
+"""
+COLUMNS = ["value", "n"]
+ILLNESS = 'the "p" x'
+TREE = """
+    CREATE TABLE own_tree AS
+    FROM (VALUES ('d1', 'low', '*'), ('d2', 'low', '*'), ('d3', 'high', '*')) AS t(level_0, level_1, level_2)
+"""
+CLASSES = f"'strange', {COLUMNS}"
+SENSITIVE = "'the \"p\" x'"
+ASKED: dict[str, tuple[str, dict[str, Any], str]] = {
+    # name: the test, its arguments, and the classes that break it by the macros
+    "k": ("k_anonymity", {"k": 12}, f"FROM sqlanon.equivalence_classes({CLASSES}) WHERE class_size < 12"),
+    "distinct": (
+        "l_diversity",
+        {"attribute": ILLNESS, "l": 5},
+        f"FROM sqlanon.l_diversity_classes({CLASSES}, {SENSITIVE}) WHERE distinct_l < 5",
+    ),
+    "entropy": (
+        "l_diversity",
+        {"attribute": ILLNESS, "l": 4.2, "kind": "entropy"},
+        f"FROM sqlanon.l_diversity_classes({CLASSES}, {SENSITIVE}) WHERE ln(entropy_l) < ln(4.2) - 1e-12",
+    ),
+    "recursive": (
+        "l_diversity",
+        {"attribute": ILLNESS, "l": 3, "kind": "recursive", "c": 0.9},
+        f"FROM sqlanon.l_diversity_classes({CLASSES}, {SENSITIVE}, l := 3) WHERE recursive_c >= 0.9",
+    ),
+    "equal": (
+        "t_closeness",
+        {"attribute": ILLNESS, "t": 0.2},
+        f"FROM sqlanon.t_closeness_classes({CLASSES}, {SENSITIVE}) WHERE t > 0.2 + 1e-12",
+    ),
+    "ordered": (
+        "t_closeness",
+        {"attribute": "cost", "t": 0.1, "distance": "ordered", "reference": "ref('others')"},
+        f"FROM sqlanon.t_closeness_classes({CLASSES}, 'cost', reference := 'others', distance := 'ordered') "
+        "WHERE t > 0.1 + 1e-12",
+    ),
+    "texts": (
+        "t_closeness",
+        {"attribute": ILLNESS, "t": 0.1, "distance": "ordered"},
+        f"FROM sqlanon.t_closeness_classes({CLASSES}, {SENSITIVE}, distance := 'ordered') WHERE t > 0.1 + 1e-12",
+    ),
+    "tree": (
+        "t_closeness",
+        {
+            "attribute": ILLNESS,
+            "t": 0.15,
+            "distance": "hierarchical",
+            "hierarchy": "ref('tree')",
+            "levels": ["level_0", "level_1", "level_2"],
+        },
+        f"FROM sqlanon.t_closeness_classes({CLASSES}, {SENSITIVE}, distance := 'hierarchical', hierarchy := 'tree') "
+        "WHERE t > 0.15 + 1e-12",
+    ),
+}
+OTHERS = 'CREATE TABLE own_others AS SELECT "value", "n", cost + 1 AS cost FROM own_strange WHERE cost < 5'
+
+
+@pytest.fixture(scope="module")
+def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with all of these tests, which dbt has run."""
+    folder = tmp_path_factory.mktemp("tests")
+    init_database(folder / "warehouse.duckdb")
+    with duckdb.connect(folder / "warehouse.duckdb") as connection:
+        for statement in (STRANGE, TREE, OTHERS):
+            connection.execute(statement)
+    tests = [
+        {f"sqlanon.{test}": {"name": name, "arguments": {"columns": COLUMNS, **arguments}}}
+        for name, (test, arguments, _) in ASKED.items()
+    ]
+    models = {f"models/{name}.sql": f"SELECT * FROM own_{name}" for name in ("strange", "tree", "others")}
+    schema = {"models": [{"name": "strange", "data_tests": tests}]}
+    write(folder, {**PROJECT, **models, "models/schema.yml": json.dumps(schema), "models/stg_patients.sql": "SELECT 1"})
+    status, told = dbt(folder, "deps")
+    assert status == 0, told
+    status, told = dbt(folder, "build")
+    assert status == 1, told
+    return folder
+
+
+@pytest.mark.slow
+def test_wrong_arguments_are_named(tested: Path, tmp_path: Path) -> None:
+    shutil.copytree(tested, tmp_path / "copy")
+    wrong = {"columns": COLUMNS, "attribute": "cost", "l": 0}
+    schema = {"models": [{"name": "strange", "data_tests": [{"sqlanon.l_diversity": {"arguments": wrong}}]}]}
+    write(tmp_path / "copy", {"models/schema.yml": json.dumps(schema)})
+    status, told = dbt(tmp_path / "copy", "parse")
+    assert (status, "sqlanon.l_diversity: l must be a number of at least 1" in told) == (2, True), told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ASKED)
+def test_a_test_finds_the_classes_that_the_macros_find(tested: Path, name: str) -> None:
+    results = json.loads((tested / "target" / "run_results.json").read_text())["results"]
+    (found,) = [one for one in results if re.match(rf"test\.warehouse\.{name}\.", one["unique_id"])]
+    with duckdb.connect(tested / "warehouse.duckdb", read_only=True) as connection:
+        broken = connection.execute(f"SELECT {', '.join(COLUMNS)} {ASKED[name][2]}").fetchall()
+        failing = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM ({found['compiled_code']}) AS t").fetchall()
+        ((classes,),) = connection.execute(f"SELECT count(*) FROM sqlanon.equivalence_classes({CLASSES})").fetchall()
+    assert sorted(map(repr, failing)) == sorted(map(repr, broken))
+    assert found["failures"] == len(broken)
+    assert 0 < len(broken) < classes  # it tells classes apart
+
+
+@pytest.mark.slow
+def test_the_tests_run_in_postgresql(tested: Path, postgres: Any) -> None:
+    results = json.loads((tested / "target" / "run_results.json").read_text())["results"]
+    with duckdb.connect(tested / "warehouse.duckdb", read_only=True) as connection:
+        rows = {name: connection.execute(f"FROM own_{name}").fetchall() for name in ("strange", "tree", "others")}
+    columns = {
+        "strange": 'value TEXT, n INTEGER, "the ""p"" x" TEXT, cost INTEGER',
+        "tree": "level_0 TEXT, level_1 TEXT, level_2 TEXT",
+        "others": "value TEXT, n INTEGER, cost INTEGER",
+    }
+    for name, own in columns.items():
+        values = ", ".join(f"({', '.join(map(literal, row))})" for row in rows[name])
+        postgres.run(f"CREATE TABLE {name} ({own})", f"INSERT INTO {name} VALUES {values}")
+    for name in ASKED:
+        (found,) = [one for one in results if re.match(rf"test\.warehouse\.{name}\.", one["unique_id"])]
+        query = found["compiled_code"].replace('"warehouse"."main".', "")
+        ((count,),) = postgres.rows(f"SELECT count(*) FROM ({query}) AS t")
+        assert count == found["failures"], name
+
+
+def literal(value: Any) -> str:
+    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
