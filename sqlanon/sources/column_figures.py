@@ -45,7 +45,7 @@ def exact_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
     return _COLUMNS(columns=[_DISTINCT(value=col(name)) for name in columns], rows=source)
 
 
-_QUANTILES = fragment("quantile_cont(CASE WHEN :is_finite THEN :number END, [0.0, 0.01, 0.5, 0.99, 1.0])")
+_QUANTILES = fragment("quantile_cont(CASE WHEN :is_finite THEN :number END, [0.0, 0.01, 0.05, 0.95, 0.99, 1.0])")
 _DOUBLE = fragment(":value::DOUBLE")
 _SECONDS = fragment("epoch(:value)")
 
@@ -60,8 +60,8 @@ def column_figures(
     """One row of figures of columns, which have numbers.
 
     Columns: of each column i ``values_i`` (that are not NULL) and ``distinct_i``; of texts ``longest_i`` and ``mean_i``
-    (of their lengths); of numbers and dates (in seconds) ``quantiles_i``: the least value, those at 1, 50 and 99 %, and
-    the greatest (NULL where there is none).
+    (of their lengths); of numbers and dates (in seconds) ``quantiles_i``: the least value, those at 1, 5, 95 and 99 %,
+    and the greatest (NULL where there is none).
     """
     output: list[exp.Expr] = []
     for i, name in sorted([*texts.items(), *numbers.items(), *dates.items(), *others.items()]):

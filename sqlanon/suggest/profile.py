@@ -32,6 +32,10 @@ _CLOSER = 10_000
 CODES = -1
 """The number of the pattern of short codes."""
 
+NUMBERS = -2
+"""The number of the pattern of numbers."""
+
+_NUMBER = r"-?\d+(\.\d+)?"
 _CODE = r"[A-Z0-9][A-Z0-9 ./_-]{0,11}"
 _WORDS = 1000  # distinct texts: more of them are no categories
 _SOME = 20  # values: of fewer, that they are all different says little
@@ -154,6 +158,7 @@ def _quantiles(found: Sequence[float | None] | None) -> tuple[float, ...] | None
 
 def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
     """By column of texts: the share of its values that look like each kind."""
-    patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None} | {CODES: _CODE}
+    patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None}
+    patterns |= {CODES: _CODE, NUMBERS: _NUMBER}
     found = steps.figures(content_figures(rows, texts, patterns))
     return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

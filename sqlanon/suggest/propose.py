@@ -32,7 +32,7 @@ from sqlanon.suggest.kinds import (
     kind_by_name,
     words_of,
 )
-from sqlanon.suggest.profile import CODES, Profile
+from sqlanon.suggest.profile import CODES, NUMBERS, Profile
 
 MOST = 10
 """The most quasi-identifiers that are proposed: more of them leave nothing of a table."""
@@ -42,6 +42,7 @@ Rule = str | dict[str, Any]
 
 SUPPRESS = "suppress"
 _LONG = 50  # characters, on average: texts that may say anything
+_NUMBERS = 0.8  # of the texts
 _FEW = 12  # distinct numbers that are categories
 _SOME_CODES = 20
 _WIDE = 24  # characters: of longer texts a mask would have too many levels
@@ -126,9 +127,7 @@ def _too_little_or_too_much(column: Profile) -> Proposal | None:
 
 def _known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float] | None) -> Proposal | None:
     if by_name is not None and by_name.role == "sensitive":
-        if column.kind is ColumnKind.TEXT and column.nearly_unique:
-            return Proposal(column, "identifying", f"by its name: {by_name.name}; but its texts tell rows apart")
-        return Proposal(column, "sensitive", f"by its name: {by_name.name}", known=True)
+        return _sensitive(column, by_name)
     if by_name is not None:
         return Proposal(column, "quasi", f"by its name: {by_name.name}", hierarchy_for(column, by_name), True)
     if by_content is not None or column.grouping is not None:
@@ -142,10 +141,23 @@ def _known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float]
     return None
 
 
+def _sensitive(column: Profile, kind: Kind) -> Proposal:
+    """What is released as it is must not tell rows apart by itself."""
+    reason = f"by its name: {kind.name}"
+    if not column.nearly_unique:
+        return Proposal(column, "sensitive", reason, known=True)
+    if column.kind is ColumnKind.TEXT:
+        return Proposal(column, "identifying", f"{reason}; but its texts tell rows apart")
+    rule = hierarchy_for(column, None)
+    return Proposal(column, "quasi", f"{reason}; but its values tell rows apart: generalized", rule, True)
+
+
 def _unknown(column: Profile) -> Proposal:
     if column.nearly_unique and column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.OTHER):
         return Proposal(column, "identifying", "nearly unique: it tells rows apart all by itself")
     reason = "neither its name nor its content tells what it is: a quasi-identifier, to be safe"
+    if column.likes.get(NUMBERS, 0.0) >= _NUMBERS:
+        reason += "; its values are numbers but for a few words, such as NA: load it as numbers to get intervals"
     return Proposal(column, "quasi", reason, hierarchy_for(column, None))
 
 
@@ -207,37 +219,42 @@ def _calendar(column: Profile, birth: bool) -> list[str]:
     return [*finest, "month", "quarter", "year"]
 
 
-_STEPS = {1: (1, 5, 10, 20), 2: (2, 10, 20, 40), 5: (5, 10, 20, 40)}
-"""Round widths that lose gradually, by the first of them."""
+_FACTORS = {1: (5, 2, 2), 2: (5, 2, 2), 5: (2, 2, 5)}
+"""By what round widths grow, by the first digit of the first: 1, 5, 10, 20, 100; 2, 10, 20, 40; 5, 10, 20, 100."""
+_FEWEST_WIDTHS, _MOST_WIDTHS = 4, 6
 
 
 def intervals(quantiles: Sequence[float] | None, whole: bool) -> Rule:
-    """Intervals of round widths: from about a thirtieth of the range of most values to about all of it.
+    """Intervals of round widths that lose gradually: from about a thirtieth of the range of most values on.
 
-    The quantiles are the least value, those at 1, 50 and 99 %, and the greatest. Where a few values lie far outside of
-    the rest, an open end has them.
+    The quantiles are the least value, those at 1, 5, 95 and 99 %, and the greatest. Where a few values lie far outside
+    of the rest, an open end has them.
 
-    >>> intervals((0, 50, 2000, 4000, 4200), whole=True)
+    >>> intervals((0, 50, 200, 4000, 4100, 4200), whole=True)
     {'intervals': [100, 500, 1000, 2000]}
-    >>> intervals((0.0, 0.01, 0.4, 0.79, 0.8), whole=False)
+    >>> intervals((0.0, 0.01, 0.02, 0.78, 0.79, 0.8), whole=False)
     {'intervals': [Decimal('0.02'), Decimal('0.1'), Decimal('0.2'), Decimal('0.4')]}
-    >>> intervals((0, 0, 10, 95, 100000), whole=True)
-    {'intervals': {'widths': [5, 10, 20, 40], 'above': 120}}
+    >>> intervals((-10, -10, -9, 20, 500, 100_000), whole=True)
+    {'intervals': {'widths': [5, 10, 20, 100, 200], 'above': 600}}
     """
     if quantiles is None:
         return SUPPRESS
-    least, low, _, high, greatest = quantiles
+    least, low, fifth, last_fifth, high, greatest = quantiles
     spread = high - low or greatest - least
-    if not _SMALLEST < spread < _LARGEST or max(abs(least), abs(greatest)) >= _LARGEST:
+    most = last_fifth - fifth or spread
+    if not _SMALLEST < most <= spread < _LARGEST or max(abs(least), abs(greatest)) >= _LARGEST:
         return SUPPRESS
-    exponent = math.floor(math.log10(spread / 30))
-    lead = spread / 30 / 10.0**exponent
+    exponent = math.floor(math.log10(most / 30))
+    lead = most / 30 / 10.0**exponent
     factor = min((1, 2, 5, 10), key=lambda one: abs(math.log(one / lead)))
     if factor == 10:
         factor, exponent = 1, exponent + 1
     if whole and exponent < 0:
-        factor, exponent = (factor, 0) if factor > 1 and exponent == 0 else (1, 0)
-    widths = [(one * Decimal(10) ** exponent).normalize() for one in _STEPS[factor]]
+        factor, exponent = 1, 0
+    widths = [(factor * Decimal(10) ** exponent).normalize()]
+    for by in _FACTORS[factor] * 2:
+        if len(widths) < _FEWEST_WIDTHS or (widths[-1] < spread / 4 and len(widths) < _MOST_WIDTHS):
+            widths.append(widths[-1] * by)
     if whole:
         widths = [one for one in widths if one > 1]
     ends: dict[str, Any] = {}
