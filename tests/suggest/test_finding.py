@@ -526,6 +526,13 @@ def test_the_python_of_the_page(number: int) -> None:
     assert printed.getvalue().strip() == shown
 
 
+def test_the_toml_of_the_page(tmp_path: Path) -> None:
+    (text,) = blocks("toml")
+    (tmp_path / "x.toml").write_text(text, encoding="utf-8")
+    made = make_policy({"x": "suppress"}, **parse_toml(tmp_path / "x.toml"))
+    assert (made.search.strategy, made.search.summary) == ("mondrian", "set")
+
+
 def test_the_sql_of_the_page(tmp_path: Path) -> None:
     init_database(tmp_path / "practice.duckdb")
     (script,) = blocks("sql")
