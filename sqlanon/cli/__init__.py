@@ -18,6 +18,10 @@ from sqlanon.workdir import disk_problem
 __all__ = ["app", "main"]
 
 
+_MOST_LINES = 40
+"""The most lines of an error on a terminal."""
+
+
 def main() -> None:
     """Run the command line; errors become a sentence and an exit status, never a traceback."""
     encode_safely()
@@ -33,7 +37,7 @@ def main() -> None:
 
 def _say(error: Exception) -> None:
     if isinstance(error, SqlanonError):
-        say(f"error: {error}", err=True)
+        say(_cut(f"error: {error}"), err=True)
         sys.exit(error.exit_status)
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -59,3 +63,12 @@ def _say(error: Exception) -> None:
         err=True,
     )
     sys.exit(ReleaseError.exit_status)
+
+
+def _cut(text: str) -> str:
+    """The first lines of an error on a terminal: some have a long statement that shows their rows."""
+    lines = text.split("\n")
+    if len(lines) <= _MOST_LINES or not (sys.stderr and sys.stderr.isatty()):
+        return text
+    rest = len(lines) - _MOST_LINES
+    return "\n".join([*lines[:_MOST_LINES], f"... {rest:,} more lines: to read them, add 2> error.txt to the command"])

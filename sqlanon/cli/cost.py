@@ -51,7 +51,8 @@ class Cost:
             options = f"--strategy {self.trial.search['strategy']}"
             more = {key: value for key, value in self.trial.search.items() if key != "strategy"}
             options += "".join(f" --set search.{key}={value}" for key, value in more.items())
-            said.append(f"`{self.trial.name}` would keep {rest or _listed(self.kept)} ({loss}): add {options}")
+            said.append(f"`{self.trial.name}` would keep {rest or _listed(self.kept)} ({loss}):")
+            said.append(f"  add {options}")
             said.append(f"To compare all strategies: sqlanon compare {policy}")
         return said
 

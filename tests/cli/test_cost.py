@@ -38,12 +38,12 @@ def policy(tmp_path: Path) -> Path:
 def test_it_names_what_is_gone_and_what_would_keep_it(policy: Path) -> None:
     told = cli("anonymize", policy, "--dry-run")
     assert (told.status, told.err) == (0, "")
-    *_, first, second, last = told.out.splitlines()
+    *_, first, second, third, last = told.out.splitlines()
     assert first == "age is fully suppressed."
-    assert second.startswith("`mondrian with sets` would keep it (loss 0.") and " instead of 0.5): add " in second
+    assert second.startswith("`mondrian with sets` would keep it (loss 0.") and " instead of 0.5):" in second
     assert last == f"To compare all strategies: sqlanon compare {policy}"
     # What it says to add does what it says.
-    options = second.partition(": add ")[2].split()
+    options = third.removeprefix("  add ").split()
     printed = json.loads(cli("anonymize", policy, *options, "-o", policy.with_name("r.duckdb"), "--json").out)
     assert printed["fully_suppressed"] == [] and "alternative" not in printed
     assert fetch(policy.with_name("r.duckdb"), "SELECT count(DISTINCT age) FROM people")[0][0] > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import os
 import re
@@ -17,7 +18,9 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.terminal import encode_safely, percent, printable, say, show_bars, show_table
+from sqlanon.cli import _say
+from sqlanon.errors import ReleaseError
+from sqlanon.terminal import encode_safely, hand_out, percent, printable, say, show_bars, show_table
 
 BOXES = re.compile("[\u2500-\u259f]")
 """Lines, corners and blocks."""
@@ -104,6 +107,33 @@ def test_bars_are_as_long_as_counts_are(capsys: pytest.CaptureFixture[str]) -> N
         f"              2    1,500  {'#' * 15}",
         "            3-4        0",
         "            5-8        1  #",
+    ]
+
+
+def test_a_long_error_is_cut_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(f"line {i}" for i in range(5000))
+    for terminal, lines in ((True, 41), (False, 5000)):
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        with pytest.raises(SystemExit):
+            _say(ReleaseError(text))
+        shown = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert (len(shown), shown[0]) == (lines, "error: line 0")
+    assert shown[-1] == "line 4999"
+
+
+def test_lines_are_folded_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    say("  - full-domain recoding, and /a/path/that/is/longer/than/the/line of --memory-limit\nshort")
+    hand_out("SELECT 'a text that is longer than a line is left alone'")
+    assert sys.stdout.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "  - full-domain recoding, and",
+        "    /a/path/that/is/longer/than/the/line",
+        "    of --memory-limit",
+        "short",
+        "SELECT 'a text that is longer than a line is left alone'",
     ]
 
 
