@@ -2,7 +2,7 @@
 
 What comes from strangers (labels, names of columns) stands in the data and in titles of charts, never in a field's name
 or an expression. Colours of texts and lines are those of the page around (``currentColor``), so that a chart fits a
-light page, a dark one and paper. The charts of a search are for inside only.
+light page, a dark one and paper. The charts of a search are for internal use only.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def classes(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Ch
 
 
 def risk(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart:
-    """The share of the rows by the risk of being found, 1 / the rows that look alike; and before, for inside only."""
+    """The share of the rows by the risk of being found, 1 / the rows that look alike; and before, for internal use only."""
     sizes = {AFTER_WORD: after, **({} if before is None else {BEFORE_WORD: before})}
     rows = _by_range(after, before, few, lambda one: one[3], of_risk=True)
     for row in rows:
@@ -153,7 +153,7 @@ def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
 
 
 def distribution(name: str, after: Distribution, before: Distribution | None = None) -> Chart:
-    """The rows of each value, or range of values, of a column: in the release; and in the source, for inside only. The
+    """The rows of each value, or range of values, of a column: in the release; and in the source, for internal use only. The
     two have the same axes."""
     parts = {AFTER_WORD: after} if before is None else {BEFORE_WORD: before, AFTER_WORD: after}
     shown = {word: found for word, found in parts.items() if found.bars}

@@ -1,7 +1,7 @@
 """What a report shows: figures and small tables, of a release or of what is not published yet.
 
 What everybody may see is counted from the released rows and the manifest alone, in both cases by the same functions; it
-stands apart from what is for inside only.
+stands apart from what is for internal use only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, open_release
-from sqlanon.release.target import Verification
+from sqlanon.release.target import Verification, target_for
 from sqlanon.release.targets.file import released_name
 from sqlanon.release.verify import audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import Distribution, distribution
@@ -98,7 +98,7 @@ class GeneralizationFigures:
 
 @dataclass(frozen=True)
 class Inside:
-    """What is for inside only: the source as it stands, and the search.
+    """What is for internal use only: the source as it stands, and the search.
 
     ``before`` has the distributions in the source, of a source in PostgreSQL those that were counted; the level of a
     quasi-identifier is None where there are several; ``counted`` is a sample of the generalizations that were counted,
@@ -254,10 +254,12 @@ class Unpublished:
         policy = prepared.policy
         if policy.catalog is None:
             return [], "The policy names no `[catalog]`, so earlier releases are not known."
-        release = policy.release
-        place = None if release is None else release.database or release.file
-        target = place or policy.catalog.database.with_name("release.duckdb")
+        if policy.is_draft:
+            return [], "A draft is not compared with earlier releases."
         try:
+            has_a_place = policy.release is not None and policy.release.has_a_place
+            beside = policy.catalog.database.with_name("no release.duckdb")  # where none is
+            target = target_for(self.draft, None if has_a_place else beside, None).path
             audit = JointAudit(run, prepared, target, history_of_source(run, prepared, target, ""))
             return audit.checks(claims, rows), None
         except SqlanonError as error:

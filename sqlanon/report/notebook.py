@@ -19,7 +19,7 @@ class Charts:
 
     What is asked for is counted once. `classes`, `risk` and `distribution` show what the release shows, and what is in
     fewer than k rows not at all; with ``private=True`` the source, too. `frontier`, `lattice` and `attributes` are for
-    inside only: a generalization that was not chosen tells something of the source.
+    internal use only: a generalization that was not chosen tells something of the source.
     """
 
     def __init__(self, found: Unpublished) -> None:

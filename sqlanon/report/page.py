@@ -21,8 +21,8 @@ from sqlanon.report.facts import MARK, Inside, ReportFacts
 from sqlanon.report.overview import DRAFT, head, is_draft
 from sqlanon.report.sections import navigation, sections
 
-PRIVATE = "PRIVATE: for inside only. This page shows what is in the source, not only what was released."
-RUNNING = "PRIVATE: for inside only"
+PRIVATE = "PRIVATE: for internal use only. This page shows what is in the source, not only what was released."
+RUNNING = "PRIVATE: for internal use only"
 
 
 def page(facts: ReportFacts, inside: Inside | None = None) -> str:

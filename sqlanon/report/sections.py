@@ -372,12 +372,12 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
     counts: dict[str, int] = {}
     for _, status, n in inside.statuses:
         counts[status] = counts.get(status, 0) + n
-    text = f"The lattice has {inside.nodes:,} generalizations; {inside.checked:,} were counted."
+    text = f"The lattice has {inside.nodes:,} generalizations. The search counted {inside.checked:,} of them."
     if not inside.statuses:
         text = "This strategy does not search the lattice: there is no picture of it."
         return f"<p>{escaped(text)}</p>"
     words_ = [[STATUSES[status][0], n] for status, n in counts.items()]
-    table = html_table("Generalizations that were looked at", ["policy", "generalizations"], words_, [1])
+    table = html_table("Generalizations by what the search knows of them", ["policy", "generalizations"], words_, [1])
     parts = [f"<p>{escaped(text)}</p>"]
     if inside.counted:
         chart = draw.frontier(inside.counted, names, inside.measure, inside.allowed_rows)
@@ -387,21 +387,23 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
             if one.frontier or one.chosen
         ][:100]
         headings = ["levels", "rows left out", inside.measure, "groups", ""]
-        frontier = html_table("Beaten by no other in both", headings, best, [1, 2, 3])
+        frontier = html_table("Generalizations that no other beats in both", headings, best, [1, 2, 3])
         caption = (
-            "Each mark is a version of the table that was counted: further left fewer rows are left out, further down "
-            f"less is lost. Those on the line are beaten by none in both. {len(inside.counted):,} are drawn."
+            "Each mark is a generalization that the search counted. Further left, fewer rows are left out; further down, "
+            f"less is lost. The line joins those that no other beats in both. {len(inside.counted):,} are drawn."
         )
         if inside.measure == "distinct":
-            caption = caption.replace("further down less is lost", "further up more is kept")
+            caption = caption.replace("further down, less is lost", "further up, more is kept")
         parts.append(_figure(charts, "frontier", chart, caption, frontier))
     if inside.lattice:
         chart = draw.lattice(inside.lattice, names)
-        caption = "All generalizations: from the source as it is, at the bottom, to everything hidden, at the top."
+        caption = (
+            "All generalizations, from the source as it is (bottom) to a table whose rows all read the same (top)."
+        )
         parts.append(_figure(charts, "lattice", chart, caption, table))
     else:
         chart = draw.statuses(inside.statuses)
-        caption = "The generalizations that were looked at, by their number of steps."
+        caption = "The generalizations that the search knows of, by their number of steps."
         parts.append(_figure(charts, "lattice", chart, caption, table))
     return "\n".join(parts)
 
@@ -412,7 +414,7 @@ def _strategies(inside: Inside, charts: dict[str, Any]) -> str:
     table = html_table("What each strategy found", headings, [[one[key] for key in keys] for one in inside.compared],
                        [1, 2, 3, 4, 5])  # fmt: skip
     chart = draw.compared(inside.compared, inside.measure)
-    return _figure(charts, "strategies", chart, "The same policy, several ways to look for an answer.", table)
+    return _figure(charts, "strategies", chart, "What each strategy finds for the same policy.", table)
 
 
 def _check_it(facts: ReportFacts, inside: Inside | None) -> str:

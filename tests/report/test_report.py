@@ -240,7 +240,7 @@ def source() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 class Pages:
-    """The pages of a table full of needles: of a policy, for inside only, and of its releases. Made when asked for."""
+    """The pages of a table full of needles: of a policy, for internal use only, and of its releases. Made when asked for."""
 
     def __init__(self, db: sqlanon.Database, folder: Path) -> None:
         policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
@@ -309,10 +309,14 @@ def test_only_the_private_page_shows_the_source(pages: Pages) -> None:
     private, public = read(pages["private"]), read(pages["public"])
     assert {"frontier", "lattice", "levels"} <= private.charts.keys()
     assert not {"frontier", "lattice", "levels"} & public.charts.keys()
+    assert "explorer" in dict.fromkeys(value for name, value in private.attributes if name == "id")
+    assert "explorer" not in dict.fromkeys(value for name, value in public.attributes if name == "id")
+    assert "Try other settings" in private.text
+    assert "Try other settings" not in public.text
     assert "The SQL that makes the release" in private.text
     assert "The SQL that makes the release" not in public.text
     assert "in the source" not in public.text.lower().replace("reads as in the source", "")
-    assert private.text.count("PRIVATE: for inside only") == 3
+    assert private.text.count("PRIVATE: for internal use only") == 3
     assert "PRIVATE" not in public.text
     assert stat.S_IMODE(pages["private"].stat().st_mode) == 0o600
 

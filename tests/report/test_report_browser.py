@@ -291,6 +291,16 @@ def test_the_explorer_works_with_the_keyboard_and_copies_lines(pages: dict[str, 
     assert browser.value("document.getElementById('explore-k-shown').textContent") == "5"
 
 
+def test_the_explorer_takes_no_label_for_a_script(pages: dict[str, Path], browser: Browser) -> None:
+    browser.open(pages["hostile"])
+    assert browser.value("document.querySelectorAll('#explore-columns tr').length") == 1
+    shown = browser.value("document.getElementById('explore').innerText")
+    assert "level of <img src=x onerror=alert(0)>" in shown
+    inside = browser.value("[...document.querySelectorAll('#explore *')].map(one => one.tagName.toLowerCase())")
+    assert not {"img", "script", "b"} & set(inside)
+    assert browser.complaints == []
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> None:
     browser.scheme("dark")  # paper is white nevertheless

@@ -196,7 +196,7 @@ def test_a_draft_says_so(facts: ReportFacts) -> None:
     assert "DRAFT" not in page(facts)
 
 
-# For inside only
+# For internal use only
 
 
 @pytest.mark.slow
