@@ -472,8 +472,8 @@ class Result(ResultFigures):
         path:
             The file of the report, ending in ``.html``.
         private:
-            Show the source and the search, too; every page then says that it is for internal use only. Default: the report
-            shows no more than the release will.
+            Show the source and the search, too; every page then says that it is for internal use only. Default: the
+            report shows no more than the release will.
         compared:
             The answer of `Database.compare`, for a private report.
 

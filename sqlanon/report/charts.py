@@ -91,7 +91,7 @@ def classes(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Ch
 
 
 def risk(after: ClassSizes, few: int, before: ClassSizes | None = None) -> Chart:
-    """The share of the rows by the risk of being found, 1 / the rows that look alike; and before, for internal use only."""
+    """The share of the rows by the risk of being found, 1 / the rows that look alike; and before, on private pages."""
     sizes = {AFTER_WORD: after, **({} if before is None else {BEFORE_WORD: before})}
     rows = _by_range(after, before, few, lambda one: one[3], of_risk=True)
     for row in rows:
@@ -153,8 +153,8 @@ def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
 
 
 def distribution(name: str, after: Distribution, before: Distribution | None = None) -> Chart:
-    """The rows of each value, or range of values, of a column: in the release; and in the source, for internal use only. The
-    two have the same axes."""
+    """The rows of each value, or range of values, of a column: in the release; on private pages also in the
+    source. The two have the same axes."""
     parts = {AFTER_WORD: after} if before is None else {BEFORE_WORD: before, AFTER_WORD: after}
     shown = {word: found for word, found in parts.items() if found.bars}
     width = WIDTH if len(shown) < 2 else WIDTH // 2 - 60

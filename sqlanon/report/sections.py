@@ -389,17 +389,15 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
         headings = ["levels", "rows left out", inside.measure, "groups", ""]
         frontier = html_table("Generalizations that no other beats in both", headings, best, [1, 2, 3])
         caption = (
-            "Each mark is a generalization that the search counted. Further left, fewer rows are left out; further down, "
-            f"less is lost. The line joins those that no other beats in both. {len(inside.counted):,} are drawn."
+            "Each mark is a generalization that the search counted. Further left, fewer rows are left out; further "
+            f"down, less is lost. The line joins those that no other beats in both. {len(inside.counted):,} are drawn."
         )
         if inside.measure == "distinct":
-            caption = caption.replace("further down, less is lost", "further up, more is kept")
+            caption = caption.replace("down, less is lost", "up, more is kept")
         parts.append(_figure(charts, "frontier", chart, caption, frontier))
     if inside.lattice:
         chart = draw.lattice(inside.lattice, names)
-        caption = (
-            "All generalizations, from the source as it is (bottom) to a table whose rows all read the same (top)."
-        )
+        caption = "All generalizations, from the source as it is (bottom) to rows that all read the same (top)."
         parts.append(_figure(charts, "lattice", chart, caption, table))
     else:
         chart = draw.statuses(inside.statuses)

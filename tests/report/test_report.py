@@ -240,7 +240,7 @@ def source() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 class Pages:
-    """The pages of a table full of needles: of a policy, for internal use only, and of its releases. Made when asked for."""
+    """The pages of a table full of needles: of a policy, private, and of its releases. Made when asked for."""
 
     def __init__(self, db: sqlanon.Database, folder: Path) -> None:
         policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
@@ -733,7 +733,7 @@ def test_of_a_release_on_a_server_it_is_said_plainly(verb: str, place: str, tmp_
     done = cli(verb, place, *output)
     assert done.status == 2
     (line,) = done.err.splitlines()
-    assert "publish the release to one, too" in line
+    assert "publish the release to a file, too" in line
     with pytest.raises(ReleaseError, match="to one, too"), sqlanon.connect() as db:
         db.report(place, tmp_path / "page.html") if verb == "report" else sqlanon.attack(place)
 
