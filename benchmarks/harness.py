@@ -154,7 +154,7 @@ def sqlanon_command(
     temporary = folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     file = folder / "policy.toml"
-    for old in (folder / "policy.catalog.duckdb", Path(policy["release"]["database"])):
+    for old in (folder / "sqlanon.catalog.duckdb", Path(policy["release"]["database"])):
         old.unlink(missing_ok=True)
     file.write_text(toml(policy), encoding="utf-8")
     arguments: list[str | Path] = [sys.executable, "-m", "sqlanon", command, file, "--json", *limits.options()]

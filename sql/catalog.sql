@@ -4,8 +4,8 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The format of these tables, for later versions to know. 2: the ledger. 3: versions in one place.
 -- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
--- 6: drafts, secrets of catalogs that were merged into this one.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 6 AS format;
+-- 6: drafts. 7: catalogs that were merged into this one.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 7 AS format;
 
 -- One row a run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -104,6 +104,12 @@ CREATE TABLE IF NOT EXISTS sqlanon.source_samples (
 -- nothing without it.
 CREATE TABLE IF NOT EXISTS sqlanon.secret (secret VARCHAR NOT NULL);
 
+-- With what the keys and samples of some runs are hashed instead: runs of other catalogs, which were merged into this.
+CREATE TABLE IF NOT EXISTS sqlanon.merged_secrets (
+    run_id VARCHAR PRIMARY KEY,
+    secret VARCHAR NOT NULL
+);
+
 -- Where the decoys of a run are: rows of nobody, with the columns of its release. Nothing in the release tells them.
 -- The real rows are FROM release EXCEPT ALL FROM <table_name>.
 CREATE TABLE IF NOT EXISTS sqlanon.decoys (
@@ -126,8 +132,9 @@ CREATE TABLE IF NOT EXISTS sqlanon.exports (
 ALTER TABLE sqlanon.exports ADD COLUMN IF NOT EXISTS draft BOOLEAN;           -- true: no warning counts it
 
 -- Publications with the figures of their runs. What is known of a record from all releases of a source that have noise
--- adds up, those that others have replaced among them, drafts not: epsilon_so_far. A result that is published twice shows the same
--- noise, and counts once.
+-- adds up, those that others have replaced among them, and drafts not: epsilon_so_far. A result that is published twice
+-- shows the same noise, and counts once. The tables have no schema here: a view looks in its own schema, and in a file
+-- called sqlanon.catalog.duckdb the name sqlanon is that of the database, too.
 CREATE OR REPLACE VIEW sqlanon.ledger AS
 SELECT
     r.run_id, r.published_at, r.path, r.table_name, r.source, coalesce(r.policy_hash, n.policy_hash) AS policy_hash,
@@ -139,10 +146,10 @@ SELECT
     coalesce(r.draft, false) AS draft
 FROM (
     SELECT *, system.main.row_number() OVER (PARTITION BY run_id, coalesce(draft, false) ORDER BY published_at) AS times
-    FROM sqlanon.releases
+    FROM releases
 ) AS r
-LEFT JOIN sqlanon.runs AS n ON r.run_id = n.run_id;
+LEFT JOIN runs AS n ON r.run_id = n.run_id;
 
 -- Before format 5 samples had other hashes.
 DELETE FROM sqlanon.source_samples WHERE (SELECT format FROM sqlanon.catalog_format LIMIT 1) < 5;
-UPDATE sqlanon.catalog_format SET format = 6 WHERE format < 6;
+UPDATE sqlanon.catalog_format SET format = 7 WHERE format < 7;

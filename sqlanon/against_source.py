@@ -124,7 +124,7 @@ def check_policy(policy: Policy, manifest: Manifest) -> list[Check]:
     """Whether a release was made by a policy, and its manifest shows it."""
     shown = {name: part for name, part in manifest.policy.items() if name != "draft"}
     return [
-        source_check("policy", manifest.policy_hash == policy.fingerprint(), "the release was made by this policy"),
+        source_check("policy", policy.made(manifest.policy_hash), "the release was made by this policy"),
         source_check("manifest", _as_json(shown) == _as_json(policy.redacted()), "the manifest shows this policy"),
     ]
 

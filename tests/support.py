@@ -141,13 +141,27 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+@contextmanager
+def opened_catalog(path: Path, read_only: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database by another name than its file's: that of a catalog is the name of its schema, too."""
+    if not path.name.startswith("sqlanon."):
+        with duckdb.connect(path, read_only=read_only) as connection:
+            yield connection
+        return
+    with duckdb.connect() as connection:
+        options = " (READ_ONLY)" if read_only else ""
+        connection.execute(f"ATTACH '{path}' AS private{options}")
+        connection.execute("USE private")
+        yield connection
+
+
 def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(path, read_only=True) as connection:
+    with opened_catalog(path) as connection:
         return connection.execute(query).fetchall()
 
 
 def change(path: Path, *statements: str) -> None:
-    with duckdb.connect(path) as connection:
+    with opened_catalog(path, read_only=False) as connection:
         for statement in statements:
             connection.execute(statement)
 

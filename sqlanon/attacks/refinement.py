@@ -313,7 +313,7 @@ def _full_domain_releases(attacker: Attacker) -> tuple[list[tuple[ComparedReleas
     releases, reasons = [], []
     for one in attacker.subjects:
         levels = one.manifest.levels(private.heights)
-        if one.manifest.policy_hash != policy.fingerprint():
+        if not policy.made(one.manifest.policy_hash):
             reasons.append(f"needs the policy that made {one.path}")
         elif policy.noisy or policy.source.person is not None or not looks_at_rows_alone(requirements):
             reasons.append(

@@ -17,7 +17,7 @@ from sqlanon.errors import SourceError
 from sqlanon.terminal import say, show_table
 
 HOSPITAL, POLICY, RELEASE = "hospital.duckdb", "policy.toml", "release.duckdb"
-FILES = (HOSPITAL, POLICY, RELEASE, "policy.catalog.duckdb")
+FILES = (HOSPITAL, POLICY, RELEASE, "sqlanon.catalog.duckdb", "policy.catalog.duckdb")
 _MARK = "# Made by `sqlanon demo`, which may replace it."
 _POLICY = f"""\
 {_MARK}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,14 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy, why_not_written
-from sqlanon.policy.names import CATALOG
+from sqlanon.policy.names import CATALOG, SHARED_CATALOG
 from sqlanon.resources import __version__, macros, sql_text
 from sqlanon.workdir import private_files
 
 ATTACHED = CATALOG
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-FORMAT = 6
+FORMAT = 7
 """Of the catalog's tables: where it is no older, nothing has to be installed."""
 
 _HELD_HERE = "Unique file handle conflict"
@@ -74,25 +74,42 @@ PATIENCE = 10.0
 def init_database(path: Path) -> None:
     """Install the catalog and the macro library in a DuckDB file, new or not."""
     _refuse_others(path)
-    try:
-        with private_files():
-            connection = duckdb.connect(str(path))
-    except (duckdb.Error, OSError) as error:
-        raise SourceError(f"{path} cannot be opened for writing: {str(error).splitlines()[0]}") from error
-    try:
-        with private_files():
-            connection.execute(sql_text("catalog.sql"))
-            connection.execute(macros())
-    finally:
-        connection.close()
+    with closing(duckdb.connect()) as connection:
+        engine = DuckDBEngine(connection)
+        try:
+            with private_files():
+                engine.attach(path, ATTACHED)  # by its own name, it could not have a schema of the same
+        except (duckdb.Error, OSError) as error:
+            raise SourceError(f"{path} cannot be opened for writing: {str(error).splitlines()[0]}") from error
+        with private_files(), engine.using(ATTACHED):
+            engine.script(sql_text("catalog.sql"))
+            engine.script(macros())
 
 
 def _refuse_others(path: Path) -> None:
     """A file must begin as DuckDB's do: the engine itself would open a Parquet file as a database of views."""
     if reason := why_not_written(path):
         raise SourceError(f"{path} {reason}")
+    refuse_merged(path)
     if path.exists() and not is_database(path):
         raise SourceError(f"{path} is no DuckDB file: choose another name")
+
+
+def refuse_merged(path: Path) -> None:
+    """A catalog that was merged into another is not made again: it would know nothing of what was published."""
+    if not path.exists() and merged(path).exists():
+        raise SourceError(
+            f"the catalog {path} was merged into {SHARED_CATALOG}: let [catalog] database name that one, or leave "
+            "[catalog] out; if this happened during a run, run it again"
+        )
+
+
+def merged(path: Path) -> Path:
+    """Where a catalog is kept that was merged into another."""
+    return path.with_name(f"{path.name}{MERGED}")
+
+
+MERGED = ".merged"
 
 
 def is_database(path: Path) -> bool:
@@ -117,7 +134,7 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
         _attach(engine, path)
         path.chmod(0o600)  # it may have been somebody's database before
         try:
-            installed = _format_of(engine) >= FORMAT
+            installed = format_of(engine) >= FORMAT
             with engine.transaction():
                 if not installed:
                     with engine.using(ATTACHED):
@@ -196,7 +213,7 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
         return False
 
 
-def _format_of(engine: DuckDBEngine) -> int:
+def format_of(engine: DuckDBEngine) -> int:
     """The format of the open catalog; 0 where there is none."""
     try:
         return int(engine.rows(_FORMAT())[0][0])

@@ -29,7 +29,7 @@ from sqlanon.expressions import create_table, drop_table, row_count, subquery, t
 from sqlanon.ledger import catalog
 from sqlanon.ledger.marks import EarlierAttribute, marked, marked_by_key, marks, unmarked
 from sqlanon.ledger.recording import history
-from sqlanon.ledger.records import Publication, kept_secret, named_publications
+from sqlanon.ledger.records import Publication, named_publications, read_history
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, shown_place
@@ -280,7 +280,7 @@ def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tu
     if not first.columns.key or catalog_section is None:
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
-        secret = kept_secret(run.engine)
+        secret = read_history(run.engine).secret_of(one.publication.run_id)
         run.engine.execute(create_table(target.copy(), _KEYS(run_id=one.publication.run_id)))
     if not run.engine.rows(row_count(rows=target))[0][0]:
         return None

@@ -116,7 +116,7 @@ def release_to_extend(run: Run, policy: Policy) -> Extended:
     refuse_repeated_keys(run.engine, run.source, policy.source.key)
     with opened(run.engine, publication, Reach()) as release:
         manifest = release.manifest
-    if manifest.policy_hash != policy.fingerprint():
+    if not policy.made(manifest.policy_hash):
         raise ReleaseError(
             f"{publication.path} was made by another policy: extend it with that one, or anonymize anew with "
             "[release] after"

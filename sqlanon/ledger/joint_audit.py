@@ -9,6 +9,7 @@ are noticed while they are made.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,7 @@ from sqlanon.ledger.row_matching import (
 )
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.policy import shown_place
+from sqlanon.policy.names import OWN_CATALOG
 from sqlanon.policy.noise import ROUNDING
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
@@ -65,6 +67,9 @@ from sqlanon.sources.run import Run
 
 MOST_MEETING = 20_000_000
 """The most pairs of groups that can be the same rows: some gigabytes, where they are made."""
+
+SHOWN_CATALOGS = 3
+"""The most other catalogs that a warning names."""
 
 STANDS_FOR = "sqlanon rows"
 """The column of grouped rows that counts them: no column of a release has this name."""
@@ -190,7 +195,7 @@ class SourceHistory:
     ``known`` are all of them, by run and path; ``spent`` are those with noise of other runs; ``elsewhere`` are other
     catalogs with releases of the source. ``shares`` is the share of rows in common with sources of another description,
     and ``same_source`` the name in the ledger of the source that one of these is; ``notes`` say what was not compared.
-    Keys and samples are hashed with the ``secret``.
+    Keys and samples are hashed with the ``secret``, and those of a run with ``secret_of`` it.
     """
 
     earlier: Sequence[Publication]
@@ -202,6 +207,7 @@ class SourceHistory:
     same_source: str | None
     notes: Sequence[str]
     secret: str
+    secret_of: Callable[[str], str]
 
 
 @dataclass
@@ -277,11 +283,7 @@ class JointAudit:
         """The warnings about a release with this digest, once it is published."""
         replaced = self.history.replaced
         found = [*self.history.notes, *self.warnings]
-        found += [
-            f"{one} has releases of this source, too, and they were not compared with this one: point the policies "
-            "to the same [catalog] database"
-            for one in self.history.elsewhere
-        ]
+        found += self._other_catalogs()
         if replaced is not None and replaced.digest != digest:
             found.append(
                 f"it takes the place of the release of {replaced.published_at:%Y-%m-%d %H:%M}, and was not held "
@@ -289,6 +291,25 @@ class JointAudit:
                 "them safe together"
             )
         return found
+
+    def _other_catalogs(self) -> Iterator[str]:
+        """One line at most about catalogs beside this one."""
+        own = self.prepared.policy.catalog
+        elsewhere = self.history.elsewhere
+        if own is None or not (elsewhere or self.prepared.policy.has_own_catalog):
+            return
+        folder = own.database.parent
+        ours = own.database.name.endswith(OWN_CATALOG)
+        remedy = f"`sqlanon merge-catalogs {shlex.quote(str(folder))}` brings the catalogs of this folder into one"
+        if not elsewhere:
+            yield f"this policy still has a catalog of its own, {own.database.name}: {remedy}"
+            return
+        if not ours or any(one.parent != folder or not one.name.endswith(OWN_CATALOG) for one in elsewhere):
+            remedy = "point the policies to the same [catalog] database"
+        names = ", ".join(map(str, elsewhere[:SHOWN_CATALOGS]))
+        if len(elsewhere) > SHOWN_CATALOGS:
+            names += f" and {len(elsewhere) - SHOWN_CATALOGS} more"
+        yield f"releases of this source that are recorded in {names} were not compared with this one: {remedy}"
 
     def _check(self, publication: Publication, new: ComparedRelease) -> Check:
         name = f"together with {publication}"

@@ -75,10 +75,13 @@ class LedgerEntry:
         self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, opened)
         if policy.release is not None and not policy.release.ledger:
             return
-        sample = sample_of(self.run, policy, known.secret, self.run_id, self.source_rows)
+        # Its keys stand beside those of the release that it extends.
+        secret = known.secret if extended is None else known.secret_of(extended.run_id)
+        sample = sample_of(self.run, policy, secret, self.run_id, self.source_rows)
         trees = self.prepared.own_hierarchies if extended is None else extended.trees
         row_of_run = None if extended is None else extended.row_of_run
-        self._kept = Kept(trees, self._key_hashes(known.secret), sample, row_of_run)
+        own = None if secret == known.secret else secret
+        self._kept = Kept(trees, self._key_hashes(secret), sample, own, row_of_run)
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Whether the release is safe beside earlier ones."""
@@ -197,7 +200,7 @@ def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str
     known, noisy = found.publications, found.spent if policy.noisy else ()
     everything: list[Publication | Spent] = [*known, *noisy]
     others = [one for one in everything if one.source not in (None, run.identity)]
-    same_rows = SameRows(run, policy, path, found.secret)
+    same_rows = SameRows(run, policy, path, found.secret_of)
     shares = same_rows.shares({str(one.source): one.run_id for one in others})
     names = {run.identity, *shares}
     of_source = [one for one in known if one.source in names or one.run_id in prepared.earlier.after]
@@ -218,4 +221,5 @@ def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str
         same_source=next((one.same_source or one.source for one in others if one.source in shares), None),
         notes=[*same_rows.warnings, *not_compared(found.exports)],
         secret=found.secret,
+        secret_of=found.secret_of,
     )

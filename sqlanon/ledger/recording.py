@@ -62,6 +62,7 @@ _KEEP_KEYS = fragment("""
     SELECT :run AS run_id, key_hash FROM :keys
 """)
 _KEEP_SAMPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_samples SELECT * FROM :sample")
+_KEEP_SECRET = fragment("INSERT OR REPLACE INTO sqlanon_catalog.sqlanon.merged_secrets VALUES (:run, :secret)")
 _FORGET_RUN = fragment("DELETE FROM sqlanon_catalog.sqlanon.runs WHERE run_id = :run")
 _FORGET_KEYS_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run")
 _FORGET_SAMPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_samples WHERE run_id = :run")
@@ -152,6 +153,7 @@ def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
     """What the ledger has. What a run was about to publish that has ended is looked for; where its place cannot be
     read, it counts as out."""
     if not path.exists():
+        catalog.refuse_merged(path)
         return History()
     with catalog.open_catalog(engine, path):
         found = read_history(engine)
@@ -210,11 +212,13 @@ def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verifica
 @dataclass(frozen=True)
 class Kept:
     """What the ledger keeps of a release beside its row: hierarchies, hashes of the keys of its rows, a sample of its
-    source; and the row of its run, where that is not there already."""
+    source; what these are hashed with, where it is not the catalog's secret; and the row of its run, where that is not
+    there already."""
 
     hierarchies: Sequence[Hierarchy]
     keys: exp.Query | None
     sample: exp.Query | None
+    secret: str | None
     run: Mapping[str, Any] | None
 
     def write(self, engine: DuckDBEngine, run_id: str) -> None:
@@ -228,6 +232,8 @@ class Kept:
         if self.sample is not None:
             engine.execute(_FORGET_SAMPLE_OF(run=run_id))
             engine.execute(_KEEP_SAMPLE(sample=self.sample))
+        if self.secret is not None:
+            engine.execute(_KEEP_SECRET(run=run_id, secret=self.secret))
         keep_trees(engine, run_id, self.hierarchies)
 
 

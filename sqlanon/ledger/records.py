@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import template
 from sqlanon.ledger import catalog
 from sqlanon.policy import same_file, shown_place
+from sqlanon.policy.names import OWN_CATALOG
 from sqlanon.release.manifest import versioned
 
 _STANDING = template("""
@@ -110,19 +111,25 @@ class Export:
 
 
 _SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
+_MERGED_SECRETS = template("SELECT run_id, secret FROM sqlanon_catalog.sqlanon.merged_secrets")
 
 
 @dataclass(frozen=True)
 class History:
     """What the ledger has by now: the publications that stand, the oldest first; the drafts that stand; what was
     published with noise, one a run and place; the exports; and what keys and samples are hashed with, which a catalog
-    that is not there lacks."""
+    that is not there lacks, and of runs of catalogs that were merged into this one."""
 
     publications: Sequence[Publication] = ()
     drafts: Sequence[Publication] = ()
     spent: Sequence[Spent] = ()
     exports: Sequence[Export] = ()
     secret: str = ""
+    merged_secrets: Mapping[str, str] = field(default_factory=dict)
+
+    def secret_of(self, run_id: str) -> str:
+        """What the keys and the sample of a run are hashed with."""
+        return self.merged_secrets.get(run_id, self.secret)
 
 
 def read_history(engine: DuckDBEngine) -> History:
@@ -130,7 +137,8 @@ def read_history(engine: DuckDBEngine) -> History:
     exports = [Export(*row) for row in engine.rows(_EXPORTS())]
     found = standing(engine)
     published, drafts = [one for one in found if not one.draft], [one for one in found if one.draft]
-    return History(published, drafts, spent_so_far(engine), exports, kept_secret(engine))
+    merged = dict(engine.rows(_MERGED_SECRETS()))
+    return History(published, drafts, spent_so_far(engine), exports, kept_secret(engine), merged)
 
 
 def kept_secret(engine: DuckDBEngine) -> str:
@@ -174,7 +182,9 @@ def publications_elsewhere(
     for folder in {path.parent, *folders}:
         with suppress(OSError):
             for one in islice(folder.iterdir(), _LISTED):
-                if one not in (path, target) and catalog.is_database(one) and not same_file(one, path):
+                if one in (path, target) or one.name.endswith(f"{OWN_CATALOG}{catalog.MERGED}"):
+                    continue
+                if catalog.is_database(one) and not same_file(one, path):
                     found[one] = ("catalog" not in one.name, -one.stat().st_mtime, one)
     beside = sorted(found, key=found.__getitem__)
     return sorted(one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target))

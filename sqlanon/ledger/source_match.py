@@ -17,7 +17,7 @@ two: by the inequality of Cauchy and Schwarz f1² is at most 2 f0 f2. Rows in co
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -83,20 +83,23 @@ def _rows_of(run: Run, policy: Policy, secret: str) -> SampledRows | None:
         return None
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
     columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
-    # Statements in a server's log show what its values are hashed with: that is not the secret.
-    key = sha256(f"{secret}:source samples".encode()).hexdigest()
-    return (RowsHere if sampled.engine.dialect == "duckdb" else RowsInPostgres)(run, columns, key, sampled)
+    return (RowsHere if sampled.engine.dialect == "duckdb" else RowsInPostgres)(run, columns, _key_of(secret), sampled)
+
+
+def _key_of(secret: str) -> str:
+    """What values are hashed with: statements in a server's log show it, and that is not the secret."""
+    return sha256(f"{secret}:source samples".encode()).hexdigest()
 
 
 @dataclass
 class SameRows:
-    """Compares the source of a run with the samples of others in the catalog at ``path``; ``unknown`` is how many could
-    not be compared, and ``why`` the reason if none could."""
+    """Compares the source of a run with the samples of others in the catalog at ``path``, each hashed with the secret
+    of its run; ``unknown`` is how many could not be compared, and ``why`` the reason if none could."""
 
     run: Run
     policy: Policy
     path: Path
-    secret: str
+    secret_of: Callable[[str], str]
     unknown: int = 0
     why: str = ""
 
@@ -104,15 +107,17 @@ class SameRows:
         """By description, the share of rows in common with the sources that have any, of the rows of the smaller."""
         if not runs:
             return {}
-        rows = _rows_of(self.run, self.policy, self.secret)
+        by_secret = sorted([*runs.items()][-MOST_SOURCES:], key=lambda one: self.secret_of(one[1]))
+        rows = _rows_of(self.run, self.policy, self.secret_of(by_secret[0][1]))
         if rows is None:
             self.unknown = len(runs)
             self.why = "sources in Spark, and frequency sets, are known by their descriptions only"
             return {}
         shares = {}
-        self.unknown = max(0, len(runs) - MOST_SOURCES)
+        self.unknown = len(runs) - len(by_secret)
         try:
-            for description, run_id in [*runs.items()][-MOST_SOURCES:]:
+            for description, run_id in by_secret:
+                rows = self._hashed_for(rows, run_id)
                 share = self._share(rows, run_id)
                 if share >= LEAST_SHARE:
                     shares[description] = share
@@ -123,6 +128,14 @@ class SameRows:
         finally:
             rows.drop()
         return shares
+
+    def _hashed_for(self, rows: SampledRows, run_id: str) -> SampledRows:
+        """The rows, hashed anew where the sample of a run has another secret."""
+        secret = self.secret_of(run_id)
+        if rows.key == _key_of(secret):
+            return rows
+        rows.drop()
+        return type(rows)(rows.run, rows.columns, _key_of(secret), rows.sampled)
 
     @property
     def warnings(self) -> list[str]:

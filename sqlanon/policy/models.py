@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.fields import Section, in_words, nearest
 from sqlanon.policy.checks import cross_check
 from sqlanon.policy.display import policy_in_a_line, policy_table
-from sqlanon.policy.names import table_parts
+from sqlanon.policy.names import OWN_CATALOG, SHARED_CATALOG, table_parts
 from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
@@ -145,7 +145,9 @@ def parse_toml(file: Path) -> dict[str, Any]:
 def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
     """The tree of a policy file, with the catalog that it has by default, and its folder."""
     file = Path(path).absolute()
-    return {"catalog": {"database": f"{file.stem}.catalog.duckdb"}, **parse_toml(file)}, file.parent
+    own = file.with_name(f"{file.stem}{OWN_CATALOG}")
+    catalog = own.name if own.exists() else SHARED_CATALOG
+    return {"catalog": {"database": catalog}, **parse_toml(file)}, file.parent
 
 
 def _not_toml(file: Path, content: bytes, error: str) -> str:
@@ -203,6 +205,7 @@ class Policy(Section):
     release: ReleaseSection | None = None
     catalog: CatalogSection | None = None
     about: AboutSection | None = None
+    _stem: str | None = PrivateAttr(default=None)
 
     def __init__(self, /, **tree: Any) -> None:
         super().__init__(**read_tree(tree))
@@ -212,7 +215,8 @@ class Policy(Section):
         """Read a policy from a TOML file.
 
         Relative paths are relative to the file's folder, and become absolute. The catalog is by default
-        beside the policy: ``policy.toml`` has ``policy.catalog.duckdb``.
+        ``sqlanon.catalog.duckdb`` in that folder. Where ``policy.toml`` still has a catalog of its own, which older
+        versions made, ``policy.catalog.duckdb``, it is used until `sqlanon merge-catalogs` brings the two together.
 
         Raises
         ------
@@ -220,7 +224,19 @@ class Policy(Section):
             When the file cannot be read, is not TOML, or the policy has mistakes: all of them.
         """
         tree, folder = read_file(path)
-        return cls(**read_tree(tree, folder))
+        return cls.of_file(path, read_tree(tree, folder))
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str], parts: Mapping[str, Any]) -> Policy:
+        """Return the policy of a file that was read: it knows the catalogs that the file has by default."""
+        policy = cls(**parts)
+        policy._stem = Path(path).stem
+        return policy
+
+    def __eq__(self, other: object) -> bool:  # wherever they were read from
+        return isinstance(other, Policy) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it has dictionaries
 
     def _repr_html_(self) -> str:
         return policy_table(self.attributes, self.privacy, self.search)
@@ -298,9 +314,32 @@ class Policy(Section):
         What is left out does not count, so that sections of later versions change no fingerprint; nor do the
         folders of files, so that a project can move, whether it is a draft, and ``about``, which is for people.
         """
+        return self._fingerprint(None)
+
+    def _fingerprint(self, catalog: str | None) -> str:
         tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True, "release": {"draft"}})
         tree = _without_folders(tree)
+        if catalog is not None:
+            tree["catalog"] = {"database": catalog}
         return hashlib.sha256(json.dumps(tree, separators=(",", ":")).encode()).hexdigest()
+
+    @property
+    def _default_catalogs(self) -> tuple[str, ...]:
+        """The names that its catalog has by default, and had in older versions; none where it is another one."""
+        names = (SHARED_CATALOG, f"{self._stem}{OWN_CATALOG}")
+        is_default = self._stem is not None and self.catalog is not None and self.catalog.database.name in names
+        return names if is_default else ()
+
+    def made(self, policy_hash: str) -> bool:
+        """Return whether a release with this hash was made by the policy, whichever default catalog it had then."""
+        return any(policy_hash == self._fingerprint(name) for name in (None, *self._default_catalogs))
+
+    @property
+    def has_own_catalog(self) -> bool:
+        """Whether its catalog is one of its own, which an older version made by default."""
+        return (
+            bool(self._default_catalogs) and self.catalog is not None and self.catalog.database.name != SHARED_CATALOG
+        )
 
     def redacted(self) -> dict[str, Any]:
         """Return what the manifest of a release may show of the policy, ready for JSON.

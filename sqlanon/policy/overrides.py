@@ -48,7 +48,7 @@ def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Polic
             tree = _replaced(tree, place, value)
         except ValueError as error:
             problems.append(Problem(f"--set {setting}", str(error)))
-    return Policy(**read_tree(tree, folder, problems))
+    return Policy.of_file(path, read_tree(tree, folder, problems))
 
 
 def _with_strategy(tree: Mapping[str, Any], strategy: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
-from support import HOSPITAL_POLICY, Ended, change, cli, small_hospital
+from support import HOSPITAL_POLICY, Ended, change, cli, fetch, small_hospital
 
 from sqlanon.release.verify import verify_file
 
@@ -146,8 +146,7 @@ def test_what_is_overridden_is_what_the_catalog_records(folder: Path) -> None:
     assert ended.status == 0
     assert verify_file(folder / "other.duckdb").manifest.smallest_class >= 9
     (catalog,) = folder.glob("*catalog.duckdb")
-    with duckdb.connect(catalog, read_only=True) as connection:
-        assert connection.execute("SELECT strategy FROM sqlanon.runs").fetchall() == [("datafly",)]
+    assert fetch(catalog, "SELECT strategy FROM sqlanon.runs") == [("datafly",)]
     again = (*changes, "--set", "search.strategy=datafly", "--set", "release.database=other.duckdb")
     assert cli("verify", folder / "other.duckdb", "--policy", policy, *again).status == 0
     assert cli("verify", folder / "other.duckdb", "--policy", policy).status == 1  # the file has another k
@@ -638,7 +637,7 @@ def test_the_process_ends_with_the_status_and_shows_no_progress_in_a_pipe(folder
     assert (process.returncode, err) == (0, "")
     assert json.loads(out)["rows"] == 400
     # A release takes the mode of a new file; the catalog is private.
-    assert stat.S_IMODE((folder / "policy.catalog.duckdb").stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / "sqlanon.catalog.duckdb").stat().st_mode) == 0o600
 
 
 def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 from environments import ROOT, python_of, run
+from support import fetch
 from test_readme import blocks
 
 import sqlanon
@@ -115,9 +116,8 @@ def test_the_table_has_the_rows_of_an_audited_release(warehouse: duckdb.DuckDBPy
         f"SELECT min(n) FROM (SELECT count(*) AS n FROM made GROUP BY {QUASI})"
     ).fetchall()
     assert smallest >= 5
-    ((catalog,),) = [[path] for path in tmp_path.glob("*catalog.duckdb")]
-    with duckdb.connect(catalog, read_only=True) as connection:
-        assert connection.execute("SELECT count(*) FROM sqlanon.releases").fetchall() == [(1,)]
+    (catalog,) = tmp_path.glob("*catalog.duckdb")
+    assert fetch(catalog, "SELECT count(*) FROM sqlanon.releases") == [(1,)]
     temporary = warehouse.execute("SELECT count(*) FROM duckdb_databases() WHERE database_name LIKE 'sqlanon%'")
     assert temporary.fetchall() == [(0,)]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from conftest import some
-from support import ROOT, cli
+from support import ROOT, cli, opened_catalog
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
@@ -145,10 +145,10 @@ def test_the_sql(hospital: Path) -> None:
 
 @pytest.mark.usefixtures("transcript")
 def test_the_catalog_is_what_the_page_says(hospital: Path) -> None:
-    catalog = hospital.with_name("first.catalog.duckdb")
+    catalog = hospital.with_name("sqlanon.catalog.duckdb")
     if os.name == "posix":
         assert catalog.stat().st_mode & 0o777 == 0o600
-    with duckdb.connect(catalog, read_only=True) as connection:
+    with opened_catalog(catalog) as connection:
         for table in ("runs", "lattice", "hierarchies", "releases"):
             assert f"`sqlanon.{table}`" in PRIVATE_FILES
             (found,) = connection.execute(f"SELECT count(*) FROM sqlanon.{table}").fetchall()
@@ -397,7 +397,7 @@ def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "example.toml").write_text(policy, encoding="utf-8")
     tree = parse_toml(workshop / FOLDER / "first.toml") | parse_toml(tmp_path / "example.toml")
     tree["source"] |= {"database": workshop / FOLDER / "hospital.duckdb"}
-    tree["catalog"] = {"database": tmp_path / "first.catalog.duckdb"}
+    tree["catalog"] = {"database": tmp_path / "sqlanon.catalog.duckdb"}
     monkeypatch.chdir(tmp_path)
     with connect() as db:
         result = db.anonymize(Policy(**tree))

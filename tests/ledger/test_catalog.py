@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
-from support import PATIENCE, cli, fetch, folder_again, kept, quoted
+from support import PATIENCE, cli, fetch, folder_again, kept, opened_catalog, quoted
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("plain_macros")
 
 TABLES = {
     *("runs", "hierarchies", "lattice", "releases", "released_keys", "released_hierarchies", "decoys", "secret"),
-    *("catalog_format", "source_samples", "exports"),
+    *("catalog_format", "source_samples", "exports", "merged_secrets"),
 }
 MACROS = {
     *("equivalence_classes", "k_anonymity", "digest", "person_k_anonymity", "person_k_anonymity_classes"),
@@ -165,21 +165,21 @@ def run_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Path, Pa
 def after(run_before: tuple[tuple[Path, Path], Any]) -> tuple[Path, Any]:
     """The catalog after `sqlanon anonymize`, and what it printed."""
     folders, printed = run_before
-    return folder_again(*folders) / "policy.catalog.duckdb", printed
+    return folder_again(*folders) / "sqlanon.catalog.duckdb", printed
 
 
 def test_the_catalog_is_beside_the_policy_and_private(after: tuple[Path, Any]) -> None:
     path, _ = after
     assert mode(path) == 0o600
     assert {file.name for file in path.parent.iterdir()} == {
-        "hospital.duckdb", "policy.toml", "policy.catalog.duckdb", "release.duckdb",
+        "hospital.duckdb", "policy.toml", "sqlanon.catalog.duckdb", "release.duckdb",
     }  # fmt: skip
 
 
 def test_a_run_is_a_row_with_the_figures_of_the_run(after: tuple[Path, Any]) -> None:
     path, printed = after
     folder = path.parent
-    with duckdb.connect(path, read_only=True) as connection:
+    with opened_catalog(path) as connection:
         found = connection.execute("FROM sqlanon.runs")
         names = [column[0] for column in found.description or []]
         ((row),) = [dict(zip(names, values, strict=True)) for values in found.fetchall()]
@@ -288,7 +288,7 @@ def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
     assert cli("anonymize", folder / "policy.toml").status == 0
     assert fetch(private, "FROM notes") == [("mine",)]
     assert contents(private)[0] >= TABLES
-    assert not (folder / "policy.catalog.duckdb").exists()
+    assert not (folder / "sqlanon.catalog.duckdb").exists()
 
 
 def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
@@ -340,7 +340,7 @@ def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
     monkeypatch.setattr(catalog.DuckDBEngine, "execute", looking)
     for _ in range(2):
         assert cli("anonymize", folder / "policy.toml").status == 0
-    assert "policy.catalog.duckdb" in seen
+    assert "sqlanon.catalog.duckdb" in seen
     assert {name: oct(bits) for name, bits in seen.items() if bits & 0o077} == {}
 
 
@@ -423,10 +423,10 @@ def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> Non
 
 
 def test_a_catalog_that_is_no_database_is_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    letter(folder / "policy.catalog.duckdb")
+    letter(folder / "sqlanon.catalog.duckdb")
     assert cli("anonymize", folder / "policy.toml").status == 2
-    assert "policy.catalog.duckdb" in capsys.readouterr().err
-    assert (folder / "policy.catalog.duckdb").read_text() == "a letter to somebody"
+    assert "sqlanon.catalog.duckdb" in capsys.readouterr().err
+    assert (folder / "sqlanon.catalog.duckdb").read_text() == "a letter to somebody"
     assert not (folder / "release.duckdb").exists()
 
 

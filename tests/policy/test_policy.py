@@ -179,7 +179,7 @@ def test_a_tree_a_file_and_classes_give_the_same_policy(tmp_path: Path) -> None:
         privacy={"k": 3},
         search={"suppression_limit": Decimal("0.05")},
         release={"file": tmp_path / "out.parquet"},
-        catalog={"database": tmp_path / "policy.catalog.duckdb"},
+        catalog={"database": tmp_path / "sqlanon.catalog.duckdb"},
     )
     from_classes = Policy(
         source=SourceSection(files=(f"{tmp_path}/data/*.parquet",)),
@@ -191,7 +191,7 @@ def test_a_tree_a_file_and_classes_give_the_same_policy(tmp_path: Path) -> None:
         privacy=PrivacySection(k=3),
         search=SearchSection(suppression_limit=Decimal("0.05")),
         release=ReleaseSection(file=tmp_path / "out.parquet"),
-        catalog=CatalogSection(database=tmp_path / "policy.catalog.duckdb"),
+        catalog=CatalogSection(database=tmp_path / "sqlanon.catalog.duckdb"),
     )
     assert loaded == from_tree == from_classes
     assert loaded.fingerprint() == from_tree.fingerprint() == from_classes.fingerprint()
@@ -260,7 +260,7 @@ def test_relative_paths_are_relative_to_the_policy(tmp_path: Path, monkeypatch: 
     )
     assert policy.attributes["zip"].hierarchy == (FileRule(file=folder / "../zip.csv"),)
     assert policy.release is not None and policy.release.database == folder / "out/r.duckdb"
-    assert policy.catalog is not None and policy.catalog.database == folder / "q1.v2.catalog.duckdb"
+    assert policy.catalog is not None and policy.catalog.database == folder / "sqlanon.catalog.duckdb"
 
 
 def test_paths_of_a_tree_stay_as_they_are() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import examples, some
+from support import opened_catalog
 
 import sqlanon
 import sqlanon.pipeline
@@ -121,9 +122,9 @@ def place(
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(spill))
     made, releases = template
-    for name in ("hospital.duckdb", "policy.catalog.duckdb", request.param):
+    for name in ("hospital.duckdb", "sqlanon.catalog.duckdb", request.param):
         shutil.copy(made / name, folder / name)
-    with duckdb.connect(folder / "policy.catalog.duckdb") as ledger:  # the releases were made here
+    with opened_catalog(folder / "sqlanon.catalog.duckdb", read_only=False) as ledger:  # the releases were made here
         moved = [str(made.resolve()), str(folder.resolve())]
         ledger.execute("UPDATE sqlanon.releases SET path = replace(path, ?, ?)", moved)
         ledger.execute("UPDATE sqlanon.releases SET source = replace(source, ?, ?)", moved)
@@ -209,7 +210,7 @@ def check_after_a_kill(place: Place, published: bool | None) -> None:
     place.check_source()
     assert place.digest() != place.old.manifest.digest
     assert place.leftovers == []
-    expected = {"hospital.duckdb", "policy.toml", "policy.catalog.duckdb", place.release.name}
+    expected = {"hospital.duckdb", "policy.toml", "sqlanon.catalog.duckdb", place.release.name}
     assert {path.name for path in place.folder.iterdir()} == expected
 
 
@@ -234,7 +235,7 @@ def test_a_run_that_is_killed(module: str, name: str, moment: str, spills: bool,
     left = [path.name for path in place.leftovers]
     assert any(name.startswith(SPILL_PREFIX) for name in left) is spills
     assert any(name.startswith(f".{place.release.name}.sqlanon-") for name in left) is stages
-    with duckdb.connect(place.folder / "policy.catalog.duckdb", read_only=True) as catalog:
+    with opened_catalog(place.folder / "sqlanon.catalog.duckdb") as catalog:
         query = "SELECT digest FROM sqlanon.releases WHERE intended_at IS NULL"
         digests = {digest for (digest,) in catalog.execute(query).fetchall()}
     assert len(digests) == 1 + ((name, moment) in RECORDED)
@@ -300,9 +301,9 @@ def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
     _, errors = process.communicate()
     assert (process.returncode, errors.strip()) in [(128 + getattr(signal, signal_), told) for told in ("", "Aborted!")]
     assert place.leftovers == []
-    expected = {"hospital.duckdb", "policy.toml", "policy.catalog.duckdb", place.release.name}
+    expected = {"hospital.duckdb", "policy.toml", "sqlanon.catalog.duckdb", place.release.name}
     assert {path.name for path in place.folder.iterdir()} == expected
-    with duckdb.connect(place.folder / "policy.catalog.duckdb", read_only=True) as catalog:
+    with opened_catalog(place.folder / "sqlanon.catalog.duckdb") as catalog:
         query = "SELECT digest, intended_at IS NULL FROM sqlanon.releases WHERE path = ? AND replaced_at IS NULL"
         found = catalog.execute(query, [str(place.release)]).fetchall()
         is_new = place.digest() != place.old.manifest.digest
@@ -490,11 +491,12 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
 @pytest.mark.parametrize("number", some([2, 3], 2))
 def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     """One policy each, with a catalog each, for one release: the last one stays."""
-    (place.folder / "policy.catalog.duckdb").unlink()  # it would be noticed
+    (place.folder / "sqlanon.catalog.duckdb").unlink()  # it would be noticed
     policies = []
     for i in range(number):
         policy = place.folder / f"policy{i}.toml"
-        policy.write_text(policy_text(place.release.name, 10 * 3**i))
+        own = f'\n[catalog]\ndatabase = "policy{i}.catalog.duckdb"\n'
+        policy.write_text(policy_text(place.release.name, 10 * 3**i) + own)
         policies.append(policy)
     processes = [start(place, "-m", "sqlanon", "anonymize", policy, "--json") for policy in policies]
     outputs = [process.communicate() for process in processes]
