@@ -212,12 +212,13 @@ class Workspace:
         if database not in self._readers:
             if not database.is_file():
                 raise SourceError(f"there is no database at {database}")
-            if file_kind(database.name) is not None:
-                raise SourceError(f'{database} is not a database; use files = "{database.name}" under [source] instead')
             alias = self._free_alias(database.stem)
             try:
                 self._engine.attach(database, alias, read_only=True)
             except duckdb.Error as error:
+                if file_kind(database.name) is not None:
+                    wrong = f'{database} is not a database; use files = "{database.name}" under [source] instead'
+                    raise SourceError(wrong) from error
                 raise SourceError(
                     f"{database} cannot be opened for reading: {str(error).splitlines()[0]}; "
                     "a process that has it open for writing must close it first"
