@@ -169,6 +169,7 @@ class ResultFigures:
         """For notebooks: the figures as a small table. No statement runs."""
         rows = [
             *((name, self._done(name, level)) for name, level in self.generalization.items()),
+            *((name, f"noise, ε = {one['epsilon']:g}") for name, one in (self.noise or {}).items()),
             (f"score ({self.measure})", f"{self.score:.6g}, {self.proof}"),
             ("rows", f"{self.released_rows:,} of {self.rows:,} released, {self.suppressed_rows:,} suppressed"),
             ("classes", f"{self.classes:,}, the smallest of {self.smallest_class:,} rows"),
@@ -181,7 +182,7 @@ class ResultFigures:
             words = several_levels(self.policy.search.summary)
         else:
             rules = [rule.redacted() for rule in self.policy.attributes[name].hierarchy or ()]
-            words = level_in_words(rules, level, self.heights[name])
+            words = level_in_words(rules, level, self.heights.get(name))
         return words.partition("; ")[0]
 
     def __repr__(self) -> str:

@@ -95,7 +95,8 @@ def test_rows_of_other_policies(more: dict[str, Any], live: duckdb.DuckDBPyConne
     """Noise is drawn once: with other noise, the rows of the release would be others."""
     if "roles" in more:
         pytest.importorskip("opendp", reason="the extra dp is not installed")
-    check_same(live, policy(**more), tmp_path)
+    result = check_same(live, policy(**more), tmp_path)
+    assert ("noise, ε = 1" in result._repr_html_()) == ("roles" in more)
 
 
 @pytest.mark.slow
