@@ -36,6 +36,10 @@ class AskedSearch(Protocol):
     @property
     def suppression(self) -> str: ...
     @property
+    def summary(self) -> str: ...
+    @property
+    def sets(self) -> str: ...
+    @property
     def traits(self) -> Traits: ...
     @property
     def is_local(self) -> bool: ...
@@ -276,6 +280,8 @@ KNOWS_SOME = _strategy(
 CELLS = _of_search('`search.suppression = "cells"`', "search.suppression", lambda one: one.suppression == "cells")
 AGGREGATE = _of_search("`search.aggregate`", "search.aggregate", lambda one: "aggregate" in one.model_fields_set)
 SUMMARY = _of_search("`search.summary`", "search.summary", lambda one: "summary" in one.model_fields_set)
+LISTS = _of_search('`search.sets = "list"`', "search.sets", lambda one: one.sets == "list")
+NO_SETS = _of_search("no sets", "search.summary", lambda one: one.summary != "set" or not one.traits.summarises)
 CUTS = _of_search("`search.cuts`", "search.cuts", lambda one: "cuts" in one.model_fields_set)
 ONE_LEVEL = _measure("a measure of one level for all rows", "needs_levels")
 NO_FIGURES = _measure("a measure without a figure for each attribute", "aggregates", has=False)
@@ -512,6 +518,11 @@ ONE_OF = "leave one of the two out"
 OF_SEARCH = (
     Row(AGGREGATE, NO_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
     Row(SUMMARY, NO_SUMMARY, "applies to strategy {able}, not to {strategy}: leave it out"),
+    Row(
+        LISTS,
+        NO_SETS,
+        'there are no sets to release as lists: use strategy = "mondrian" with summary = "set", or leave it out',
+    ),
     Row(CUTS, NO_CUTS, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} already recodes below the full domain: leave it out"),
     Row(
@@ -537,6 +548,8 @@ WEIGHTS = (
     Row(WEIGHT, NO_SUM, "aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
 )
 OF_STRATEGIES = (
+    Row(LISTS, _given("release.postgres"), "a release in PostgreSQL has no lists: leave it out, or publish to a file"),
+    Row(LISTS, _setting("release.spark"), "a release in Spark has no lists: leave it out, or publish to a file"),
     Row(OF_POPULATION, LOCAL, "{local} does not use a population: " + WIDE),
     Row(OF_TABLE, LOCAL, "{local} decides class by class, and this requirement is about the whole table: " + WIDE),
     Row(UNKNOWN_REQUIREMENT, KNOWS_SOME, "{local} supports only {known}: " + WIDE),
@@ -628,6 +641,7 @@ ROWS_ELSEWHERE = (
         "names a table of a DuckDB source, and this one is {where}: export it, and use file = ...",
     ),
     Row(RISK, ELSEWHERE, "needs single rows, {rows}: leave it out"),
+    Row(LISTS, ELSEWHERE, "lists are made where sqlanon runs, {rows}: leave it out"),
     Row(LOCAL, COUNTED, "{local} places rows one by one, {rows}: " + WIDE, at="search"),
     Row(
         POPULATION_OF_SOURCE,

@@ -280,6 +280,11 @@ class SearchSection(SparseSection):
         description="for mondrian and k-similar: ranges or medians of ordered values; set: also sets of other values",
         examples=["set"],
     )
+    sets: Literal["text", "list"] = Field(
+        default="text",
+        description="with sets: release them as text, {a, b}, or as lists of type VARCHAR[]",
+        examples=["list"],
+    )
     cuts: Literal["strict", "relaxed"] = Field(
         default="strict",
         description="for mondrian: strict cuts keep equal values on one side",
@@ -316,6 +321,8 @@ class SearchSection(SparseSection):
         found = {"aggregate"} if not MEASURES[self.measure].aggregates else set[str]()
         if self.suppression == "rows":
             found.add("suppression")
+        if self.sets == "text":
+            found.add("sets")
         return found.union(self.traits.ignores)
 
     @property

@@ -88,6 +88,8 @@ def drawn(seed: int) -> dict[str, Any]:
         "release": {**rng.choice(PLACES), **some(RELEASE)},
     }
     tree |= some({"population": {"table": "p"}, "risk": {"population": 9}, "catalog": {"database": "c.duckdb"}})
+    if seed % 5 == 1:
+        tree["search"] |= {"sets": "list", **({"strategy": "mondrian", "summary": "set"} if seed % 2 else {})}
     if rng.random() < share:
         tree |= {"population": {"database": "p.duckdb", "table": "p"}, "privacy": {"k": 5, "k_map": 3}}
     return tree

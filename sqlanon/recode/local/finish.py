@@ -174,7 +174,12 @@ class LocalResult:
             frozenset(i for i, (_, high) in enumerate(self.levels) if high == 0),
             tuple(types),
             mask,
+            self._lists() if prepared.policy.search.sets == "list" else frozenset(),
         )
+
+    def _lists(self) -> frozenset[int]:
+        """The attributes that may have sets."""
+        return frozenset(i for i in self.values if not self.trees[i].ordered)
 
 
 def example_result(task: LocalTask) -> LocalResult:

@@ -193,7 +193,45 @@ def kept_combinations(readable: exp.Table, judged: exp.Select, attributes: Seque
 _ONE_LABEL = fragment("min(:code) = max(:code) AND min(:level) > 0")
 _LABEL_COUNT = fragment("(SELECT count(DISTINCT code) FROM :labels)")
 _LABELS = template("SELECT DISTINCT code, label FROM :labels")
+_LISTS = template("SELECT code, :members AS label FROM (SELECT DISTINCT code, label FROM :labels) AS l")
+# The values of a set; of any other label a list of one. The macro `members` reads a set in the same way.
+_MEMBERS = fragment(r"""
+    CASE
+        WHEN label IS NULL THEN NULL
+        WHEN regexp_full_match(label, '\{("([^"]|"")*"|[^",{}\s][^",{}]*)(, ("([^"]|"")*"|[^",{}\s][^",{}]*))*\}')
+        THEN CAST(
+            '["' || replace(
+                replace(
+                    replace(
+                        array_to_string(
+                            regexp_extract_all(
+                                regexp_replace(
+                                    substr(label, 2, length(label) - 2),
+                                    '"((?:[^"]|"")*)"|([^",{}\s][^",{}]*)',
+                                    '"\1\2"',
+                                    'g'
+                                ),
+                                '"((?:[^"]|"")*)"',
+                                1
+                            ),
+                            ' " '
+                        ),
+                        '\',
+                        '\\'
+                    ),
+                    '""',
+                    '\"'
+                ),
+                ' " ',
+                '", "'
+            ) || '"]' AS VARCHAR[]
+        )
+        ELSE [label]
+    END
+""")
 _MASKED = fragment("k.combination IS NULL")
+_LIST_MASK = fragment("CASE WHEN r.masked THEN [:top] ELSE :value END")
+_ONE = fragment("CASE WHEN :value IS NOT NULL THEN [:value::VARCHAR] END")
 _MASK = fragment("CASE WHEN r.masked THEN :top ELSE :value::VARCHAR END")
 
 
@@ -216,8 +254,11 @@ class LocalRecoding:
     ground: frozenset[int]  # attributes of which nothing above level 0 is released: their values are the source's own
     types: tuple[str | None, ...]  # by attribute the type to which its labels are cast; None: VARCHAR
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
+    lists: frozenset[int] = frozenset()  # attributes whose labels are lists, of one value or of those of a set
 
     def released_type(self, column: Column, own: str) -> str:
+        if column.quasi in self.lists and (self.mask or column.quasi not in self.ground):
+            return "VARCHAR[]"
         if column.quasi is None or (not self.mask and (column.quasi in self.ground or self.types[column.quasi])):
             return own
         return "VARCHAR"
@@ -249,10 +290,15 @@ class LocalRecoding:
     def labelled(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))
         for i in self._by_label():
-            labels = subquery(_LABELS(labels=self.labels[i]), f"l{i}")
+            labels = subquery(self._labels_of(i), f"l{i}")
             on = col(f"code_{i}", "r").eq(col("code", f"l{i}"))
             query = query.join(labels, on=on, join_type="left" if self.mask else "", copy=False)
         return query.select(*(named(self._value(j), one.name) for j, one in enumerate(self.columns)), copy=False)
+
+    def _labels_of(self, i: int) -> exp.Select:
+        if i in self.lists:
+            return _LISTS(members=_MEMBERS(), labels=self.labels[i])
+        return _LABELS(labels=self.labels[i])
 
     def _by_label(self) -> list[int]:
         """The attributes whose values are looked up by their code."""
@@ -295,6 +341,10 @@ class LocalRecoding:
             return col(f"value_{j}", "r")
         type_ = self.types[quasi]
         value: exp.Expr = col(f"value_{j}", "r") if quasi in self.ground else col("label", f"l{quasi}")
+        if self.mask and quasi in self.lists:
+            return _LIST_MASK(
+                top=text(self.tops[quasi] or ""), value=_ONE(value=value) if quasi in self.ground else value
+            )
         if self.mask:
             return _MASK(top=text(self.tops[quasi] or ""), value=value)
         return cast(value, type_) if type_ is not None and quasi not in self.ground else value
