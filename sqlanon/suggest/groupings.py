@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, col, fragment, number, template, text, union_all, values_query
+from sqlanon.expressions import Namer, col, fragment, number, subquery, template, text, union_all, values_query
 
 SHARE = 0.8
 """From this share of the rows and of the distinct values on, a column has a grouping's values."""
@@ -47,22 +47,20 @@ class Labelled:
 
 
 @cache
-def vocabulary() -> tuple[tuple[str, str, str, str], ...]:
-    """Grouping, word, fine label, coarse label.
+def vocabulary() -> tuple[tuple[str, ...], ...]:
+    """Grouping, fine label, coarse label, and the words, with ``|`` between them.
 
-    >>> [row for row in vocabulary() if row[1] == "deutschland"]
-    [('countries', 'deutschland', 'Western Europe', 'Europe')]
+    >>> [row[:3] for row in vocabulary() if "deutschland" in row[3].split("|")]
+    [('countries', 'Western Europe', 'Europe')]
     """
     with (Path(__file__).parent / "vocabulary.csv").open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file, delimiter=";"))
-    return tuple(
-        (line["grouping"], word, line["label_1"], line["label_2"])
-        for line in lines
-        for word in line["names"].split("|")
-    )
+        return tuple(map(tuple, list(csv.reader(file, delimiter=";"))[1:]))
 
 
-_COLUMNS = {"grouping": "VARCHAR", "word": "VARCHAR", "label_1": "VARCHAR", "label_2": "VARCHAR"}
+_COLUMNS = {"grouping": "VARCHAR", "label_1": "VARCHAR", "label_2": "VARCHAR", "words": "VARCHAR"}
+_WORDS = template("""
+    SELECT grouping, label_1, label_2, unnest(string_split(words, '|')) AS word FROM :lines
+""")
 _WORD = fragment(r"trim(regexp_replace(lower(strip_accents(:value::VARCHAR)), '[^\p{L}\p{N}]+', ' ', 'g'))")
 _MATCHES = template("""
     SELECT :i AS i, coalesce(v.grouping, '') AS grouping, count(*) AS words, sum(w.n)::BIGINT AS rows
@@ -91,7 +89,8 @@ _LABELLED = template("""
 
 
 def make_vocabulary(steps: StatementRunner, work: Namer) -> exp.Table:
-    return steps.make(work("vocabulary"), values_query(_COLUMNS, vocabulary()))
+    lines = subquery(values_query(_COLUMNS, vocabulary()), "lines")
+    return steps.make(work("vocabulary"), _WORDS(lines=lines))
 
 
 def find_groupings(

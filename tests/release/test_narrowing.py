@@ -194,7 +194,8 @@ def test_large_tables_are_sampled(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path) -> None:
+def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
     policy = policy_of(hospital)
     with sqlanon.connect() as db:
         risk = db.risk(policy)

@@ -137,10 +137,10 @@ def test_a_file_beside_the_source_is_used_where_it_fits(tmp_path: Path) -> None:
 
 def test_the_vocabulary_is_a_tree() -> None:
     """A word has one place in a grouping, and a fine label one coarse one."""
-    words = [(grouping, word) for grouping, word, _, _ in vocabulary()]
+    words = [(grouping, word) for grouping, _, _, words in vocabulary() for word in words.split("|")]
     assert len(words) == len(set(words)) > 1500
     parents: dict[tuple[str, str], set[str]] = {}
-    for grouping, _, fine, coarse in vocabulary():
+    for grouping, fine, coarse, _ in vocabulary():
         parents.setdefault((grouping, fine), set()).add(coarse)
     assert all(len(one) == 1 for one in parents.values())
     assert {grouping for grouping, _ in words} == {*RULES, "unknown"}
