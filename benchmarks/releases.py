@@ -132,6 +132,7 @@ HISTORIES = {
     "extend": [Publication(COARSE), Publication(COARSE, change=NEW, command="extend")],
     "joint audit": [Publication(FINE_ZIP, "first"), Publication(FINE_SEX, "second")],
 }
+FIGURE = re.compile(r"\d[\d.e+-]*\d|\d")
 WHEN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 RISKS = ("k", "person", "population")
 DRAWN = ("noise", "decoys")
@@ -141,7 +142,12 @@ VOLATILE |= {"fully_suppressed", "alternative"}  # older commits do not print th
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items() if key not in VOLATILE}
+        # Of a sentence, its figures: words may be other ones.
+        return {
+            key: FIGURE.findall(one) if key == "message" and isinstance(one, str) else _plain(one)
+            for key, one in value.items()
+            if key not in VOLATILE
+        }
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value
@@ -300,7 +306,7 @@ def main() -> None:
         print(f"{len(found)} policies recorded")
         return
     recorded = json.loads(arguments.file.read_text())
-    lines = differences({name: recorded[name] for name in found}, found, "")
+    lines = differences(_plain({name: recorded[name] for name in found}), _plain(found), "")
     print("\n".join(line[:400] for line in lines) or f"{len(found)} policies: no difference")
     sys.exit(1 if lines else 0)
 

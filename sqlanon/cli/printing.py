@@ -128,12 +128,18 @@ def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> N
         show_bars((f"{unit} in a class", "classes"), bars)
 
 
+_OPEN = {"not verifiable alone": "needs the source", "not guaranteed": "not guaranteed"}
+"""Why a check is neither passed nor failed, as its message begins: and as the table of checks says it."""
+
+
 def print_verification(found: Verification, alone: bool) -> None:
     words = {True: "ok", False: "FAILED", None: "not checked"}
     rows = []
     for check in found.checks:
-        message = check.message.removeprefix("not verifiable alone: ")
-        word = words[check.passed] if message == check.message else "needs the source"
+        word, message = words[check.passed], check.message
+        reason, _, rest = message.partition(": ")
+        if check.passed is None and rest and reason in _OPEN:
+            word, message = _OPEN[reason], rest
         rows.append((word, check.name, message))
     show_table(["result", "check", "what was found"], rows)
     say(_verdict(found, alone))

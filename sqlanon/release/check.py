@@ -94,7 +94,7 @@ AGAINST = "against the source: "
 """The names of checks that have the source begin with it."""
 
 
-UNREAD = "what is hidden in their unused ends is found by the file's SHA-256 alone (--sha256, --policy)"
+UNREAD = "only the SHA-256 finds data in their unused ends (--sha256, --policy)"
 """What no check that reads a file sees, of its blocks or pages."""
 
 

@@ -89,13 +89,13 @@ def about_checks(
 ) -> list[Check]:
     newest = manifests[0]
     if not same_version:
-        return [Check("words and views", None, "written by another version of sqlanon than this one")]
+        return [Check("words and views", None, "another version of sqlanon wrote them")]
     changed = [*_changed_words(engine, manifests), *_changed_labels(engine, newest)]
     if same_engine:
         changed += _changed_views(engine, newest)
-    seen = "as sqlanon made them"
+    seen = "unchanged"
     if not same_engine:
-        seen = "the words are as sqlanon made them; views were made by another engine"
+        seen = "the comments are unchanged; another engine created the views"
     return [check_of("words and views", changed, seen)]
 
 
@@ -133,7 +133,7 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
         return Check(SUPPRESSION, False, "what the requirements ask for cannot be read")
     least = promised_k(section, manifest.quasi)
     wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
-    return check_of(SUPPRESSION, wrong, "of no fewer rows than a class has")
+    return check_of(SUPPRESSION, wrong, "no reported group is smaller than k")
 
 
 def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed, least: int) -> Iterator[str]:

@@ -178,7 +178,7 @@ def parquet_check(engine: DuckDBEngine, path: Path) -> Check:
     """Whether a Parquet file has nothing but its rows, what follows from them, and the manifest."""
     chunks, strange = chunks_of(path)
     wrong = [strange] if strange else list(_beyond_the_rows(engine, path, chunks))
-    return check_of("contents", wrong, f"the rows in pages, what follows from them, and the manifest; {UNREAD}")
+    return check_of("contents", wrong, f"pages of rows, their statistics and the manifest only; {UNREAD}")
 
 
 def _beyond_the_rows(engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk]) -> Iterator[str]:

@@ -129,7 +129,7 @@ def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh
 def _fields(manifest: Manifest) -> Check:
     strange = [*strange_fields(manifest), *(f"policy.{place}" for place in strange_parts(manifest.policy))]
     wrong = [f"no release of sqlanon has what it has in {', '.join(strange)}"] if strange else []
-    return check_of("manifest fields", wrong, "as sqlanon writes them")
+    return check_of("manifest fields", wrong, "known fields only")
 
 
 def _score(release: OpenRelease) -> list[Check]:
@@ -153,7 +153,7 @@ def _signs(release: OpenRelease) -> Check:
     counts = [(one.name, release.asked.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
     found = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
     wrong = [f"zeros or NaN with a sign, which tell equal rows apart: {found}"] if found else []
-    return check_of("signs", wrong, "none")
+    return check_of("signs", wrong, "no zero or NaN has a sign")
 
 
 def _content_digest(manifest: Manifest, found: str) -> Check:
@@ -216,7 +216,7 @@ def _consistent(manifest: Manifest) -> Check:
         )
         if not right
     ]
-    return check_of("manifest", [f"contradicts itself in {', '.join(wrong)}"] if wrong else [], "agrees with itself")
+    return check_of("manifest", [f"contradicts itself in {', '.join(wrong)}"] if wrong else [], "consistent")
 
 
 def _claims_its_noise(manifest: Manifest) -> bool:
@@ -239,7 +239,7 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     wrong += [f"{name} is not of the release" for name in sorted(found - expected)]
     if not fresh:
         wrong += [f"table {name} has more than columns and their types" for name in unexpected_definitions(engine)]
-    checks = [check_of("contents", wrong, "the rows, what tells about them, and nothing else")]
+    checks = [check_of("contents", wrong, "rows and metadata only")]
     if newest.version is not None and release.manifest is newest and not wrong:
         checks += [stable_view_check(engine, newest), suppression_check(engine, newest)]
         checks += [_kept(engine, one) for one in release.manifests[1:]]
@@ -256,8 +256,8 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     else:
         assert release.scratch is not None  # what is not fresh was opened by its file
         changed = changed_macros(engine, release.scratch)
-        wrong = [f"not as sqlanon made them: {', '.join(changed)}"] if changed else []
-        checks.append(check_of("macros", wrong, "as sqlanon made them"))
+        wrong = [f"changed: {', '.join(changed)}"] if changed else []
+        checks.append(check_of("macros", wrong, "unchanged"))
     return checks
 
 
@@ -265,7 +265,7 @@ def _no_more_bytes(release: OpenRelease) -> Check:
     strange = [] if release.file is None else list(strange_blocks(release.file))
     if free := free_blocks(release.engine):
         strange.append(f"{free} of its blocks are not in use: they may have rows that were deleted")
-    return check_of("file", strange, f"its blocks, all in use, and nothing beside them; {UNREAD}")
+    return check_of("file", strange, f"all blocks are in use; {UNREAD}")
 
 
 def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:

@@ -84,7 +84,7 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         figures = audited.against_source(BETA_LIKENESS, self.attribute)
         gain, excess = figure(figures["beta"]), figure(figures["enhanced_excess"])
         holds = gain <= self.beta + TOLERANCE and (self.kind == "basic" or excess <= TOLERANCE)
-        message = f"the greatest gain of a value is {gain:.6g}, {plain(self.beta)} is allowed"
+        message = f"greatest gain of a value: {gain:.6g} (allowed: {plain(self.beta)})"
         if self.kind == "enhanced":
             message += f"; beyond -ln q by {excess:.6g}"
         yield audited.beside_source(Check(self.name, holds, message))

@@ -62,7 +62,7 @@ class DeltaDisclosure(Section, Requirement):
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         worst = figure(audited.against_source(DELTA_DISCLOSURE, self.attribute)["delta"])
-        message = f"the greatest |ln(p/q)| is {worst:.6g}, {plain(self.delta)} is allowed"
+        message = f"greatest |ln(p/q)|: {worst:.6g} (allowed: {plain(self.delta)})"
         yield audited.beside_source(Check(self.name, worst <= self.delta + TOLERANCE, message))
 
     def violations(self, released: Released) -> exp.Select:

@@ -74,7 +74,7 @@ class KAnonymity(Requirement, ClassCondition):
             yield _check(audited, f"{self.k}-anonymity of {', '.join(some)}", self.k, some)
         whole = _check(audited, self.name, self.k, audited.quasi)
         if audited.combinations and not whole.passed:
-            message = f"not guaranteed: over all quasi-identifiers together {whole.message}; who knows more of a "
+            message = f"not guaranteed: over all quasi-identifiers together, {whole.message}; who knows more of a "
             whole = replace(whole, passed=None, message=f"{message}person than a combination may single it out")
         yield whole
 
@@ -143,9 +143,9 @@ class Shield(Section, Requirement):
 def _check(audited: Audited, name: str, required: int, quasi: Sequence[str]) -> Check:
     macro, person = (PERSONS, [audited.person]) if audited.person else (ROWS, [])
     k = audited.figures(macro, list(quasi), *person)["k"] or 0
-    message = f"the smallest class has {k} {'persons' if audited.person else 'rows'}, {required} are required"
+    message = f"smallest class: {k} {'persons' if audited.person else 'rows'} (required: {required})"
     if not audited.shows_counts and k >= required:
-        return Check(name, None, f"not verifiable alone: {required} persons are required; {message}")
+        return Check(name, None, f"not verifiable alone: {required} persons required; {message}")
     return Check(name, k >= required, message)
 
 

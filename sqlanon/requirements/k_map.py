@@ -57,7 +57,7 @@ class KMap(Requirement, ClassCondition):
             return
         relation, options = population
         k = audited.figures(K_MAP, list(audited.quasi), relation, **options)["k"] or 0
-        message = f"a class matches at least {k} of the population, {self.k} are required"
+        message = f"fewest in the population that match a class: {k} (required: {self.k})"
         yield Check(self.name, k >= self.k, message)
 
     def sentence(self, who: str) -> str:

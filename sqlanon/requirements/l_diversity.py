@@ -129,7 +129,7 @@ class LDiversity(Section, Requirement):
         else:
             least = found["distinct_l" if self.kind == "distinct" else "entropy_l"]
             holds = math.log(max(figure(least), 1.0)) >= math.log(self.l) - TOLERANCE
-            message = f"the worst class has {figure(least):.6g}, {plain(self.l)} are required"
+            message = f"worst class: {figure(least):.6g} (required: {plain(self.l)})"
         check = Check(self.name, bool(holds), message)
         # Too few values are too few, whoever has them.
         enough = self.kind != "distinct" and figure(found["distinct_l"]) >= self.l

@@ -145,7 +145,7 @@ class TCloseness(Section, Requirement):
                 return
             options["hierarchy"] = audited.private.hierarchies[self.attribute]
         t = figure(audited.against_source(T_CLOSENESS, self.attribute, **options)["t"])
-        message = f"the farthest class is {t:.6g} from the table, {plain(self.t)} is allowed"
+        message = f"farthest class from the table: {t:.6g} (allowed: {plain(self.t)})"
         yield audited.beside_source(Check(self.name, t <= self.t + TOLERANCE, message))
 
     def violations(self, released: Released) -> exp.Select | None:

@@ -74,14 +74,14 @@ BORDERS = {
         {"k": 3},
         ONE_TO_C,
         [
-            "3-anonymity: the smallest class has 2 rows, 3 are required",
+            "3-anonymity: smallest class: 2 rows (required: 3)",
             f"3 classes, the smallest of 2 rows, are in the release; {SEARCH}",
         ],
     ),
     "k of some": Border(
         {"k": 3, "k_anonymity": [{"quasi": ["sex"], "k": 6}]},
         "UPDATE {rows} SET sex = 'o' WHERE ward = 'b' AND sex = 'f'",
-        ["6-anonymity of sex: the smallest class has 3 rows, 6 are required"],
+        ["6-anonymity of sex: smallest class: 3 rows (required: 6)"],
         {"a": "xyzxyz", "b": "xyzxyz"},
         attributes={"sex": {"role": "quasi", "hierarchy": "suppress", "max_level": 0}},
     ),
@@ -91,7 +91,7 @@ BORDERS = {
     "distinct l": Border(
         {"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 3}]},
         f"UPDATE {{rows}} SET illness = 'x' WHERE {first('b', 'y')}",
-        ["distinct 3-diversity of illness: the worst class has 2, 3 are required"],
+        ["distinct 3-diversity of illness: worst class: 2 (required: 3)"],
         {"a": "xyzz", "b": "xyz"},
     ),
     "other l": Border(
@@ -103,7 +103,7 @@ BORDERS = {
         },
         ONE_MORE_X,
         [
-            "entropy 2-diversity of illness: the worst class has 1.75477, 2 are required",
+            "entropy 2-diversity of illness: worst class: 1.75477 (required: 2)",
             "recursive (3, 2)-diversity of illness: in the worst class r1 is 3 times",
         ],
     ),
@@ -123,12 +123,12 @@ BORDERS = {
         f"UPDATE {{rows}} SET illness = 'x' WHERE {first('b', 'y')}",
         [
             *(
-                f"{distance} 0.25-closeness of illness: the farthest class is 0.5 from the table, 0.25 is allowed"
+                f"{distance} 0.25-closeness of illness: farthest class from the table: 0.5 (allowed: 0.25)"
                 for distance in ("equal", "ordered", "hierarchical")
             ),
-            f"{math.log(2)}-disclosure privacy of illness: the greatest |ln(p/q)| is inf",
-            "basic 0.5-likeness of illness: the greatest gain of a value is 1, 0.5 is allowed",
-            "enhanced 2-likeness of illness: the greatest gain of a value is 1, 2 is allowed; beyond -ln q by 0.306853",
+            f"{math.log(2)}-disclosure privacy of illness: greatest |ln(p/q)|: inf",
+            "basic 0.5-likeness of illness: greatest gain of a value: 1 (allowed: 0.5)",
+            "enhanced 2-likeness of illness: greatest gain of a value: 1 (allowed: 2); beyond -ln q by 0.306853",
             "share of at most 0.75 of each illness: the greatest share is 1",
         ],
         {"a": "xyyy", "b": "xxxy"},
@@ -137,7 +137,7 @@ BORDERS = {
     "population": Border(
         {"k_map": 3, "delta_presence": {"max": 1}},
         "UPDATE {rows} SET ward = 'd' WHERE ward = 'b'",
-        ["3-map: a class matches at least 2 of the population, 3 are required", "(0, 1)-presence"],
+        ["3-map: fewest in the population that match a class: 2 (required: 3)", "(0, 1)-presence"],
         sections={
             "population": {
                 "query": " UNION ALL ".join(f"SELECT '{ward}' AS ward FROM range({n})" for ward, n in OTHERS.items())

@@ -785,7 +785,7 @@ def audited(usual: sqlanon.Result, target: Path) -> AuditError:
         ),
         (
             "UPDATE sqlanon_staged.main.patients_v2 SET city = 'alone' WHERE stay = 7",
-            ["5-anonymity: the smallest class has 1 rows, 5 are required"],
+            ["5-anonymity: smallest class: 1 rows (required: 5)"],
             "17 classes, the smallest of 1 rows",
         ),
     ],

@@ -77,7 +77,7 @@ def test_the_release_has_what_the_cases_change(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("statements", "wrong"),
     [
-        ([ONE_LESS, FIGURES], "5-anonymity: the smallest class has 4 rows, 5 are required"),
+        ([ONE_LESS, FIGURES], "5-anonymity: smallest class: 4 rows (required: 5)"),
         ([claim("suppressed_rows = suppressed_rows + 1")], "manifest: contradicts itself in row counts"),
         ([claim("released_rows = rows")], "manifest: contradicts itself in row counts"),
         ([claim("released_rows = released_rows + 1, rows = rows + 1")], "rows: claimed 201, found 200"),

@@ -140,7 +140,7 @@ class _InCatalog:
         wrong = [f"those of {one!r} are not sqlanon's" for one in strange]
         wrong += [f"{one} is not sqlanon's: remove it" for one in notes]
         wrong += [f"that of column {one!r} is not sqlanon's" if one else f"that of {name!r} is not" for one in changed]
-        return check_of("comments", wrong, "as sqlanon made them")
+        return check_of("comments", wrong, "unchanged")
 
     def _rights(self) -> Check:
         """Whether readers get at the rows by the view alone, can change nothing, and all is of one owner."""
