@@ -27,7 +27,7 @@ from sqlanon.search.classes import judged
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Lattice
 
-NODES = 400
+NODES = 1000
 """The most generalizations that a page carries."""
 SECONDS = 10.0
 """The time in which they are counted."""
@@ -230,11 +230,15 @@ def size_in_words(found: Explorer) -> str:
     carried = len(found.data["nodes"])
     if carried == found.nodes:
         return f"The page carries all {carried:,} generalizations."
-    ranges = ", ".join(f"{one['name']} {one['levels'][0]} to {one['levels'][-1]}" for one in attributes)
+    ranges = ", ".join(f"{one['name']} {_range(one['levels'])}" for one in attributes)
     return (
         f"The lattice has {found.nodes:,} generalizations. So that it stays small, the page carries the {carried:,} "
         f"around the chosen one, with these levels: {ranges}."
     )
+
+
+def _range(levels: Sequence[int]) -> str:
+    return f"{levels[0]} to {levels[-1]}" if len(levels) > 1 else f"{levels[0]}"
 
 
 def controls(found: Explorer) -> str:

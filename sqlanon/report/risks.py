@@ -73,7 +73,8 @@ def risks_of_release(
     found = [_being_found(claims, sizes)]
     sensitive = [one.name for one in claims.columns if one.role == "sensitive"]
     if sensitive and claims.quasi:
-        found += _disclosure(engine, relation, claims, sensitive, sizes.rows, few)
+        values = {name: columns[name].values for name in sensitive}
+        found += _disclosure(engine, relation, claims, values, sizes.rows, few)
     elif not sensitive:
         found.append(ResidualRisk("Sensitive values", "The policy declares no sensitive column."))
     found.append(
@@ -98,12 +99,15 @@ def _being_found(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
 
 
 def _disclosure(
-    engine: Engine, relation: exp.Expr, claims: Manifest, sensitive: Sequence[str], rows: int, few: int
+    engine: Engine, relation: exp.Expr, claims: Manifest, sensitive: Mapping[str, int | None], rows: int, few: int
 ) -> Iterator[ResidualRisk]:
-    kinds: tuple[tuple[str, Any, str, str], ...] = (
+    """What the groups say of sensitive columns, of which the number of values is given (None: many). Of a column with
+    two values, to rule out one is always to know the other; of one value there is nothing to learn."""
+    kinds: tuple[tuple[str, Any, int, str, str], ...] = (
         (
             "The group gives the value away",
             homogeneity,
+            2,
             "{share} are in a group whose rows all have the same {name}: to find the group is to know the value.",
             "Ask for 2 different values in each group: `[[privacy.l_diversity]]` with `attribute = {quoted}`, "
             '`kind = "distinct"`, `l = 2`. Or generalize further.',
@@ -111,6 +115,7 @@ def _disclosure(
         (
             "One more fact is enough",
             background_knowledge,
+            3,
             "{share} are in a group with at most two values of {name}. Somebody who can rule out "
             "one of them knows the other.",
             'Ask for 3 different values: `[[privacy.l_diversity]]` with `attribute = {quoted}`, `kind = "distinct"`, '
@@ -119,19 +124,24 @@ def _disclosure(
         (
             "The group makes a value likely",
             skewness,
+            2,
             "{share} have a value of {name} that at least half of their group has, and that is at least twice as "
             "frequent there as in the whole release.",
             "Ask for t-closeness: `[[privacy.t_closeness]]` with `attribute = {quoted}` and `t = 0.3` or less.",
         ),
     )
-    for title, query, finding, remedy in kinds:
+    for title, query, least, finding, remedy in kinds:
         counts = {}
-        for name in sensitive:
+        some = [name for name, values in sensitive.items() if values is None or values >= least]
+        if not some:
+            yield ResidualRisk(title, f"No sensitive column ({_listed([*sensitive])}) has {least} values or more.")
+            continue
+        for name in some:
             found = subquery(query(relation, claims.quasi, name))
             counts[name] = int(engine.rows(_ROWS(found=found))[0][0]) if rows else 0
         worst = max(counts, key=lambda name: counts[name])
         if not counts[worst]:
-            yield ResidualRisk(title, f"No row is affected, of any sensitive column ({_listed(sensitive)}).")
+            yield ResidualRisk(title, f"No row is affected, of any sensitive column ({_listed(some)}).")
             continue
         share = max(counts[worst], few) / rows
         is_few = counts[worst] < few

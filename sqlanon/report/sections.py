@@ -269,7 +269,9 @@ def _risk(facts: ReportFacts, sizes: ClassSizes, inside: Inside | None, charts: 
             *(f"{one.rows_where(lambda size: size < facts.few):,}" for one in tables.values()),
         ],
     ]  # fmt: skip
-    table = html_table("Risk of being found", ["", *(f"in the {of}" for of in tables)], figures, [1, 2][: len(tables)])
+    table = html_table(
+        "Risk of being found", ["figure", *(f"in the {of}" for of in tables)], figures, [1, 2][: len(tables)]
+    )
     caption = (
         "Somebody who knows that a person is in the table, and all of that person's generalized columns, finds the "
         "right row with a chance of 1 divided by the size of the group."
@@ -382,11 +384,11 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
     if inside.counted:
         chart = draw.frontier(inside.counted, names, inside.measure, inside.allowed_rows)
         best = [
-            [draw.levels_of(one, names), one.suppressed_rows, one.score, one.classes, "chosen" if one.chosen else ""]
+            [draw.levels_of(one, names), one.suppressed_rows, one.score, one.classes, "yes" if one.chosen else ""]
             for one in inside.counted
             if one.frontier or one.chosen
         ][:100]
-        headings = ["levels", "rows left out", inside.measure, "groups", ""]
+        headings = ["levels", "rows left out", inside.measure, "groups", "the chosen one"]
         frontier = html_table("Generalizations that no other beats in both", headings, best, [1, 2, 3])
         caption = (
             "Each mark is a generalization that the search counted. Further left, fewer rows are left out; further "
@@ -407,7 +409,7 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
 
 
 def _strategies(inside: Inside, charts: dict[str, Any]) -> str:
-    headings = ["strategy", inside.measure, "loss", "groups", "rows left out", "seconds", ""]
+    headings = ["strategy", inside.measure, "loss", "groups", "rows left out", "seconds", "error"]
     keys = ("strategy", "score", "loss", "classes", "suppressed_rows", "seconds", "error")
     table = html_table("What each strategy found", headings, [[one[key] for key in keys] for one in inside.compared],
                        [1, 2, 3, 4, 5])  # fmt: skip

@@ -161,3 +161,35 @@ def test_where_figures_by_size_do_not_tell_it_is_said(db: sqlanon.Database, sect
     assert found.data is None
     assert why in found.why_not
     assert f"There is nothing to move here. {found.why_not}" in controls(found)
+
+
+@pytest.mark.slow
+def test_values_that_the_hierarchy_lacks_are_left_out_at_every_k() -> None:
+    tree = {"west": ["r0", "r1"], "east": ["r2", "r3"]}  # r4 is missing
+    attributes: dict[str, Any] = {
+        "region": {"role": "quasi", "hierarchy": {"categories": tree}, "on_unknown": "suppress", "weight": 3.0},
+        "age": {"intervals": [5, 20]},
+    }
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE people AS SELECT 'r' || if(i % 50 = 0, 4, i % 4) AS region, i * 7919 % 61 AS age "
+            "FROM range(600) AS r(i)"
+        )
+        with sqlanon.connect(connection) as db:
+            first = make_policy(attributes, k=4, table="people", search={"suppression_limit": 0.1})
+            data = explorer(db.anonymize(first)._draft).data
+            assert data is not None
+            assert [one["unknown"] for one in data["attributes"]] == [12, 0]
+            for k, levels in ((3, (1, 1)), (9, (0, 2)), (5, (2, 1)), (2, (2, 3))):
+                for i, name in enumerate(attributes):
+                    spec = attributes[name] if "role" in attributes[name] else {
+                        "role": "quasi", "hierarchy": attributes[name],
+                    }  # fmt: skip
+                    attributes[name] = spec | {"min_level": levels[i], "max_level": levels[i]}
+                fixed = make_policy(attributes, k=k, table="people", search={"suppression_limit": 1})
+                result, found = db.anonymize(fixed), figures(data, levels, k)
+                assert (found["suppressed"], found["classes"]) == (result.suppressed_rows, result.classes)
+                assert found["losses"] == pytest.approx([*loss_by_column(result._draft).values()], abs=1e-12)
+                weighted = (3 * found["losses"][0] + found["losses"][1]) / 4
+                assert weighted == pytest.approx(result.score, abs=1e-12)
+                assert data["weights"] == [3.0, 1.0]

@@ -70,8 +70,9 @@ def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
     assert "45 % of the rows (90) are in a group whose rows all have the same diagnosis" in homogeneous.finding
     assert '`[[privacy.l_diversity]]` with `attribute = "diagnosis"`' in homogeneous.remedy
     known = risk(facts, "One more fact is enough")
-    assert known.weight == 1.0 == len(values) / 200 and few == 90  # entry has two values everywhere
-    assert "two values of entry" in known.finding and "diagnosis 45 %" in known.finding
+    assert known.weight == few / 200 == 0.45
+    assert "two values of diagnosis" in known.finding  # entry has two values in all: to rule out one tells the other
+    assert "entry" not in known.finding
     whole = Counter(diagnosis)
     in_ward = Counter((i // 10, diagnosis[i]) for i in range(200))
     skewed = sum(n for (_, d), n in in_ward.items() if n / 10 >= 0.5 and n / 10 >= 2 * whole[d] / 200)
@@ -83,10 +84,10 @@ def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> No
     text = page(facts)
     titles = re.findall(r"<li class=\"(?:grave|slight)\"><h3>(.*?)</h3>", text)
     assert titles == [one.title for one in by_weight(facts.risks) if one.weight]
-    assert titles[:2] == ["One more fact is enough", "The group gives the value away"]
+    assert titles[:2] == ["The group gives the value away", "One more fact is enough"]
     top = text[text.index("<h1>") : text.index("</header>")]
     assert "The policy&#x27;s requirements hold. The most serious thing that can still go wrong:" in top
-    assert "One more fact is enough" in top
+    assert "The group gives the value away</a><strong> (45 %)</strong>" in top
     assert "All requirements hold" not in text
     assert 'class="verdict holds"' not in text
 
@@ -177,10 +178,18 @@ def test_about_is_shown_as_text(facts: ReportFacts) -> None:
 def test_hostile_names_stay_text_in_findings() -> None:
     name = "s`<script>alert(1)</script>{0}{share}"
     with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE t AS SELECT i % 2 AS q, 'x' AS \"{name}\" FROM range(40) AS r(i)")
+        connection.execute(f"CREATE TABLE t AS SELECT i % 2 AS q, 'x' || (i % 2) AS \"{name}\" FROM range(40) AS r(i)")
         with sqlanon.connect(connection) as db:
             found = (
-                db.anonymize(make_policy({"q": "suppress", name: "sensitive"}, k=2, table="t"))._unpublished().facts()
+                db.anonymize(
+                    make_policy(
+                        {"q": {"role": "quasi", "hierarchy": "suppress", "max_level": 0}, name: "sensitive"},
+                        k=2,
+                        table="t",
+                    )
+                )
+                ._unpublished()
+                .facts()
             )
     text = page(found)
     assert risk(found, "The group gives the value away").number == "100 %"
@@ -224,3 +233,16 @@ def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp
         again = db.anonymize(policy)._unpublished().facts(private=True)
         assert "Compared with one earlier release" in risk(again, "Linking with earlier releases").finding
         assert not [one for one in db.anonymize(policy)._unpublished().facts().risks if "earlier" in one.title]
+
+
+def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i % 2 AS q, 's' || (i % 3 // 2) AS s, 'one' AS c FROM range(90) AS r(i)"
+        )
+        with sqlanon.connect(connection) as db:
+            policy = make_policy({"q": "suppress", "s": "sensitive", "c": "sensitive"}, k=5, table="t")
+            found = db.anonymize(policy)._unpublished().facts()
+    known, homogeneous = risk(found, "One more fact is enough"), risk(found, "The group gives the value away")
+    assert (known.weight, known.finding) == (0, "No sensitive column (s and c) has 3 values or more.")
+    assert (homogeneous.weight, homogeneous.finding) == (0, "No row is affected, of any sensitive column (s).")
