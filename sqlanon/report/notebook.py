@@ -15,51 +15,50 @@ if TYPE_CHECKING:
 
 
 class Charts:
-    """The charts of a result, as altair makes them: a notebook shows them, ``.save("chart.svg")`` writes them.
+    """The charts of a result, as Altair charts: a notebook shows them, and ``.save("chart.svg")`` writes them.
 
-    What is asked for is counted once. `classes`, `risk` and `distribution` show what the release shows, and what is in
-    fewer than k rows not at all; with ``private=True`` the source, too. `frontier`, `lattice` and `attributes` are for
-    internal use only: a generalization that was not chosen tells something of the source.
+    `classes`, `risk` and `distribution` show figures of the release, without values of fewer than k rows; with
+    ``private=True`` also figures of the source. `frontier`, `lattice` and `attributes` are for internal use only: other
+    generalizations than the released one reveal something about the source. Figures are counted once.
     """
 
     def __init__(self, found: Unpublished) -> None:
         self._found = found
 
     def classes(self, private: bool = False) -> Chart:
-        """How many equivalence classes there are of each range of sizes: rows ``size``, ``classes``, counted over the
-        quasi-identifiers of the released rows."""
+        """The number of equivalence classes by size, in ranges."""
         from sqlanon.report import charts
 
         return charts.classes(self._sizes, self._facts.few, self._inside.sizes if private else None)
 
     def risk(self, private: bool = False) -> Chart:
-        """The share of the rows by the risk of being found: 1 / the size of a row's class."""
+        """The share of rows by re-identification risk: 1 / the size of the row's class."""
         from sqlanon.report import charts
 
         return charts.risk(self._sizes, self._facts.few, self._inside.sizes if private else None)
 
     def distribution(self, name: str, private: bool = False) -> Chart:
-        """The rows of each value of a released column, or of each range where it has many numbers or dates.
+        """The rows of each value of a released column; of many numbers or dates, of each range.
 
         Raises
         ------
         PolicyError
-            No column of that name is released; or the source is in PostgreSQL, where this one was not counted.
+            No column of that name is released; or the source is in PostgreSQL and the column was not counted there.
         """
         from sqlanon.report import charts
 
         columns = {column.name: column for column in self._facts.columns}
         if name not in columns:
-            message = f"no column {name!r} is released; there are {', '.join(columns)}"
+            message = f"no column {name!r} is released; released columns: {', '.join(columns)}"
             raise PolicyError([Problem("attributes", message)])
         before = self._inside.before.get(name) if private else None
         if private and before is None:
-            message = f"{name!r} was not counted in the source, which is in PostgreSQL: leave private=True out"
+            message = f"{name!r} was not counted in the source, which is in PostgreSQL; leave out private=True"
             raise PolicyError([Problem("attributes", message)])
         return charts.distribution(name, columns[name].after, before)
 
     def attributes(self) -> Chart:
-        """The level of each quasi-identifier, beside the levels that its hierarchy has: `Result.generalization`."""
+        """The level of each quasi-identifier and the height of its hierarchy."""
         from sqlanon.report import charts
 
         return charts.attributes(self._inside.heights, self._inside.generalization)
@@ -67,8 +66,8 @@ class Charts:
     def frontier(self) -> Chart:
         """The generalizations that were counted: ``score`` against ``suppressed_rows`` of `Result.lattice`.
 
-        Where one does not meet the policy, its ``bound`` takes the place of its score. Of many the frontier, the chosen
-        one and a sample are drawn, always the same.
+        One that does not meet the policy is drawn at its ``bound``. Of many, the chart has the frontier, the chosen one
+        and a sample, the same on every run.
 
         Raises
         ------
@@ -99,7 +98,7 @@ class Charts:
 
     def _refuse_without_lattice(self) -> None:
         if not self._inside.statuses:
-            raise PolicyError([Problem("search.strategy", "it does not search the lattice: there is no chart of it")])
+            raise PolicyError([Problem("search.strategy", "does not search the lattice, so there is no chart of it")])
 
     @cached_property
     def _facts(self) -> ReportFacts:
