@@ -251,6 +251,7 @@ def test_verify_of_a_release_with_a_changed_row_is_1(copied: Path) -> None:
     assert json.loads(ended.out)["verified"] is False
 
 
+@pytest.mark.slow
 def test_verify_names_the_requirements_that_need_the_source(folder: Path) -> None:
     close = "k = 5\n[[privacy.t_closeness]]\nattribute = 'illness'\ndistance = 'equal'\nt = 0.9"
     policy = rewrite(folder, "k = 5", close)

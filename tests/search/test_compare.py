@@ -83,6 +83,7 @@ def test_no_column_stands_twice_and_the_table_is_narrow(folder: Path) -> None:
     assert mark == "! does not guarantee k-anonymity of all quasi-identifiers together"
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_skipped_and_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*_: object) -> None:
         time.sleep(0.05)
