@@ -82,20 +82,15 @@ def _attached(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterato
     attachment = attachment_of(database)
     for extension in attachment.extensions:
         load_extension(engine, extension, "source.database", attachment.what)
-    holder = engine.beside()
+    holder, options = engine.beside(), {"type": attachment.type} if attachment.type else {}
     try:
-        holder.in_utc()
         with _errors(database):
-            options = {"type": attachment.type} if attachment.type else {}
-            holder.attach(attachment.place, alias, read_only=True, **options)
-            try:
-                holder.execute(exp.Use(this=ident(alias)))
-                yield holder, alias
-            finally:
-                holder.execute(exp.Use(this=table("main", "memory")))
-                holder.detach(alias)
+            engine.attach(attachment.place, alias, read_only=True, **options)
+            holder.in_utc().execute(exp.Use(this=ident(alias)))
+        yield holder, alias
     finally:
-        holder.close()
+        holder.close()  # a database that is in use cannot be detached
+        engine.detach(alias)
 
 
 def _find(holder: DuckDBEngine, alias: str, name: str) -> exp.Table:

@@ -281,6 +281,18 @@ def test_sqlite_views_are_sources_and_populations(lite: Path) -> None:
         assert db.anonymize(asks).released_rows == found.rows
 
 
+def test_a_live_connection_has_a_population_elsewhere(lite: Path, data: Path) -> None:
+    """Its own database is a file, and the population is attached beside it for a moment."""
+    need("sqlite_scanner").close()
+    with duckdb.connect(data / "patients.duckdb") as connection, sqlanon.connect(connection) as db:
+        asks = policy({"table": "patients"}).model_dump(mode="json", exclude_none=True)
+        asks = {"source": {"table": "patients"}, "attributes": asks["attributes"], "privacy": {"k_map": 5}}
+        result = db.anonymize(sqlanon.Policy(**asks, population={"database": str(lite), "table": "patients"}))
+        assert result.released_rows == len(ROWS)
+        attached = connection.execute("SELECT path FROM duckdb_databases() WHERE path LIKE '%.db'").fetchall()
+    assert attached == []
+
+
 def test_a_value_of_another_type_in_sqlite_is_not_quoted(lite: Path) -> None:
     with sqlite3.connect(lite) as connection:
         connection.execute("INSERT INTO patients (name, age) VALUES ('x', ?)", [SECRET])
