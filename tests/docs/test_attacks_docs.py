@@ -60,7 +60,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / FOLDER / "other.toml").write_text(other, encoding="utf-8")
     for name in ("first", "other"):
         with connect() as db:
-            db.anonymize(Policy.load(folder / FOLDER / f"{name}.toml")).publish()
+            db.anonymize(Policy.load(folder / FOLDER / f"{name}.toml")).publish(force=name == "other")
     return folder
 
 
