@@ -160,6 +160,7 @@ def _boxes(lattice: Lattice, chosen: Levels) -> Iterator[list[list[int]]]:
     allowed = [lattice.levels(i) for i in range(len(chosen))]
     first = [levels.index(level) for levels, level in zip(allowed, chosen, strict=True)]
     ends = [[place, place] for place in first]
+    order = sorted(range(len(chosen)), key=lambda i: first[i] < len(allowed[i]) - 1)  # what is all hidden comes first
 
     def box() -> list[list[int]]:
         return [levels[low : high + 1] for levels, (low, high) in zip(allowed, ends, strict=True)]
@@ -168,7 +169,7 @@ def _boxes(lattice: Lattice, chosen: Levels) -> Iterator[list[list[int]]]:
     grows = True
     while grows:
         grows = False
-        for i, side in product(range(len(chosen)), (1, 0)):
+        for i, side in product(order, (1, 0)):
             step = 1 if side else -1
             if not 0 <= ends[i][side] + step < len(allowed[i]):
                 continue
