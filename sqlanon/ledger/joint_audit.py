@@ -8,6 +8,7 @@ are noticed while they are made.
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ SHOWN_CATALOGS = 3
 STANDS_FOR = "sqlanon rows"
 """The column of grouped rows that counts them: no column of a release has this name."""
 
-_BY_FORCE = "publish by force (--force), which the ledger records"
+_BY_FORCE = "or publish it all the same with --force, which the catalog records"
 
 _NOISE = "noise of all releases"
 
@@ -277,7 +278,7 @@ class JointAudit:
     def _unless_forced(self, message: str) -> Check:
         if self.force:
             return Check(_NOISE, None, f"published by force: {message}")
-        return Check(_NOISE, False, f"{message}, or {_BY_FORCE}")
+        return Check(_NOISE, False, f"{message}, {_BY_FORCE}")
 
     def notes(self, digest: str) -> list[str]:
         """The warnings about a release with this digest, once it is published."""
@@ -286,9 +287,9 @@ class JointAudit:
         found += self._other_catalogs()
         if replaced is not None and replaced.digest != digest:
             found.append(
-                f"it takes the place of the release of {replaced.published_at:%Y-%m-%d %H:%M}, and was not held "
-                "against it: who has a copy can compare the two (sqlanon attack); [release] after, and extend, keep "
-                "them safe together"
+                f"it replaces the release of {replaced.published_at:%Y-%m-%d %H:%M}, and was not compared with it: "
+                "somebody with a copy of that one can join the two (sqlanon attack shows what this reveals); "
+                "[release] after and sqlanon extend keep both safe"
             )
         return found
 
@@ -323,7 +324,7 @@ class JointAudit:
                 raise
             found = str(error)
             if publication.intended_at is not None:
-                found = f"a run that was stopped may have published it, which cannot be looked at: {found}"
+                found = f"an interrupted run may have published it, and it cannot be read: {found}"
         if isinstance(found, str):
             return self._not_compared(name, publication, found)
         if not found:
@@ -332,18 +333,31 @@ class JointAudit:
         if publication.run_id in self.prepared.earlier.lost:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
-            return Check(name, None, f"rows of it have gone or changed since, which both together show: {message}")
+            return Check(name, None, f"rows of it were deleted or changed since, which both together show: {message}")
         self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
         queries = "\n\n".join(self._script(publication, attack) for attack in found)
-        remedy = f"base it on that one with [release] after, or {_BY_FORCE}"
+        remedies = "\n".join(f"    - {one}" for one in self._remedies(publication))
+        shown = "    These queries list the rows, once the release is published:"
+        return Check(name, False, f"{message}.\n    You can:\n{remedies}\n{shown}\n{queries}\n")
+
+    def _remedies(self, publication: Publication) -> Iterator[str]:
+        """What to do in place of a release that breaks an earlier one."""
+        place = shown_place(publication.path)
         if publication.run_id in self.prepared.earlier.after:
-            remedy = (
-                "it is based on that one, which shows as it is what is a quasi-identifier here, so that no "
-                f"generalization hides these rows: release less of what both show as it is, or {_BY_FORCE}"
+            yield (
+                "release fewer of the columns that both show unchanged: this release is based on that one, and no "
+                "generalization hides these rows"
             )
-        return Check(name, False, f"{message}: {remedy}. What shows it, once it is published:\n{queries}\n")
+        elif not self.open:  # an extension is based on the release that it extends, and goes to its place
+            name = publication.path.stem if kind_at(publication.path).in_files else publication.table_name
+            based = f"set [release] after = {json.dumps(name)}"
+            yield f"{based}: the search then finds the best version that is safe with it"
+            yield f"publish to {place} instead: this replaces that release, and is safe if nobody has kept a copy"
+        if not self.open:
+            yield "try it out with --draft (in Python publish(draft=True)): a draft is not for sharing"
+        yield "publish it all the same with --force (in Python publish(force=True)), which the catalog records"
 
     def _recognized(self, publication: Publication) -> str:
         """Why a release of a source under another description is held against this one."""
@@ -358,19 +372,19 @@ class JointAudit:
         if there:
             self.breaks.append(str(publication.path))
         if self.force or not there:
-            return Check(name, None, f"not looked at: {why}")
+            return Check(name, None, f"not compared: {why}")
         if not kind.compares:  # nothing is wrong with it
-            return Check(name, False, f"{why}: publish to its place, which replaces it, or {_BY_FORCE}")
-        return Check(name, False, f"it cannot be looked at, so that it may be broken: {why}; {_BY_FORCE}")
+            return Check(name, False, f"{why}: publish to its place, which replaces it, {_BY_FORCE}")
+        return Check(name, False, f"the two cannot be compared, and may not be safe: {why}; mend that, {_BY_FORCE}")
 
     def _found(self, one: Earlier, new: ComparedRelease) -> list[_Attack] | str:
         """The attacks that find somebody. Or why there is no answer."""
         if not kind_at(self.target).compares:  # only what requirements look at comes here
-            return "the new one is in Spark, and nothing can be held against releases there yet"
+            return "the new release is in Spark, where releases cannot be compared yet"
         trees, public_trees = self._trees(one, new)
         linked = link(one, new, trees)
         if linked.missing:
-            return f"the catalog does not have the hierarchies of {', '.join(linked.missing)} any more"
+            return f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}"
         with self._grouped(linked) as (own, theirs):
             # Labels are read as they are, also where they are compared as values of another type.
             first = replace(one, relation=own) if linked.first is one.relation else one
@@ -431,7 +445,8 @@ class JointAudit:
                 combinations, count = audit.complementary()
                 if combinations:
                     message = (
-                        f"joined with it, {combinations:,} combinations have fewer than {k} rows, {count:,} in all"
+                        f"joined with it, {combinations:,} combinations of values have fewer than {k} rows each, "
+                        f"{count:,} in all"
                     )
                     yield _Attack(f"{message} (complementary release)", complementary_release, public, k)
             classes, rows = audit.came()

@@ -83,7 +83,7 @@ class Publication:
         return frozenset(own if self.version is None else own | {versioned(self.table_name, self.version)})
 
     def __str__(self) -> str:
-        return f"{shown_place(self.path)} of {self.published_at:%Y-%m-%d %H:%M}"
+        return f"{shown_place(self.path)}, table {self.table_name}, of {self.published_at:%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,8 @@ def earlier_risk(checks: Sequence[Check], why_not: str | None) -> ResidualRisk:
     first = (broken or unsure)[0]
     some = f"{len(broken) or len(unsure):,} of {len(checks):,}"
     what = "would give more away together with this one" if broken else "could not be compared with this one"
-    finding = f"{some} earlier releases {what}. {first.name}: {first.message.partition('. What shows it')[0]}."
+    why = first.message.partition(".\n")[0]
+    finding = f"{some} earlier releases {what}. {first.name}: {why}."
     remedy = 'Base this release on the earlier ones: `after = "all"` in `[release]`. Or replace the earlier release.'
     return ResidualRisk(title, finding, remedy, 1.0 if broken else 0.5, some)
 

@@ -284,4 +284,4 @@ def test_samples_of_an_older_catalog_are_not_compared(with_one: Path) -> None:
     assert [one for one in result.warnings if "there is no sample of its rows" in one]
     with duckdb.connect(with_one / "catalog.duckdb") as catalog:
         query = "SELECT (SELECT format FROM sqlanon.catalog_format), count(DISTINCT run_id) FROM sqlanon.source_samples"
-        assert catalog.execute(query).fetchall() == [(5, 1)]
+        assert catalog.execute(query).fetchall() == [(7, 1)]

@@ -187,7 +187,7 @@ def test_what_is_gone_or_strange_is_not_lost(folder: Path) -> None:
     (folder / "one.duckdb").unlink()  # its release still counts, with a warning
     merging.merge_catalogs(folder)
     warned = cli("anonymize", folder / "three.toml", "--force").err
-    assert "one.duckdb" in warned and "not looked at" in warned
+    assert "one.duckdb" in warned and "not compared" in warned
     (folder / "letter.catalog.duckdb").write_text("a letter to somebody")
     refused = cli("merge-catalogs", folder)
     assert refused.status == 2 and "letter.catalog.duckdb" in refused.err

@@ -140,4 +140,4 @@ def test_what_a_stopped_run_may_have_published_stands_in_the_way_where_it_cannot
     (folder / "there").rename(folder / "elsewhere")
     publish(folder, "two", 3)  # a release that is gone is open to nobody
     change(folder / "private.duckdb", "UPDATE sqlanon.releases SET intended_at = published_at WHERE path LIKE '%one%'")
-    assert "a run that was stopped may have published it, which cannot be looked at" in refused(folder, "three", 3)
+    assert "an interrupted run may have published it, and it cannot be read" in refused(folder, "three", 3)

@@ -545,7 +545,7 @@ def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> No
     with sqlanon.connect() as db:
         result = db.anonymize(levels(2, 1, keep=1))
         result.publish()
-        assert any("takes the place" in warning for warning in result.warnings)
+        assert any("replaces the release of" in warning for warning in result.warnings)
 
 
 @pytest.mark.slow
