@@ -144,7 +144,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         # Of a sentence, its figures: words may be other ones.
         return {
-            key: FIGURE.findall(one) if key == "message" and isinstance(one, str) else _plain(one)
+            key: FIGURE.findall(one) if key in ("message", "err") and isinstance(one, str) else _plain(one)
             for key, one in value.items()
             if key not in VOLATILE
         }
