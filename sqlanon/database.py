@@ -14,7 +14,7 @@ import duckdb
 
 from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import PolicyError, Problem, ReleaseError
+from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.policy import Policy, is_server
 from sqlanon.release.target import Verification, place_of
 from sqlanon.result import Comparison, Result
@@ -594,10 +594,12 @@ class Database:
         Raises
         ------
         SourceError
-            The table cannot be found or read.
+            The table cannot be found or read; or files are given where there is a source.
         """
         from sqlanon.suggest import Place, suggest  # noqa: PLC0415
 
+        if files and self._space.has_source:
+            raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
         given = self._space.given
         paths = tuple(str(Path(one).absolute()) for one in files) or given.get("files", ())
         here, files_in = (None if one is None else Path(one).absolute() for one in (folder, hierarchies))

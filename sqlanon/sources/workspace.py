@@ -117,6 +117,11 @@ class Workspace:
         return self._engine.limits
 
     @property
+    def has_source(self) -> bool:
+        """Whether it was given a source: else each policy says where."""
+        return self._source is not None
+
+    @property
     def given(self) -> Mapping[str, Any]:
         """Where the source is, as ``[source]`` of a policy has it: nothing, if that is known to the policy alone."""
         return self._given

@@ -8,15 +8,17 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from sqlanon.hierarchies.parts import TOP, ColumnKind
 from sqlanon.suggest.groupings import RULES, Labelled
 from sqlanon.suggest.profile import Profile
-from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule
+from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule, intervals
 
 INLINE = 60
 """The most values of categories that stand in the policy itself."""
@@ -76,7 +78,7 @@ def needs_labels(one: Proposal) -> bool:
     """Whether a proposal has no better hierarchy than the value or nothing, and might have one."""
     column = one.column
     texts = column.kind is ColumnKind.TEXT or column.type.startswith("ENUM")
-    is_plain = one.hierarchy == SUPPRESS or (column.icd and isinstance(one.hierarchy, dict))
+    is_plain = one.hierarchy == SUPPRESS or column.icd or (column.written_numbers and not one.known)
     return one.role == "quasi" and texts and is_plain and column.distinct > 2
 
 
@@ -127,9 +129,40 @@ def _levels(column: Profile, values: Sequence[Labelled]) -> tuple[str, list[list
         return f"{column.grouping} {RULES[column.grouping]}", lines
     if column.icd:
         return "codes by ICD-10 category, then chapter", [[one.value, *_icd(one.value)] for one in values]
+    if column.written_numbers and (rule := _widths(values)):
+        lines = [[one.value, *_by_width(one.value, rule)] for one in values]
+        return f"numbers by widths of {', '.join(map(str, rule))}", lines
     if len(values) > _BY_FREQUENCY:
         return "values by their first letter", [[one.value, *_by_alphabet(one.value)] for one in values]
-    return "rare values together", _by_frequency(values)
+    lines = _by_frequency(values)
+    return "rare values together" if len(lines[0]) > 1 else "no values yet", lines
+
+
+def _number(value: str) -> Decimal | None:
+    return Decimal(value) if re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", value) else None
+
+
+def _widths(values: Sequence[Labelled]) -> list[Decimal]:
+    """Round widths for the numbers among values; none where all are the same."""
+    numbers = sorted(number for one in values if (number := _number(one.value)) is not None)
+    last = len(numbers) - 1
+    quantiles = [float(numbers[round(share * last)]) for share in (0, 0.01, 0.05, 0.95, 0.99, 1)] if numbers else None
+    rule = intervals(quantiles, all(one == int(one) for one in numbers))
+    found = rule["intervals"] if isinstance(rule, dict) else []
+    return [Decimal(one) for one in (found["widths"] if isinstance(found, dict) else found)]
+
+
+def _by_width(value: str, widths: Sequence[Decimal]) -> list[str]:
+    """The intervals of a number, from narrow to wide; of a word, itself.
+
+    >>> _by_width("39.1", [Decimal(1), Decimal(5)]), _by_width("NA", [Decimal(1), Decimal(5)])
+    (['[39, 40)', '[35, 40)'], ['NA', 'NA'])
+    """
+    number = _number(value)
+    if number is None:
+        return [value] * len(widths)
+    lows = [(number / width).to_integral_value(ROUND_FLOOR) * width for width in widths]
+    return [f"[{low.normalize():f}, {(low + width).normalize():f})" for low, width in zip(lows, widths, strict=True)]
 
 
 def _icd(code: str) -> tuple[str, str]:

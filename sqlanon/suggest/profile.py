@@ -38,6 +38,7 @@ NUMBERS = -2
 _NUMBER = r"-?\d+(\.\d+)?"
 _CODE = r"[A-Z0-9][A-Z0-9 ./_-]{0,11}"
 _WORDS = 1000  # distinct texts: more of them are no categories
+_MOSTLY = 0.8  # of the texts
 _SOME = 20  # values: of fewer, that they are all different says little
 
 
@@ -62,6 +63,11 @@ class Profile:
     @property
     def kind(self) -> ColumnKind:
         return column_kind(self.type)
+
+    @property
+    def written_numbers(self) -> bool:
+        """Whether its texts are numbers, but for a few words such as NA."""
+        return self.likes.get(NUMBERS, 0.0) >= _MOSTLY
 
     @property
     def icd(self) -> bool:

@@ -32,7 +32,7 @@ from sqlanon.suggest.kinds import (
     kind_by_name,
     words_of,
 )
-from sqlanon.suggest.profile import CODES, NUMBERS, Profile
+from sqlanon.suggest.profile import CODES, Profile
 
 MOST = 10
 """The most quasi-identifiers that are proposed: more of them leave nothing of a table."""
@@ -42,7 +42,6 @@ Rule = str | dict[str, Any]
 
 SUPPRESS = "suppress"
 _LONG = 50  # characters, on average: texts that may say anything
-_NUMBERS = 0.8  # of the texts
 _FEW = 12  # distinct numbers that are categories
 _SOME_CODES = 20
 _WIDE = 24  # characters: of longer texts a mask would have too many levels
@@ -156,8 +155,8 @@ def _unknown(column: Profile) -> Proposal:
     if column.nearly_unique and column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.OTHER):
         return Proposal(column, "identifying", "nearly unique: it tells rows apart all by itself")
     reason = "neither its name nor its content tells what it is: a quasi-identifier, to be safe"
-    if column.likes.get(NUMBERS, 0.0) >= _NUMBERS:
-        reason += "; its values are numbers but for a few words, such as NA: load it as numbers to get intervals"
+    if column.written_numbers:
+        reason += "; its values are numbers, but for a few words such as NA"
     return Proposal(column, "quasi", reason, hierarchy_for(column, None))
 
 

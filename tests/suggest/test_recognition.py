@@ -52,6 +52,7 @@ PEOPLE = """
         'road ' || chr((65 + hash(i + 5) % 26)::INTEGER) || hash(i + 6) % 4 AS road,
         CASE WHEN i = 0 THEN 1e6 ELSE hash(i + 7) % 100 END AS amount,
         (hash(i + 8) % 99)::INTEGER AS age,
+        CASE WHEN i = 7 THEN 'NA' ELSE (hash(i + 9) % 80 + 20.5)::VARCHAR END AS size_text,
         DATE '2024-01-01' + (hash(i + 9) % 60)::INTEGER AS day
     FROM range(500) AS r(i)
 """
@@ -96,7 +97,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "trees"
     text, policy = suggested(tmp_path, folder)
     files = sorted(one.name for one in folder.iterdir())
-    names = ["code", "colour", "education", "origin_code", "road", "x"]
+    names = ["code", "colour", "education", "origin_code", "road", "size_text", "x"]
     assert files == [f"hierarchy_{name}.csv" for name in names]
     assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}
     assert 'file = "trees/hierarchy_x.csv"' in text
@@ -108,6 +109,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     assert "Bachelors;bachelor level;university level;*" in lines("education")
     assert "E11.9;E11;E00-E90 metabolism;*" in lines("code")
     assert "road A0;R…;M–R;*" in lines("road")
+    assert {"20.5;[20, 22);[20, 30);[20, 40);[0, 40);*", "NA;NA;NA;NA;NA;*"} <= set(lines("size_text"))
     assert "red;(each under 10 %);*" in lines("colour")
     with duckdb.connect() as connection:
         connection.execute(PEOPLE)

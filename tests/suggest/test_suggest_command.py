@@ -75,6 +75,14 @@ def test_what_is_neither_a_table_nor_files(folder: Path) -> None:
     assert "a database and one of its tables, or data files of one table" in refused.err
 
 
+def test_files_beside_a_source_are_refused(folder: Path) -> None:
+    with (
+        sqlanon.connect(folder / "data" / "people_0.csv") as db,
+        pytest.raises(sqlanon.SourceError, match="connect without one"),
+    ):
+        db.suggest(files=[folder / "data" / "people_1.csv"])
+
+
 @pytest.mark.slow
 def test_the_strategy_that_keeps_the_most_is_named_with_the_figures_of_all(folder: Path) -> None:
     done = cli("suggest", "data/people_*.csv", "-o", "p.toml", cwd=folder)
