@@ -1,23 +1,24 @@
--- The macro library: checks that any DuckDB client can run, in every release file and wherever `sqlanon init` put it.
--- Here: what every release is checked by. Persons and populations: macros_persons.sql; sensitive values:
--- macros_privacy.sql and macros_closeness.sql.
+-- The macro library: checks that any DuckDB client can run. It is in every release file, and in each database that
+-- `sqlanon init` has prepared. This file has the checks that every release needs. Persons and populations are in
+-- macros_persons.sql, sensitive values in macros_privacy.sql and macros_closeness.sql.
 --
--- Relations are named by text ('patients', or '"my schema"."my table"'); columns by a list of texts, whose case does
--- not matter. A name that is not there is an error: it never makes the grouping coarser in silence.
--- Most give one row for the whole table; those whose names end in _classes, one for each class.
--- `person` is the column of person ids: persons count then, not rows. All rows without an id are one person.
+-- A relation is a text ('patients', or '"my schema"."my table"'), and columns are a list of texts, in any case. An
+-- unknown name is an error; it never groups by fewer columns.
+-- Most macros return one row for the whole table. Those whose names end in _classes return one row for each class.
+-- `person` is a column of person ids. With it, persons are counted instead of rows; all rows without an id count as one
+-- person.
 --
--- No macro calls another: in a file that is attached to another database, it would not be found. So a part that two of
--- them need is there twice, in the same words. Parts have names of our own kind ("sqlanon seen"), because relations are
--- looked up among them as well. Where a class is a STRUCT (class), its columns keep their names and meet none of ours.
+-- No macro calls another one, because it would not be found in a file that is attached to another database. Steps that
+-- two macros share are repeated in the same words. Their names begin with "sqlanon", because relations are looked up
+-- among them too. Where a class is a STRUCT (class), its columns keep their names.
 --
--- What DuckDB writes to a file of a release's version it must read as it was, in 1.5 and 2.0, word by word: `verify`
--- compares. So there are no lambdas, no JOINs (but lists of tables, and scalar subqueries), no DOUBLE (fsum gives one:
--- what an integer by an integer is depends on a setting), and no window function with a second argument.
+-- DuckDB 1.5 and 2.0 must write a macro to a release file, and read it back, in the same words: `verify` compares them.
+-- So there are no lambdas, no JOINs (lists of tables and scalar subqueries instead), no casts to DOUBLE (fsum returns
+-- one; what integer division returns depends on a setting), and no window functions with a second argument.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- The equivalence classes: the quasi-identifiers and class_size. (A column of that name is refused: which is which?)
+-- The equivalence classes: the quasi-identifiers and class_size. A quasi-identifier called class_size is an error.
 CREATE OR REPLACE MACRO sqlanon.equivalence_classes(rel, qi) AS TABLE (
     SELECT
         COLUMNS(list_concat(qi, []::VARCHAR[])),
@@ -30,8 +31,8 @@ CREATE OR REPLACE MACRO sqlanon.equivalence_classes(rel, qi) AS TABLE (
     GROUP BY ALL
 );
 
--- The count comes first and is named by position, so that a column of the same name cannot take its place.
--- k (the smallest class), the classes, the rows, and the rows that are alone in their class.
+-- The size of the smallest class (k), the number of classes, of rows, and of rows that are alone in their class.
+-- (The count is named by position, so that no column of the same name takes its place.)
 CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE (
     SELECT
         min("sqlanon class size") AS k,
@@ -45,15 +46,16 @@ CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE (
     ) AS c("sqlanon class size")
 );
 
--- The content digest: it finds rows that were lost, doubled or changed by accident. It is order-free, and the same in every
--- engine. Somebody who chooses what to change can keep it as it is: the SHA-256 of the file, recorded elsewhere, finds that.
+-- The content digest finds rows that were lost, duplicated or changed by accident. It does not depend on the order of
+-- the rows, and is the same in every engine. Deliberate changes can keep it; the SHA-256 of the file, recorded elsewhere,
+-- finds those.
 -- N is the upper 31 bits of the MD5 of the column's name, M its lowest 31 (as a number whose first byte is the lowest).
 -- A cell's number is h * N, where h is the upper 31 bits of the MD5 of '=' and its text; of an integer or BOOLEAN x it is
 -- ((x mod 2^31) + 1431655765) * N XOR floor(x / 2^31) * M; of NULL it is 0. A row's number is the XOR of its cells' numbers. The
--- digest is the sum, over the rows, of floor(number / 2^32) * (number mod 2^31): the product binds the cells of a row
--- together. (In these words DuckDB works out a text that repeats only once, and no text of a number: MD5 is what costs.
--- It does so only beside constants. alias() is none, but typeof() is: the column's name is read from the type of a STRUCT
--- of that column, "STRUCT(zip VARCHAR)", where a name that needs quotes has them.)
+-- digest is the sum, over the rows, of floor(number / 2^32) * (number mod 2^31): the product ties the cells of a row
+-- together. (MD5 is the expensive part. In this form DuckDB computes it once for a repeated text, and not for numbers, but
+-- only beside constants. alias() is not constant and typeof() is, so the name of the column is read from the type of a
+-- STRUCT, "STRUCT(zip VARCHAR)", where names that need quotes have them.)
 CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE (
     SELECT count(*) AS rows, coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest
     FROM (

@@ -1,5 +1,4 @@
--- Macros that mean what those of macros.sql mean, in the words that releases have which earlier builds of this version wrote.
--- `verify` takes them for ours; nothing else reads them.
+-- Macros of macros.sql in the words of earlier builds of this version. `verify` accepts them in a release file.
 
 CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE (
     SELECT count(*) AS rows, coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest

@@ -1,5 +1,5 @@
--- The macro library, continued: how far the values of a sensitive attribute are from the source's in each class.
--- The parameters, and the parts up to "sqlanon source", are as in macros_privacy.sql.
+-- The macro library: how far the distribution of a sensitive attribute in each class is from the source's.
+-- The parameters, and the steps up to "sqlanon source", are as in macros_privacy.sql.
 --
 -- distance: 'equal': half the sum of |p - q|; that is the sum of p - q where p is more.
 -- 'hierarchical': two values are as far apart as the level of their closest common ancestor by the height. Over a tree
@@ -14,7 +14,7 @@
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- t-closeness (Li et al. 2007): the greatest distance of a class to the source; the classes.
+-- t-closeness (Li et al. 2007): the greatest distance of a class from the source, and the number of classes.
 CREATE OR REPLACE MACRO sqlanon.t_closeness(
     rel, qi, sensitive, reference := NULL, distance := 'equal', hierarchy := NULL, person := NULL
 ) AS TABLE (

@@ -1,8 +1,8 @@
--- The macro library: finding quasi-identifiers. The rules of macros.sql hold here, too.
+-- The macro library: finding quasi-identifiers. The rules of macros.sql apply here, too.
 
--- How well columns tell rows apart (Motwani and Xu, "Efficient algorithms for masking and finding quasi-identifiers",
--- 2007): distinct, the combinations of their values; rows; distinction, the combinations by the rows (1: they are a
--- key; NULL without rows); separation, the share of the pairs of rows that differ in them (NULL of fewer than two rows).
+-- How well columns distinguish rows (Motwani and Xu, "Efficient algorithms for masking and finding quasi-identifiers",
+-- 2007): the number of distinct combinations of their values (distinct) and of rows; distinct / rows (distinction: 1 for a
+-- key, NULL without rows); and the share of pairs of rows that differ in them (separation: NULL below two rows).
 CREATE OR REPLACE MACRO sqlanon.distinction(rel, qi) AS TABLE (
     SELECT
         count(*) AS "distinct",

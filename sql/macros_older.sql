@@ -1,4 +1,4 @@
--- What releases of older versions are checked by. New ones do not have it.
+-- Macros that check releases of older versions. New releases do not have them.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 

@@ -1,8 +1,8 @@
--- The macro library, continued: persons in place of rows, the whole table, and populations. See macros.sql.
+-- The macro library: persons instead of rows, the whole table, and populations. See macros.sql.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- k (the fewest persons of a class), the classes, the persons and the rows of the table, and the classes of one person.
+-- The fewest persons in a class (k), the number of classes, of persons, of rows, and of classes of one person.
 CREATE OR REPLACE MACRO sqlanon.person_k_anonymity(rel, qi, person) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -42,8 +42,8 @@ CREATE OR REPLACE MACRO sqlanon.person_k_anonymity_classes(rel, qi, person) AS T
     FROM (SELECT class, count(*) AS persons, sum(n)::BIGINT AS n FROM "sqlanon seen" GROUP BY class)
 );
 
--- average_risk: the classes by the sum of their sizes (rows, or persons): the mean risk of a row to be recognised;
--- sample_uniqueness: the classes of size 1 by the same sum; the classes; the rows.
+-- The average risk of a row to be re-identified: the number of classes / the sum of their sizes, in rows or persons
+-- (average_risk); the classes of size 1 / the same sum (sample_uniqueness); the number of classes and of rows.
 CREATE OR REPLACE MACRO sqlanon.average_risk(rel, qi, person := NULL) AS TABLE (
     SELECT
         count(*) / nullif(fsum(size), 0) AS average_risk,

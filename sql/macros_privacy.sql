@@ -1,19 +1,19 @@
--- The macro library, continued: how diverse the values of a sensitive attribute are in each class.
+-- The macro library: how diverse the values of a sensitive attribute are in each class.
 --
--- p is the share of a value in a class; q is its share in the source: the relation `reference`, which has a column of
--- that name too (NULL: rel itself). NULL is a value. With `person`, distinct pairs of person and value are counted, not
--- rows; the source needs that column then as well. class_size is the rows of a class even so.
+-- p is the share of a value in a class, and q its share in the source: the relation `reference`, which has a column of the
+-- same name (NULL: rel itself). NULL is a value. With `person`, distinct pairs of person and value are counted instead of
+-- rows, and the source needs that column too. class_size always counts rows.
 --
--- On the way: "sqlanon seen" has what was scanned; "sqlanon counts" the counts by class and value; "sqlanon shares" the
--- p; "sqlanon source" the q; "sqlanon pairs" both.
+-- Steps: "sqlanon seen" is the scan; "sqlanon counts" has the counts by class and value, "sqlanon shares" p, "sqlanon
+-- source" q, and "sqlanon pairs" both.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- l-diversity (Machanavajjhala et al. 2007), of the class where it is least. distinct_l: the different values;
--- entropy_l: e to the entropy (it is l where l values are equally frequent); recursive_c: the most frequent value's
--- count by those of the l-th and rarer together: every class is recursive (c, l)-diverse for every c above it
--- (infinity: a class has fewer than l values; l = 1 always holds: 0); the classes.
--- Several sensitive attributes together: give the others in qi.
+-- l-diversity (Machanavajjhala et al. 2007) of the least diverse class. distinct_l is the number of different values;
+-- entropy_l is e to the power of the entropy (l if l values are equally frequent); recursive_c is the count of the most
+-- frequent value / the sum of the counts from the l-th on: every class is recursive (c, l)-diverse for each greater c
+-- (infinity if a class has fewer than l values, 0 for l = 1); and the number of classes.
+-- For several sensitive attributes together, add the others to qi.
 CREATE OR REPLACE MACRO sqlanon.l_diversity(rel, qi, sensitive, l := 2, person := NULL) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -52,7 +52,7 @@ CREATE OR REPLACE MACRO sqlanon.l_diversity(rel, qi, sensitive, l := 2, person :
     FROM "sqlanon figures"
 );
 
--- The quasi-identifiers, class_size, and the same figures of each class.
+-- The quasi-identifiers, class_size, and the same figures for each class.
 CREATE OR REPLACE MACRO sqlanon.l_diversity_classes(rel, qi, sensitive, l := 2, person := NULL) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -96,7 +96,8 @@ CREATE OR REPLACE MACRO sqlanon.l_diversity_classes(rel, qi, sensitive, l := 2, 
     FROM "sqlanon figures"
 );
 
--- The alpha of (alpha, k)-anonymity (Wong et al. 2006), for every value: its greatest share in any class; the classes.
+-- The alpha of (alpha, k)-anonymity (Wong et al. 2006) over all values: the greatest share of a value in a class; and the
+-- number of classes.
 CREATE OR REPLACE MACRO sqlanon.alpha(rel, qi, sensitive, person := NULL) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -116,8 +117,8 @@ CREATE OR REPLACE MACRO sqlanon.alpha(rel, qi, sensitive, person := NULL) AS TAB
     FROM (SELECT max(n) / fsum(n) AS alpha FROM "sqlanon counts" GROUP BY class)
 );
 
--- delta-disclosure (Brickell and Shmatikov 2008): the greatest |ln(p/q)| of any value in any class; infinity where a
--- class lacks a value of the source, or has one that the source lacks; the classes.
+-- delta-disclosure (Brickell and Shmatikov 2008): the greatest |ln(p/q)| of a value in a class, infinity if a class lacks a
+-- value of the source or has one that the source lacks; and the number of classes.
 CREATE OR REPLACE MACRO sqlanon.delta_disclosure(rel, qi, sensitive, reference := NULL, person := NULL) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -169,9 +170,9 @@ CREATE OR REPLACE MACRO sqlanon.delta_disclosure(rel, qi, sensitive, reference :
     )
 );
 
--- beta-likeness (Cao and Karras 2012). beta: the greatest gain (p - q) / q of any value in any class; enhanced_excess:
--- how far a gain goes beyond its own -ln q, at most (0: nowhere); the classes.
--- Basic beta-likeness is beta <= b; the enhanced one is that and enhanced_excess = 0.
+-- beta-likeness (Cao and Karras 2012). beta is the greatest gain (p - q) / q of a value in a class; enhanced_excess is the
+-- most by which a gain exceeds its own -ln q (0: never); and the number of classes.
+-- Basic beta-likeness means beta <= b; enhanced beta-likeness also means enhanced_excess = 0.
 CREATE OR REPLACE MACRO sqlanon.beta_likeness(rel, qi, sensitive, reference := NULL, person := NULL) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -223,7 +224,7 @@ CREATE OR REPLACE MACRO sqlanon.beta_likeness(rel, qi, sensitive, reference := N
     )
 );
 
--- The quasi-identifiers, class_size, and each class's delta, beta, enhanced_excess and alpha.
+-- The quasi-identifiers, class_size, and delta, beta, enhanced_excess and alpha of each class.
 CREATE OR REPLACE MACRO sqlanon.disclosure_classes(rel, qi, sensitive, reference := NULL, person := NULL) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT

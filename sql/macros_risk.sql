@@ -1,13 +1,12 @@
--- The macro library, continued: the risk of a table as it stands. See macros.sql. What the figures mean:
--- docs/explanation/risk.md.
+-- The macro library: the risk of a table. See macros.sql; docs/explanation/risk.md explains the figures.
 --
--- All of them count rows. `qi` may have any columns of the relation.
+-- These macros count rows. `qi` can be any columns of the relation.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- The prosecutor's risk (El Emam 2013): the greatest risk of a row, 1 / the size of its class; the mean over rows; the
--- rows that have the greatest, and those above a threshold; the expected re-identifications of who tries all rows (the
--- classes, which is the marketer's risk times the rows); the rows that are alone in their class, the classes of two.
+-- The prosecutor's risk (El Emam 2013). The risk of a row is 1 / the size of its class. The highest risk and the average;
+-- the rows at the highest risk, and above a threshold; the expected number of re-identifications if an attacker tries all
+-- rows (the number of classes: the marketer's risk times the rows); rows alone in their class, and classes of two.
 CREATE OR REPLACE MACRO sqlanon.reidentification_risk(rel, qi, threshold := 0.2) AS TABLE (
     WITH "sqlanon sizes" AS (
         SELECT "sqlanon class size" AS size, count(*) AS n
@@ -30,10 +29,11 @@ CREATE OR REPLACE MACRO sqlanon.reidentification_risk(rel, qi, threshold := 0.2)
     FROM "sqlanon sizes"
 );
 
--- The journalist's risk (El Emam 2013): 1 / the rows of the population that a class matches. The greatest; the average
--- (the greater one of the matched classes by all that they match, and the mean over the rows of rel); the rows that have
--- the greatest, and those above a threshold; the expected re-identifications of who tries all rows (the marketer's risk
--- times the rows). Who matches nobody has the risk 0: classes_of_nobody, rows_of_nobody.
+-- The journalist's risk (El Emam 2013). The risk of a row is 1 / the number of rows of the population that its class
+-- matches. The highest risk; the average (the greater of two: matched classes / population rows they match, and the mean
+-- over the rows of rel); the rows at the highest risk, and above a threshold; the expected number of re-identifications if
+-- an attacker tries all rows (the marketer's risk times the rows). Rows that match nobody have risk 0
+-- (classes_of_nobody, rows_of_nobody).
 CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold := 0.2) AS TABLE (
     WITH "sqlanon matched" AS (
         SELECT theirs, count(*) AS n, sum(own)::BIGINT AS own
@@ -80,7 +80,7 @@ CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold :
     FROM "sqlanon matched"
 );
 
--- The histogram: how many classes have so many rows, and how many rows these are.
+-- The histogram of class sizes: how many classes have each size, and how many rows they have together.
 CREATE OR REPLACE MACRO sqlanon.class_sizes(rel, qi) AS TABLE (
     SELECT "sqlanon class size" AS class_size, count(*) AS classes, count(*) * "sqlanon class size" AS rows
     FROM (
@@ -92,8 +92,8 @@ CREATE OR REPLACE MACRO sqlanon.class_sizes(rel, qi) AS TABLE (
     ORDER BY "sqlanon class size"
 );
 
--- Leakage (the entropy measure after Longpré): the bits that who learns the values of qi for somebody gains on average,
--- of the log2(rows) that find a row; and their share of these.
+-- Leakage (the entropy measure after Longpré): the bits of information that the values of qi give about a person on
+-- average (gain), and their share of the log2(rows) bits that identify a row (normalized).
 CREATE OR REPLACE MACRO sqlanon.leakage(rel, qi) AS TABLE (
     SELECT gain, CASE WHEN whole > 0 THEN gain / whole ELSE 0 END AS normalized
     FROM (

@@ -1,5 +1,5 @@
--- The manifest of a release: what it claims, to be held against what it shows. It has no private value. One row for
--- each version that is kept.
+-- The manifest of a release: its claims, which `verify` compares with its rows. It has no private values, and one row for
+-- each version in the file.
 
 CREATE TABLE sqlanon.manifest (
     table_name VARCHAR NOT NULL,
