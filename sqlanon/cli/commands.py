@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from sqlanon.cli.help import AFTER, BEFORE, RELEASES, START, Command, Group, ending
+from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, ending
 from sqlanon.cli.printing import (
     DRAFT,
     print_comparison,
@@ -443,7 +443,7 @@ def plan(
         say(plan_summary(found, f"sqlanon plan {policy} --sql"))
 
 
-@command(START, "schema > sqlanon.schema.json")
+@command(MORE, "schema > sqlanon.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a policy, with which editors complete and check policies."""
     from sqlanon.resources import POLICY_SCHEMA
@@ -451,7 +451,7 @@ def schema() -> None:
     hand_out(POLICY_SCHEMA.read_text(encoding="utf-8"))
 
 
-@command(START, "init warehouse.duckdb")
+@command(MORE, "init warehouse.duckdb")
 def init(
     database: Annotated[
         Path, typer.Argument(metavar="DATABASE", help="Path to a DuckDB file; created if missing.", show_default=False)
@@ -464,7 +464,7 @@ def init(
     say(f"{database.absolute()}: catalog and macro library installed in the schema sqlanon")
 
 
-@command(START, "merge-catalogs", "merge-catalogs policies/")
+@command(MORE, "merge-catalogs", "merge-catalogs policies/")
 def merge_catalogs(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder of the policies.", show_default="this one")

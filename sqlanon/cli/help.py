@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 WIDEST = 100
 """The longest lines, in characters, however wide the terminal is."""
 
-START, BEFORE, RELEASES, AFTER = "Start", "Before a release", "Make releases", "Check releases"
+START, BEFORE, RELEASES, AFTER, MORE = "Start", "Before a release", "Make releases", "Check releases", "Set up"
 """The groups of commands, in their order."""
 
 REFUSED = "the request is wrong: the policy, a hierarchy, the input or an option"
@@ -44,12 +44,12 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
-        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in (START, BEFORE, RELEASES, AFTER)}
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in (START, BEFORE, RELEASES, AFTER, MORE)}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)
             if command is not None and not command.hidden:
                 first = (command.help or "").split("\n\n")[0]
-                panels.setdefault(str(getattr(command, "rich_help_panel", AFTER)), []).append((name, first))
+                panels.setdefault(str(getattr(command, "rich_help_panel", MORE)), []).append((name, first))
         formatter.write(_page(self, ctx, list(panels.items())))
 
 
