@@ -225,12 +225,12 @@ def uniques_in_source(before: ClassSizes, section: RiskSection | None, rows: int
 
 
 def narrowing_risk(found: Sequence[Narrowing], why_not: str | None) -> ResidualRisk:
-    """Released columns that say more of a generalized one than its label; for a private page."""
+    """Released columns that say more about a generalized one than its label; for a private page."""
     title = "Columns that narrow others"
     if why_not is not None:
         return ResidualRisk(title, f"This was not measured: {why_not}.", weight=None)
     if not found:
-        return ResidualRisk(title, "No released column says more of a generalized column than its label does.")
+        return ResidualRisk(title, "No released column says more about a generalized column than its label does.")
     worst = max(found, key=lambda one: (one.pinned, one.before / max(one.after, 1.0)))
     names = " and ".join(worst.columns)
     finding = (
@@ -271,19 +271,19 @@ def unknown_risks(checks: Sequence[Check], requirements: Sequence[Requirement], 
     found = [
         ResidualRisk(
             "Columns that narrow others",
-            "Whether a released column says more of a generalized column than its label follows from the source alone.",
+            "Only the source shows whether a released column says more about a generalized column than its label.",
             "`sqlanon report POLICY.toml --private` measures it.",
             None,
         ),
         ResidualRisk(
             "Linking with earlier releases",
-            "Which other releases there are of the same people, the catalog of the data holder knows.",
+            "Only the data holder's catalog lists the other releases of the same people.",
             "`sqlanon anonymize` compares before it publishes; `sqlanon attack` compares releases that you have.",
             None,
         ),
         ResidualRisk(
             "Other tables about the same people",
-            "What others know of these people, and in which registers they stand, no release can show.",
+            "No release shows what others know about these people, or which registers list them.",
             "`sqlanon attack --outside` tries a table that names people.",
             None,
         ),

@@ -24,10 +24,10 @@ from sqlanon.requirements import requirements_in
 from sqlanon.requirements.audit import Check
 
 ROLES: Mapping[str, str] = {
-    "identifying": "names people: left out",
-    "quasi": "quasi-identifier: generalized",
+    "identifying": "identifying",
+    "quasi": "quasi-identifier",
     "sensitive": "sensitive",
-    "insensitive": "not critical",
+    "insensitive": "insensitive",
 }
 
 
@@ -298,7 +298,7 @@ def utility(facts: ReportFacts, inside: Inside | None) -> str:
     """Loss by column, means and correlations; of a private page before and after."""
     parts = [_scroll(_losses(facts, inside)), *_means(facts, inside), *_correlations(facts, inside)]
     if inside is None:
-        parts.append("<p>How far these figures are from those of the source, a private page shows.</p>")
+        parts.append("<p>A private page compares these figures with those of the source.</p>")
     return "\n".join(parts)
 
 
