@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from sqlanon.errors import Problem
-from sqlanon.fields import in_words, nearest
+from sqlanon.fields import nearest
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree
 from sqlanon.policy.strategies import traits_of
 
@@ -47,7 +47,7 @@ def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Polic
             _check(tree, place, value)
             tree = _replaced(tree, place, value)
         except ValueError as error:
-            problems.append(Problem(f"--set {setting}", str(error)))
+            problems.append(Problem(f"--set {setting.partition('=')[0].strip()}", str(error)))
     return Policy.of_file(path, read_tree(tree, folder, problems))
 
 
@@ -108,7 +108,8 @@ def _value(text: str) -> Any:
         return tree["value"]
     if _TEXT.fullmatch(text):
         return text
-    raise ValueError(f"{in_words(text)} is not a TOML value: write a text as '\"text\"', a list as '[1, 2]'")
+    # The value is not shown: it may be an address with a password.
+    raise ValueError("its value is not TOML: write a text as '\"text\"', a list as '[1, 2]'")
 
 
 def _toml() -> Any:

@@ -57,21 +57,21 @@ def test_a_setting_is_what_the_file_would_say(settings: Sequence[str], old: str,
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("privcy.k=3", "--set privcy.k=3: unknown key 'privcy.k'; did you mean 'privacy.k'?"),
-        ("k=3", "--set k=3: unknown key 'k'; did you mean 'privacy.k'?"),
+        ("privcy.k=3", "--set privcy.k: unknown key 'privcy.k'; did you mean 'privacy.k'?"),
+        ("k=3", "--set k: unknown key 'k'; did you mean 'privacy.k'?"),
         ("suppression_limit=0", "did you mean 'search.suppression_limit'?"),
         ("xyzzy=0", "known here: source, population"),
         ("privacy.kk=3", "privacy.kk: unknown key 'kk'; did you mean 'k'?"),
         ("attributes.zp.weight=2", "unknown attribute 'zp'; did you mean 'zip'?"),
         ("attributes.zip.wait=2", "attributes.zip.wait: unknown key 'wait'; did you mean 'weight'?"),
         ("privacy.k=ten", "privacy.k: must be a whole number, not the text 'ten'"),
-        ("privacy.k=10\nprivacy.l=3", "is not a TOML value"),
-        ("privacy.k=", "is not a TOML value"),
+        ("privacy.k=10\nprivacy.l=3", "its value is not TOML"),
+        ("privacy.k=", "its value is not TOML"),
         ("privacy.k", "must be KEY=VALUE"),
         ("=3", "must be KEY=VALUE"),
         ("a\nb=3", "must be KEY=VALUE"),
-        ("search.strategy=two words", "is not a TOML value"),
-        ("privacy.k=" + "[" * 5000, "is not a TOML value"),
+        ("search.strategy=two words", "its value is not TOML"),
+        ("privacy.k=" + "[" * 5000, "its value is not TOML"),
     ],
 )
 def test_a_wrong_setting_says_what_is_meant(setting: str, message: str, tmp_path: Path) -> None:
@@ -79,12 +79,18 @@ def test_a_wrong_setting_says_what_is_meant(setting: str, message: str, tmp_path
     assert len(found) == 1 and message in found[0]
 
 
+def test_no_message_shows_a_value_that_may_be_a_password(tmp_path: Path) -> None:
+    for key in ("source.postgres", "source.postgrs", "sourc.postgres", "postgres", "attributes.x"):
+        for value in ("postgresql://u:hidden@h/db two", "postgresql://u:hidden@h/db", "'postgresql://u:hidden@h/db'"):
+            assert "hidden" not in "".join(problems(tmp_path, f"{key}={value}")), (key, value)
+
+
 def test_all_problems_come_at_once(tmp_path: Path) -> None:
     found = problems(
         tmp_path, "privcy.k=3", "privacy.k=0", text=HOSPITAL_POLICY.replace("0.1", "1.5"), output=Path("x")
     )
     assert [problem.partition(": ")[0] for problem in found] == [
-        "--output", "--set privcy.k=3", "privacy.k", "search.suppression_limit",
+        "--output", "--set privcy.k", "privacy.k", "search.suppression_limit",
     ]  # fmt: skip
 
 
