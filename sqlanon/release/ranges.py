@@ -28,7 +28,7 @@ def ranges_of(engine: Engine, prepared: SearchInput) -> dict[str, RangeKind]:
         kind = bounds_kind(type_)
         if kind is not None and (summarised or rules & {"intervals", "dates"}):
             found[name.lower()] = kind
-        elif rules <= _LISTED and len(rules) == 1 and hierarchy.height > 1:
+        elif rules <= _LISTED and len(rules) == 1 and hierarchy.height > 1 and prepared.source.access != "remote":
             listed[name.lower()] = hierarchy, kind
     return found | dict(_listed_ranges(engine, listed))
 
