@@ -92,7 +92,7 @@ def _refuse_others(path: Path) -> None:
         raise SourceError(f"{path} {reason}")
     refuse_merged(path)
     if path.exists() and not is_database(path):
-        raise SourceError(f"{path} is no DuckDB file: choose another name")
+        raise SourceError(f"{path} is not a DuckDB file: choose another name")
 
 
 def refuse_merged(path: Path) -> None:

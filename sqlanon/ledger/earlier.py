@@ -178,12 +178,14 @@ def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -
     name = one.path.name
     quasi = {column for column in one.columns if one.is_quasi(column)}
     if one.masks:
-        problems.append(Problem(place, f"{name} has masked rows: which rows they are cannot be told"))
+        problems.append(Problem(place, f"{name} has masked rows, which cannot be recognized: name other releases"))
     elif several := sorted(column for column in quasi if one.level(column, 0) is None):
         message = f"{name} shows {', '.join(several)} at several levels"
         problems.append(Problem(place, f"{message}: a release can be based on one of the full domain only"))
     if one.manifest.decoys:
-        problems.append(Problem(place, f"{name} has decoys: a later release that is based on it would tell them"))
+        problems.append(
+            Problem(place, f"{name} has decoys, which a release based on it would reveal: name other releases")
+        )
     trees, now = trees_of(run, policy, one.publication.run_id), {tree.attribute: tree for tree in first.hierarchies}
     for attribute, spec in policy.attributes.items():
         key = attribute.lower()
@@ -191,13 +193,11 @@ def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -
             continue
         where = join("attributes", attribute)
         if spec.role != "quasi":
-            message = f"is {spec.role}, so that it is shown as it is, and {name} generalizes it"
+            message = f"is {spec.role} and so released unchanged, but {name} generalizes it"
             problems.append(Problem(where, f"{message}: make it quasi"))
         elif all_levels and key in trees and not is_same_tree(run.engine, trees[key], now[attribute]):
             message = f"gives other labels than in {name}"
-            problems.append(
-                Problem(join(where, "hierarchy"), f"{message}: levels can be compared in the same one only")
-            )
+            problems.append(Problem(join(where, "hierarchy"), f"{message}: use the same hierarchy"))
     return problems
 
 

@@ -145,8 +145,8 @@ class SameRows:
         few = self.unknown == 1
         why = self.why or ("there is no sample of its rows" if few else "there are no samples of their rows")
         return [
-            f"the ledger has releases of {self.unknown} other source{'' if few else 's'}, and whether "
-            f"{'it is' if few else 'they are'} this one under another name is not known: {why}"
+            f"the catalog has releases of {self.unknown} other source{'' if few else 's'}, which may be this one under "
+            f"another name and {'was' if few else 'were'} not compared: {why}"
         ]
 
     def _share(self, rows: SampledRows, run_id: str) -> float:

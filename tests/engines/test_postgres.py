@@ -767,6 +767,21 @@ def test_the_ledger_holds_later_releases_against_those_in_postgres(small: Server
     assert result.held_against == (f"postgresql://127.0.0.1:{small.port}/postgres/shared.r",)
 
 
+@pytest.mark.slow
+def test_a_draft_in_postgres_is_marked_and_replaces_no_release(small: Server, tmp_path: Path) -> None:
+    catalog = {"database": str(tmp_path / "private.catalog.duckdb")}
+    release = {"postgres": HERE, "table": "shared.r", "draft": True}
+    assert published(catalog=catalog, release=release).manifest.draft
+    assert published(catalog=catalog, release=release).verify().manifest.draft  # the place of a draft is free
+    (comment,) = small.rows("SELECT obj_description('shared.r'::regclass)")[0]
+    assert comment.startswith("DRAFT")
+    assert not published(catalog=catalog).manifest.draft
+    with pytest.raises(sqlanon.ReleaseError, match="a draft does not replace it"):
+        published(catalog=catalog, release=release)
+    with pytest.raises(sqlanon.ReleaseError, match="a draft does not replace it"):  # without the ledger
+        published(release=release)
+
+
 def test_the_command_line(small: Server, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(TOML)
