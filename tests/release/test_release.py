@@ -303,7 +303,8 @@ def test_a_release_with_the_digest_of_an_older_version_is_verified(copy: Path, s
     assert failed_alone(copy) == set()
     assert not fails_against_source(copy, policy_for(source))
     change(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
-    assert failed_alone(copy) == {"content digest"}
+    # A block that the change leaves unused is found, too: whether there is one depends on the size of the file.
+    assert failed_alone(copy) - {"file"} == {"content digest"}
     assert fails_against_source(copy, policy_for(source))
 
 
