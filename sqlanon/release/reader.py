@@ -157,7 +157,10 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
         try:
             manifests = [_open_parquet(engine, path)] if is_parquet else _open_database(engine, path, scratch)
         except duckdb.Error as error:
-            raise ReleaseError(f"{path} cannot be read as a release of sqlanon: {_reason(error)}") from error
+            message = f"{path} cannot be read as a release of sqlanon: {_reason(error)}"
+            if path.suffix.lower() == ".toml":
+                message = f"{path} is a policy, not a release: sqlanon verify RELEASE --policy {path.name}"
+            raise ReleaseError(message) from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
         manifest = next((one for one in manifests if version in (None, one.version)), None)

@@ -222,6 +222,8 @@ def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: O
         message += f". At least {unknown:,} rows have values that are missing from a hierarchy"
     if figures.classes == 0:
         message += ". No row would be released"
+    if rows < (prepared.policy.privacy.k or 0) and prepared.policy.source.person is None:
+        message += f": a class of {prepared.policy.privacy.k:,} rows needs more than the {rows:,} of the source"
     return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
 
 

@@ -45,7 +45,7 @@ def source_errors() -> Iterator[None]:
         yield
     except duckdb.Error as error:
         cause = None if "://" in str(error) else error  # an address may hold a secret
-        raise SourceError(f"the source cannot be read ({type(error).__name__}): {without_values(error)}") from cause
+        raise SourceError(f"the source cannot be read: {without_values(error)}") from cause
 
 
 def unbind_source(engine: Engine, place: WorkNames) -> None:
@@ -70,7 +70,11 @@ def without_values(error: duckdb.Error) -> str:
     if isinstance(error, duckdb.OutOfMemoryException):
         return "it needs more memory; raise memory_limit, or use fewer threads"
     shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.ParserException, duckdb.IOException)
-    return _without_options(str(error).split("\n", 1)[0]) if isinstance(error, shown) else "reading its rows failed"
+    return (
+        _without_options(str(error).split("\n", 1)[0])
+        if isinstance(error, shown)
+        else f"reading its rows failed ({type(error).__name__})"
+    )
 
 
 def _without_options(message: str) -> str:

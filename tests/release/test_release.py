@@ -658,7 +658,7 @@ def test_a_release_that_another_process_writes_to_is_not_said_to_be_none(usual: 
 
 
 def test_the_folder_must_be_there(usual: sqlanon.Result, tmp_path: Path) -> None:
-    with pytest.raises(ReleaseError, match="make it first"):
+    with pytest.raises(ReleaseError, match="create it first"):
         usual.publish(tmp_path / "nowhere" / "r.duckdb", "patients")
     assert list(tmp_path.iterdir()) == []
 

@@ -391,7 +391,7 @@ def released_name(policy: Policy) -> str:
 def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Manifest, ...]:
     """Replace nothing but an older release of the same table: the manifests of its versions, the newest first."""
     if not path.parent.is_dir():
-        raise ReleaseError(f"{path.parent} is no directory: make it first")
+        raise ReleaseError(f"there is no folder {path.parent}: create it first")
     if path.with_name(path.name + ".wal").exists():
         raise ReleaseError(
             f"{path} has unfinished writes beside it ({path.name}.wal): open and close it, or remove both"
