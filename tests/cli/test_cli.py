@@ -217,7 +217,7 @@ def test_risk_says_how_risky_the_source_is(folder: Path) -> None:
     assert {name: printed[name] for name in expected} == expected
     told = cli("risk", folder / "policy.toml")
     assert told.status == 0
-    assert f"{sizes.count(1)} rows are alone" in told.out
+    assert f"unique rows: {sizes.count(1)} (" in told.out
     assert "5-anonymity" in told.out
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
