@@ -495,7 +495,7 @@ def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     policies = []
     for i in range(number):
         policy = place.folder / f"policy{i}.toml"
-        own = f'\n[catalog]\ndatabase = "policy{i}.catalog.duckdb"\n'
+        own = f'\n[catalog]\ndatabase = "policy{i}.private.duckdb"\n'
         policy.write_text(policy_text(place.release.name, 10 * 3**i) + own)
         policies.append(policy)
     processes = [start(place, "-m", "sqlanon", "anonymize", policy, "--json") for policy in policies]
@@ -505,7 +505,7 @@ def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     for policy, (out, errors) in zip(policies, outputs, strict=True):
         assert errors == ""
         assert json.loads(out)["release"] == str(place.release)
-        with duckdb.connect(policy.with_suffix(".catalog.duckdb"), read_only=True) as connection:
+        with duckdb.connect(policy.with_suffix(".private.duckdb"), read_only=True) as connection:
             digests.add(connection.execute("SELECT digest FROM sqlanon.releases").fetchall()[0][0])
     assert len(digests) == number
     assert place.digest() in digests
