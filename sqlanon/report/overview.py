@@ -24,7 +24,7 @@ def head(facts: ReportFacts, inside: Inside | None) -> str:
         "smallest group": f"{claims.smallest_class:,}",
     }
     if sizes is not None and sizes.rows:
-        figures["average risk"] = average_risk(sizes)
+        figures["average risk"] = shown_average_risk(sizes)
     cells = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in figures.items())
     kind = "fails" if not facts.holds else "plain"
     return (
@@ -132,7 +132,7 @@ def _with_code(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(text))
 
 
-def average_risk(sizes: ClassSizes) -> str:
+def shown_average_risk(sizes: ClassSizes) -> str:
     return percent(sizes.mean(lambda size: 1 / size))
 
 

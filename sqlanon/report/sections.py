@@ -17,7 +17,7 @@ from sqlanon.report.charts import STATUSES
 from sqlanon.report.distributions import Distribution
 from sqlanon.report.explorer import controls
 from sqlanon.report.facts import Inside, ReportFacts, of_persons
-from sqlanon.report.overview import average_risk, glossary, risks
+from sqlanon.report.overview import glossary, risks, shown_average_risk
 from sqlanon.report.risks import percent
 from sqlanon.report.utility import MOST, changed, in_years, pairs_that_moved, range_kind, rounded
 from sqlanon.requirements import requirements_in
@@ -263,7 +263,7 @@ def _risk(facts: ReportFacts, sizes: ClassSizes, inside: Inside | None, charts: 
     tables = {"release": sizes} if inside is None else {"source": inside.sizes, "release": sizes}
     figures = [
         ["highest risk of a row", *map(_highest, tables.values())],
-        ["average risk of a row", *(average_risk(one) for one in tables.values())],
+        ["average risk of a row", *(shown_average_risk(one) for one in tables.values())],
         [
             f"rows in groups of fewer than {facts.few}",
             *(f"{one.rows_where(lambda size: size < facts.few):,}" for one in tables.values()),

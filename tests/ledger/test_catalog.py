@@ -36,6 +36,7 @@ MACROS = {
     *("background_knowledge_classes", "skewness_classes", "composition_classes", "unsorted_matching"),
     *("journalist_risk", "complementary_classes", "temporal_classes"),
     *("alpha", "delta_disclosure", "beta_likeness", "disclosure_classes", "t_closeness", "t_closeness_classes"),
+    *("overlaps", "share", "estimated_count", "estimated_average", "members", "suppressed_values"),
 }
 POLICY = """
 [source]

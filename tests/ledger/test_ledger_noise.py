@@ -139,7 +139,7 @@ def test_the_ledger_is_not_left_out_without_force(clinic: Path) -> None:
 def test_a_total_that_the_release_alone_exceeds_is_a_mistake(clinic: Path) -> None:
     with pytest.raises(PolicyError, match=r"privacy\.epsilon_total.*this one adds 2"):
         policy(clinic, "one", {"cost": 1.0, "weight": 1.0}, total=1.5)
-    with pytest.raises(PolicyError, match=r"privacy\.epsilon_total.*there is none"):
+    with pytest.raises(PolicyError, match=r"privacy\.epsilon_total.*no attribute has noise"):
         policy(clinic, "one", {}, total=1.5)
 
 

@@ -354,7 +354,7 @@ def test_columns_that_are_wrong(columns: str, told: str, connection: duckdb.Duck
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     for name, told in {
-        "f.csv": "no Parquet file",
+        "f.csv": "must be a Parquet file",
         "none.parquet": "frequency_set: no file",
         "bad.parquet": "cannot be read",
     }.items():
