@@ -130,7 +130,7 @@ def test_threads_that_are_no_number_of_them_are_refused(threads: Any) -> None:
 def test_the_settings_of_a_live_connection_are_its_own(given: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         before = settings(connection)
-        with pytest.raises(SourceError, match=r"live connection are its own.*SET"):
+        with pytest.raises(SourceError, match=r"live connection has its own settings.*SET"):
             sqlanon.connect(connection, **given)
         with sqlanon.connect(connection):
             assert settings(connection) == before

@@ -193,7 +193,7 @@ def test_what_is_forgotten_frees_the_executors(spark_cluster: Cluster) -> None:
         ("SELECT * FROM a.b.c", "its catalog knows schema.name, and not `a`.`b`.`c`"),
         ("SELECT 1 / (id - 5) FROM range(9)", "something is divided by zero (DIVIDE_BY_ZERO)"),
         ("SELECT CAST(id + 9223372036854775800 AS BIGINT) FROM range(9)", "a number is too large for its type"),
-        (f"SELECT * FROM parquet.`/{SECRET}`", "there is no such file or folder, as Spark sees it (PATH_NOT_FOUND)"),
+        (f"SELECT * FROM parquet.`/{SECRET}`", "Spark finds no such file or folder (PATH_NOT_FOUND)"),
     ],
 )
 def test_errors_tell_no_values(engine: SparkEngine, text: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -268,7 +268,7 @@ def check_published(here: World, policy: sqlanon.Policy, result: Any, expected: 
         assert gone or not one.added
     # What the files alone tell is told, and nothing of the kind where the table only grew.
     told = any(one and gone for one, gone in zip(few, lost, strict=True))
-    assert told == any("gone or changed since" in warning for warning in result.warnings)
+    assert told == any("deleted or changed since" in warning for warning in result.warnings)
     assert not told or not grew or case.keyed or set(asked.privacy) != {"k"}
     event(f"told of by the files: {told}; only grew: {grew}; refused: {refused}")
 

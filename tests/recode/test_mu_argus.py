@@ -270,7 +270,7 @@ def test_cells_of_a_rare_row_are_blanked() -> None:
 
 def test_identification_is_for_mu_argus() -> None:
     spec = {"role": "quasi", "hierarchy": "suppress", "identification": "most"}
-    with pytest.raises(sqlanon.PolicyError, match=r"identification.*is for strategy mu-argus, and this one is optimal"):
+    with pytest.raises(sqlanon.PolicyError, match=r"identification.*applies to strategy mu-argus, not to optimal"):
         make_policy({"zip": spec})
     with pytest.raises(sqlanon.PolicyError, match=r"identification.*applies to quasi-identifiers"):
         make_policy({"zip": spec, "illness": {"role": "sensitive", "identification": "most"}})

@@ -276,7 +276,7 @@ def test_what_a_killed_run_may_have_published_is_held_against_a_new_release(fold
         with killed_at(*((recording, "complete") if is_out else (publishing, "_swap_in"))):
             make(one)
         (folder / "there").rename(folder / "gone")
-        with pytest.raises(sqlanon.AuditError, match="a run that was stopped may have published it") as error:
+        with pytest.raises(sqlanon.AuditError, match="an interrupted run may have published it") as error:
             make(two)
         assert str(folder / "there" / "r.duckdb") in str(error.value)
         assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(1,)]

@@ -927,7 +927,7 @@ def test_a_release_beside_one_in_a_file_is_refused_by_the_ledger(place: Any, tmp
     with sqlanon.connect(place) as db:
         result = db.anonymize(policy_of(catalog={"database": str(tmp_path / "c.duckdb")}))
         result.publish(tmp_path / "one.duckdb")
-        with pytest.raises(sqlanon.AuditError, match="the new one is in Spark, and nothing can be held"):
+        with pytest.raises(sqlanon.AuditError, match="the new release is in Spark, where releases cannot be compared"):
             result.publish()
         assert result.publish(force=True).verify().verified
 
