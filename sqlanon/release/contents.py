@@ -210,14 +210,14 @@ def _our_macros() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")
 # DuckDB 1.5 spells the types of casts in two ways: as they were parsed, and as they were stored.
-_PARSED_TYPE = re.compile(r'(?<= AS )"(?=DATE"\))|(?<= AS "DATE)"(?=\))|(?<=\d,) (?=\d+\)\))')
+PARSED_TYPE = re.compile(r'(?<= AS )"(?=DATE"\))|(?<= AS "DATE)"(?=\))|(?<=\d,) (?=\d+\)\))')
 _NAME = re.compile(r"CREATE (?:[A-Z]+ )+(?:sqlanon\.)?([^ (]+).*", re.DOTALL)
 
 
 def _exported(engine: DuckDBEngine, database: str, folder: Path) -> set[str]:
     engine.script(f"EXPORT DATABASE {database} TO {literal_path(str(folder)).sql('duckdb')}")
     content = (folder / "schema.sql").read_text(encoding="utf-8")
-    content = _PARSED_TYPE.sub("", content)
+    content = PARSED_TYPE.sub("", content)
     return {one.strip().rstrip(";") for one in re.split(r"\n(?=CREATE )", content)}
 
 
