@@ -31,6 +31,12 @@ _HELD_HERE = "Unique file handle conflict"
 """What DuckDB says where two runs of one process have the same file."""
 
 _FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
+_TABLES_BESIDE = template("""
+    SELECT schema_name, bool_or(table_name = 'runs')
+    FROM duckdb_tables()
+    WHERE database_name = 'sqlanon_catalog_beside'
+    GROUP BY schema_name
+""")
 _FORGET_HIERARCHIES = fragment("DELETE FROM sqlanon_catalog.sqlanon.hierarchies WHERE policy_hash = :policy")
 _KEEP_LATTICE = fragment("""
     INSERT INTO sqlanon_catalog.sqlanon.lattice BY NAME
@@ -118,6 +124,20 @@ def is_database(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(12)[8:] == b"DUCK"
+
+
+def is_catalog(path: Path) -> bool:
+    """Whether a DuckDB file has a catalog and nothing else. A file that cannot be opened now may be one."""
+    if not is_database(path):
+        return False
+    with closing(duckdb.connect()) as connection:
+        engine = DuckDBEngine(connection)
+        try:
+            engine.attach(path, BESIDE, read_only=True)
+        except duckdb.Error:
+            return True
+        schemas = dict(engine.rows(_TABLES_BESIDE()))
+    return set(schemas) == {SCHEMA} and bool(schemas[SCHEMA])
 
 
 @contextmanager

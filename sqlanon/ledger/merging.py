@@ -98,7 +98,7 @@ def merge_catalogs(folder: Path) -> tuple[Path, list[MergedCatalog]]:
         raise SourceError(f"{folder} is not a folder: name the folder of the policies")
     target = folder / SHARED_CATALOG
     found = [one for one in sorted(folder.glob(f"*{OWN_CATALOG}")) if one.name != SHARED_CATALOG]
-    if strange := [one.name for one in found if not one.is_file() or not catalog.is_database(one)]:
+    if strange := [one.name for one in found if not catalog.is_catalog(one)]:
         raise SourceError(f"{folder} has files that are not catalogs: {', '.join(strange)}; move them away first")
     return target, [_merge(target, one) for one in found]
 
@@ -200,6 +200,8 @@ def _overwritten(engine: DuckDBEngine, several: Sequence[Publication]) -> list[P
         found = recorded_place(several[0].path, several[0].table_name, Reach()).manifests(engine.limits)
     except (SqlanonError, OSError):
         return []
+    if any(one.draft for one in found or ()):
+        return []  # a draft takes no release's place: where it came to stand, the release may be elsewhere
     claims = {(one.fingerprint(), one.version) for one in found or ()}
     known = [one for one in several if (one.manifest_hash, one.version) in claims]
     return [one for one in several if one not in known and one.manifest_hash is not None] if known else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
@@ -43,6 +44,7 @@ from sqlanon.release.metadata import (
     views,
 )
 from sqlanon.release.reader import SUBJECT
+from sqlanon.release.words import in_todays_words
 from sqlanon.requirements import promised_k
 
 _KINDS: Mapping[str, RangeKind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
@@ -154,15 +156,24 @@ def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Sup
 
 
 def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Iterator[str]:
-    if found_comments(engine) != comments(manifests):
+    found_words, right_words = (_todays(one) for one in (found_comments(engine), comments(manifests)))
+    if found_words != right_words:
         yield "the comments are not those of the manifest"
     for name, columns, right in (
         ("attributes", OVERVIEW_COLUMNS, overview(manifests[0])),
         ("figures", QUALITY_COLUMNS, quality(manifests[0])),
     ):
         found = table(name, "sqlanon", ATTACHED)
-        if engine.columns(found) != columns or engine.rows(star(found)) != right:
+        if engine.columns(found) != columns or _renewed(engine.rows(star(found))) != _renewed(right):
             yield f"sqlanon.{name} is not that of the manifest"
+
+
+def _todays(found: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+    return {of: in_todays_words(text) for of, text in found.items()}
+
+
+def _renewed(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(in_todays_words(one) if isinstance(one, str) else one for one in row) for row in rows]
 
 
 def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:

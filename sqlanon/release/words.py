@@ -53,6 +53,25 @@ def several_levels(summary: str | None) -> str:
     return f"generalized as far as each group of rows needs{more}"
 
 
+_EARLIER = {
+    "as it was": "unchanged",
+    "hidden, all values read the same": "fully suppressed",
+    "each group of rows needs it": "each group of rows needs",
+    "numbers are the middle one of their group": "a number is the median of its group",
+}
+
+
+def in_todays_words(text: str) -> str:
+    """A comment of a release, which an earlier build may have written, in the words of today.
+
+    >>> in_todays_words("insensitive: as it was")
+    'insensitive: unchanged'
+    """
+    for earlier, now in _EARLIER.items():
+        text = text.replace(earlier, now)
+    return text
+
+
 def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int | None) -> str:
     """What a level of a hierarchy does to an attribute, as `what_was_done` has it.
 

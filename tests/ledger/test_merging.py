@@ -214,3 +214,27 @@ def test_catalogs_of_older_versions_are_merged(folder: Path) -> None:
     merging.merge_catalogs(folder)
     refused = cli("anonymize", folder / "three.toml")
     assert refused.status == 1 and "one.duckdb" in refused.err
+
+
+def test_a_database_of_somebody_else_is_not_merged(folder: Path) -> None:
+    change(folder / "shop.catalog.duckdb", "CREATE TABLE goods AS SELECT 1 AS id")
+    before = (folder / "shop.catalog.duckdb").read_bytes()
+    told = cli("merge-catalogs", folder)
+    assert (told.status, "not catalogs: shop.catalog.duckdb" in told.err) == (2, True)
+    assert (folder / "shop.catalog.duckdb").read_bytes() == before
+    assert catalogs(folder) == ["one.catalog.duckdb", "shop.catalog.duckdb", "two.catalog.duckdb"]
+    (folder / "shop.catalog.duckdb").unlink()
+    assert cli("init", folder / "shop.catalog.duckdb").status == 0
+    change(folder / "shop.catalog.duckdb", "CREATE TABLE goods AS SELECT 1 AS id")
+    assert cli("merge-catalogs", folder).status == 2
+
+
+def test_a_draft_in_the_place_of_a_release_that_was_moved_does_not_replace_it(folder: Path) -> None:
+    """Before catalogs are merged, the draft's does not know of the release."""
+    (folder / "one.duckdb").rename(folder / "copy.duckdb")
+    draft = folder / "draft.toml"
+    draft.write_text((folder / "three.toml").read_text().replace("three.duckdb", "one.duckdb"))
+    assert cli("anonymize", draft, "--draft").status == 0
+    assert cli("merge-catalogs", folder).status == 0
+    told = cli("anonymize", folder / "three.toml")
+    assert told.status == 1 and "one.duckdb" in told.err

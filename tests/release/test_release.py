@@ -320,6 +320,19 @@ def test_macros_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> Non
     assert failed_alone(copy) == {"macros"}
 
 
+def test_comments_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> None:
+    with duckdb.connect(str(copy), read_only=True) as connection:
+        found = connection.execute("SELECT table_name, column_name, comment FROM duckdb_columns()").fetchall()
+    old = {one: one[2].replace("unchanged", "as it was") for one in found if one[2] and "unchanged" in one[2]}
+    assert old
+    change(copy, "UPDATE sqlanon.attributes SET what_was_done = replace(what_was_done, 'unchanged', 'as it was')")
+    change(copy, *(f"COMMENT ON COLUMN {table}.{column} IS '{words}'" for (table, column, _), words in old.items()))
+    assert failed_alone(copy) == set()
+    (table, column, _), words = next(iter(old.items()))
+    change(copy, f"COMMENT ON COLUMN {table}.{column} IS '{words}, nearly'")
+    assert failed_alone(copy) == {"words and views"}
+
+
 def test_macros_that_an_earlier_build_did_not_have_are_not_missed(copy: Path) -> None:
     later = dict(re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text("macros_analysis.sql"), re.DOTALL))
     kinds = {"AS": "MACRO", "AS TABLE": "MACRO TABLE"}

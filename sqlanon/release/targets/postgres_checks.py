@@ -21,6 +21,7 @@ from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.metadata import comments_on
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, shown_columns, types_in, version_of
+from sqlanon.release.words import in_todays_words
 from sqlanon.resources import __version__
 
 _READ = "SELECT"
@@ -133,10 +134,9 @@ class _InCatalog:
         notes = [what for number in self.numbers.values() for (what,) in rows(ps.notes(), [number])]
         if not strange and not notes and self.manifest.sqlanon_version != __version__:
             return Check("comments", None, f"written by sqlanon {self.manifest.sqlanon_version}, not by this one")
-        expected = _told(comments_on("VIEW", self.place.table, self.manifest))
-        changed = sorted(
-            one for one in expected.keys() | found[name].keys() if expected.get(one) != found[name].get(one)
-        )
+        expected = _todays(_told(comments_on("VIEW", self.place.table, self.manifest)))
+        there = _todays(found[name])
+        changed = sorted(one for one in expected.keys() | there.keys() if expected.get(one) != there.get(one))
         wrong = [f"those of {one!r} are not sqlanon's" for one in strange]
         wrong += [f"{one} is not sqlanon's: remove it" for one in notes]
         wrong += [f"that of column {one!r} is not sqlanon's" if one else f"that of {name!r} is not" for one in changed]
@@ -237,6 +237,10 @@ def index_name(relation: str, columns: str, ending: str) -> str:
 def _told(comments: Iterable[exp.Comment]) -> dict[str, str]:
     """By column ('' for the relation itself), what statements say of it."""
     return {one.this.name if isinstance(one.this, exp.Column) else "": one.expression.name for one in comments}
+
+
+def _todays(comments: Mapping[str, str]) -> dict[str, str]:
+    return {of: in_todays_words(comment) for of, comment in comments.items()}
 
 
 def _few(names: Sequence[str]) -> str:

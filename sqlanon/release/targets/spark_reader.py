@@ -36,7 +36,7 @@ from sqlanon.release.targets.on_server import (
 from sqlanon.release.targets.spark_digest import digest_there
 from sqlanon.release.targets.spark_rows import all_here, counted, looked_at, types_of
 from sqlanon.release.verify import verification_sql
-from sqlanon.release.words import comment_on_column, comment_on_release
+from sqlanon.release.words import comment_on_column, comment_on_release, in_todays_words
 
 _COUNT = "rows"
 
@@ -199,8 +199,8 @@ class Described:
             flaws.append("its columns change with those of the table")
         if self.properties:
             flaws.append("it has properties, which are none of the release's")
-        comments = {one.get("name"): one.get("comment") for one in self.of.get("columns") or ()}
-        due = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
+        comments = {one.get("name"): in_todays_words(one.get("comment") or "") for one in self.of.get("columns") or ()}
+        due = {one.name: in_todays_words(comment_on_column(manifest, one.name, one.role)) for one in manifest.columns}
         if self.of.get("comment") != comment_on_release(manifest) or comments != due:
             flaws.append("its comments are not those of the manifest")
         return flaws
