@@ -565,6 +565,8 @@ def suggest(
 
     if output is not None:
         refuse_existing(output, force)
+        if {output.suffix.lower(), output.resolve().suffix.lower()} != {".toml"}:  # --force never replaces data
+            raise PolicyError([Problem(str(output), "a policy is a TOML file: give it a name that ends in .toml")])
     several = len(inputs) > 1 and all(file_kind(one) for one in inputs)
     if not several and len(inputs) > 2:
         raise PolicyError([Problem("suggest", "give a database and one of its tables, or data files of one table")])

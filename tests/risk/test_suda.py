@@ -298,7 +298,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert (found["rows_with_msus"], found["msus_by_size"]) == (4, {"1": 4, "2": 5})
     assert found["scores"]["highest"] == 12
     assert found["scores"]["contributions"]["c"] == pytest.approx(100 * 22 / 34)
-    assert "4 of 10 rows are alone" in run("--suda")
+    assert "SUDA: 4 rows (40 %) unique on 4 or fewer quasi-identifiers" in run("--suda")
     assert json.loads(run("--suda-size", "1", "--json"))["suda"]["msus_by_size"] == {"1": 4}
     assert "suda" not in json.loads(run("--json"))
 

@@ -99,3 +99,13 @@ def test_a_strategy_that_keeps_a_column_is_preferred_to_one_that_loses_less() ->
     assert chosen([rough, fine]) == fine
     assert chosen([rough, Trial("none", {"strategy": "local"}, error="no")]) == rough
     assert chosen([]) is None
+
+
+def test_a_policy_never_takes_the_place_of_data(folder: Path) -> None:
+    data = folder / "data" / "people_0.csv"
+    before = data.read_bytes()
+    (folder / "link.toml").symlink_to(data)
+    for name in ("data/people_0.csv", "link.toml"):
+        told = cli("suggest", data, "-o", name, "--force", cwd=folder)
+        assert told.status == 2 and "ends in .toml" in told.err
+    assert data.read_bytes() == before
