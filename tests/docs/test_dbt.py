@@ -139,6 +139,14 @@ def test_a_model_that_cannot_be_released_gives_nothing(warehouse: duckdb.DuckDBP
     assert warehouse.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'made'").fetchall() == [(0,)]
 
 
+def test_a_draft_is_no_model(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """The table could not show the mark."""
+    write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("[release]", "[release]\ndraft = true")})
+    with pytest.raises(sqlanon.ReleaseError, match="cannot show that it is a draft"):
+        materialize(warehouse)
+    assert not (tmp_path / RELEASE).exists()
+
+
 # --- projects, with dbt
 
 

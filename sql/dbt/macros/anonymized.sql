@@ -30,6 +30,8 @@ class dbtObj:
 
 def model(dbt, session):
     policy = sqlanon.Policy.load(GIVEN["policy"])
+    if policy.release is not None and policy.release.draft:
+        raise sqlanon.ReleaseError("release.draft: the table of a model cannot show that it is a draft: remove the key")
     source = {"database": None, "table": None, "files": (), "query": GIVEN["query"]}
     policy = policy.model_copy(update={"source": policy.source.model_copy(update=source)})
     with sqlanon.connect(session.cursor()) as db:
