@@ -81,7 +81,10 @@ def run_demo(directory: Path, rows: int) -> Demo:
     before = attack(hospital, hospital, GROUND)
     _tell(*_gave_away(before))
 
-    _tell("3. sqlanon generalizes until everybody looks like at least four others, and loses as little as a full-domain generalization can.")
+    _tell(
+        "3. sqlanon generalizes until everybody looks like at least four others, "
+        "and loses as little as a full-domain generalization can."
+    )
     begun = time.perf_counter()
     with sqlanon.connect() as database:
         result = database.anonymize(sqlanon.Policy.load(policy))
