@@ -82,8 +82,8 @@ def run_demo(directory: Path, rows: int) -> Demo:
     _tell(*_gave_away(before))
 
     _tell(
-        "3. sqlanon generalizes until everybody looks like at least four others, "
-        "and loses as little as a full-domain generalization can."
+        "3. sqlanon generalizes until everybody looks like at least four others,",
+        "   and loses as little as a full-domain generalization can.",
     )
     begun = time.perf_counter()
     with sqlanon.connect() as database:
