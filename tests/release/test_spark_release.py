@@ -915,7 +915,7 @@ def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -
         result = db.anonymize(other)
         with pytest.raises(sqlanon.AuditError, match="nothing can be held against releases there yet") as error:
             result.publish()
-        assert "may be broken" not in str(error.value)
+        assert "may not be safe" not in str(error.value)
         assert "--force" in str(error.value)
         assert result.publish(force=True).verify().verified
         assert any("nothing can be held against releases there yet" in told for told in result.warnings)
