@@ -55,7 +55,7 @@ class PolicyError(_ProblemsError):
 
 
 class HierarchyError(_ProblemsError):
-    """A hierarchy is no tree over the column's values. ``problems`` names levels, values and counts."""
+    """A hierarchy is not a tree over the column's values. ``problems`` names levels, values and counts."""
 
     heading = "the hierarchies"
 

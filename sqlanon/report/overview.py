@@ -88,7 +88,9 @@ def risks(facts: ReportFacts, inside: Inside | None) -> str:
         unknown += unknown_risks(facts.checks, facts.requirements, facts.published)
     else:
         unknown += unknown_risks(facts.checks, facts.requirements, facts.published)[2:]
-    return "\n".join([*_serious(serious), *_nothing(none), *_unknown(unknown)])
+    return "\n".join(
+        [*_serious(serious), *_listed("Nothing to report", none), *_listed("What this page cannot know", unknown)]
+    )
 
 
 def _serious(found: Sequence[ResidualRisk]) -> Iterator[str]:
@@ -105,18 +107,9 @@ def _serious(found: Sequence[ResidualRisk]) -> Iterator[str]:
     yield "</ol>"
 
 
-def _nothing(found: Sequence[ResidualRisk]) -> Iterator[str]:
+def _listed(title: str, found: Sequence[ResidualRisk]) -> Iterator[str]:
     if found:
-        yield "<h3>Nothing to report</h3>\n<ul>"
-        for one in found:
-            more = f" {_with_code(one.remedy)}" if one.remedy else ""
-            yield f"<li><strong>{escaped(one.title)}.</strong> {_with_code(one.finding)}{more}</li>"
-        yield "</ul>"
-
-
-def _unknown(found: Sequence[ResidualRisk]) -> Iterator[str]:
-    if found:
-        yield "<h3>What this page cannot know</h3>\n<ul>"
+        yield f"<h3>{title}</h3>\n<ul>"
         for one in found:
             more = f" {_with_code(one.remedy)}" if one.remedy else ""
             yield f"<li><strong>{escaped(one.title)}.</strong> {_with_code(one.finding)}{more}</li>"

@@ -102,7 +102,8 @@ def shown_type(given: object) -> str:
 def _library(given: object) -> str:
     """The library of an object; of a data frame that inherits from pandas', pandas."""
     frames = (kind for kind in type(given).__mro__ if kind.__name__ == "DataFrame")
-    libraries = [kind.__module__.partition(".")[0].lstrip("_") for kind in (*frames, type(given))]
+    modules = (kind.__module__.partition(".")[0] for kind in (*frames, type(given)))
+    libraries = [name if name == "__main__" else name.lstrip("_") for name in modules]
     return next((name for name in libraries if name in ("pandas", "polars", "pyspark")), libraries[-1])
 
 

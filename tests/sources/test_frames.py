@@ -245,3 +245,10 @@ def test_suggest_for_a_frame() -> None:
         tree = tomllib.loads(db.suggest())
         assert not tree.get("source")
         assert db.anonymize(sqlanon.Policy(**{**tree, "release": None})).released_rows
+
+
+def test_an_object_of_a_script_is_named_by_its_type_alone() -> None:
+    table = type("Table", (), {"__module__": "__main__"})
+    with pytest.raises(SourceError) as refused:
+        sqlanon.connect(table())
+    assert "Table" in str(refused.value) and "main__" not in str(refused.value)
