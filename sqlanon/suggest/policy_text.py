@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from sqlanon.policy.toml import toml_key, toml_text, toml_value
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.suggest.propose import Proposal
 from sqlanon.suggest.trials import Trial
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN = 5
-
-
-def toml_text(value: str) -> str:
-    """A text as TOML writes it.
-
-    >>> print(toml_text('my "col"'))
-    "my \\"col\\""
-    """
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def toml_key(name: str) -> str:
-    """A key as TOML writes it.
-
-    >>> print(toml_key("zip"), toml_key("my.zip"))
-    zip "my.zip"
-    """
-    return name if _BARE.fullmatch(name) else toml_text(name)
-
-
-def toml_value(value: object) -> str:
-    """A value as TOML writes it: a text, a number, a list, a table in one line.
-
-    >>> print(toml_value({"intervals": [Decimal("0.5"), 5]}))
-    { intervals = [0.5, 5] }
-    """
-    if isinstance(value, str):
-        return toml_text(value)
-    if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(one)}' for key, one in value.items())} }}"
-    if isinstance(value, Sequence):
-        return f"[{', '.join(map(toml_value, value))}]"
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
-
 
 K = 5
 SUPPRESSION_LIMIT = Decimal("0.05")

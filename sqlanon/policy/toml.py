@@ -1,0 +1,43 @@
+"""Texts, names and values as TOML writes them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_text(value: str) -> str:
+    """A text as TOML writes it.
+
+    >>> print(toml_text('my "col"'))
+    "my \\"col\\""
+    """
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_key(name: str) -> str:
+    """A key as TOML writes it.
+
+    >>> print(toml_key("zip"), toml_key("my.zip"))
+    zip "my.zip"
+    """
+    return name if _BARE.fullmatch(name) else toml_text(name)
+
+
+def toml_value(value: object) -> str:
+    """A value as TOML writes it: a text, a number, a list, a table in one line.
+
+    >>> print(toml_value({"intervals": [Decimal("0.5"), 5]}))
+    { intervals = [0.5, 5] }
+    """
+    if isinstance(value, str):
+        return toml_text(value)
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(one)}' for key, one in value.items())} }}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
