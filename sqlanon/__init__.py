@@ -1,18 +1,17 @@
-"""sqlanon: a SQL-native anonymizer. It finds the version of a table that protects everybody and loses the least.
+"""sqlanon, a SQL-native anonymizer: it generalizes a table about people until it meets a policy, and publishes it.
 
-The way of the data, and where each arrow lives::
+The stages, and the folder of each::
 
     policy -> source -> hierarchies -> frequency set -> search  -> recode  -> noise, decoys -> release, ledger
     policy/   sources/  hierarchies/   frequency/       search/    recode/    noise/ decoys/   release/ ledger/
 
-Each folder has the SQL of its stage. `pipeline` has the stages in their order; `database` has the verbs, and `result`
-what they give back. Classes are judged by `requirements/` and scored by `measures/`. `engines/` run statements and know
-nothing of privacy; `engines/dialects/` are the words of each. `risk/` and `suggest/` look at a source as it stands,
-`attacks/` try what outsiders would, `ledger/` knows what was published, `live/` leaves a view in the source's own
-database, `warehouse/` writes what others run by themselves, and `report/` draws a page for people.
+Each folder has the SQL of its stage. `pipeline` runs the stages in order; `database` has the verbs, and `result`
+what they return. `requirements/` and `measures/` judge equivalence classes. `engines/` run statements and know
+nothing of privacy; `engines/dialects/` translate for each. `risk/` and `suggest/` examine a source, `attacks/` attack
+a release, `ledger/` records what was published, `live/` creates views in the source's database, `warehouse/` writes
+statements for others to run, and `report/` writes the report page.
 
-The public names are loaded when they are first used: who asks for the version, or reads a policy, does not wait
-for an engine.
+Public names are imported when they are first used, so that the version or a policy does not wait for an engine.
 """
 
 from importlib import import_module
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from sqlanon.policy import Policy
     from sqlanon.release.published import Release
     from sqlanon.result import Result
-else:  # a type checker must not see this: with it, every name would be there
+else:  # hidden from type checkers: __getattr__ would make every name valid
     _HOMES = {
         "Database": "sqlanon.database",
         "attack": "sqlanon.attacks",

@@ -303,7 +303,7 @@ class Database:
         """Write a report for people: what could go wrong, whether the policy holds, what happened to each column.
 
         The report is one HTML file without links to others. It shows no more than the release does, and no value of
-        fewer than k rows, unless it is private. It needs ``pip install 'sqlanon[report]'``.
+        fewer than k rows, unless it is private. It needs ``pip install '.[report]'``.
 
         Parameters
         ----------
@@ -328,7 +328,7 @@ class Database:
         Raises
         ------
         MissingLibraryError
-            ``pip install 'sqlanon[report]'`` is needed.
+            ``pip install '.[report]'`` is needed.
         PolicyError
             Options do not go together.
         ReleaseError

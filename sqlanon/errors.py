@@ -1,7 +1,7 @@
 """Every error that sqlanon raises on purpose: one root, and subclasses that carry their data.
 
-Errors are for people: each says what is wrong, where, and what to do. None carries a private value
-beyond the few that the data holder needs to mend a hierarchy.
+Each error says what is wrong, where, and what to do. It shows no private values, except the few that are
+needed to correct a hierarchy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, and its place (``attributes.zip.hierarchy``).
+    """A mistake, and its place (``attributes.zip.hierarchy``).
 
     >>> print(Problem("privacy.k", "must be at least 1"))
     privacy.k: must be at least 1
@@ -26,7 +26,7 @@ class Problem:
 
 
 class SqlanonError(Exception):
-    """The root of all errors of sqlanon. ``exit_status`` is what the command line ends with."""
+    """The base class of all errors of sqlanon. ``exit_status`` is the exit status of the command line."""
 
     exit_status = 2
 
@@ -49,48 +49,49 @@ class _ProblemsError(SqlanonError, ValueError):
 
 
 class PolicyError(_ProblemsError):
-    """The policy is wrong. ``problems`` has all of its mistakes, each with its place."""
+    """The policy has mistakes. ``problems`` lists all of them, each with its place."""
 
     heading = "the policy"
 
 
 class HierarchyError(_ProblemsError):
-    """A hierarchy is not a tree over the column's values. ``problems`` names levels, values and counts."""
+    """A hierarchy is not a tree over the values of its column. ``problems`` names levels, values and counts."""
 
     heading = "the hierarchies"
 
 
 class SourceError(SqlanonError, ValueError):
-    """The source cannot be read, or it does not fit the policy."""
+    """The source cannot be read, or does not fit the policy."""
 
 
 class ReleaseError(SqlanonError):
-    """The release, or the file of one, cannot be written or read."""
+    """The release cannot be written or read."""
 
 
 class DiskError(SqlanonError):
-    """A disk is full, or cannot be written: the source's, that of temporary files, the catalog's or the release's."""
+    """A disk is full or broken: that of the source, the temporary files, the catalog or the release."""
 
 
 class OvertakenError(ReleaseError):
-    """Another run has published meanwhile: what a release was held against, or its place, has changed."""
+    """Another run published in the meantime, so the comparison with earlier releases is out of date."""
 
 
 class BrokenReleaseError(ReleaseError):
-    """A file is a release of sqlanon that was tampered with: what it claims cannot even be read."""
+    """A release was tampered with, so that its manifest cannot be read."""
 
     exit_status = 1
 
 
 class MissingLibraryError(SqlanonError, ImportError):
-    """Something was asked for that needs a library which is not installed; says which extra brings it.
+    """An optional library is not installed; the message names the extra that has it.
 
     >>> print(MissingLibraryError("a report", "altair", "report"))
-    a report needs altair, which is not installed: pip install 'sqlanon[report]'
+    a report needs altair, which is not installed; in the checkout of sqlanon, run: pip install '.[report]'
     """
 
     def __init__(self, what: str, library: str, extra: str) -> None:
-        super().__init__(f"{what} needs {library}, which is not installed: pip install 'sqlanon[{extra}]'")
+        install = f"in the checkout of sqlanon, run: pip install '.[{extra}]'"
+        super().__init__(f"{what} needs {library}, which is not installed; {install}")
 
 
 class InfeasibleError(SqlanonError):
@@ -101,9 +102,9 @@ class InfeasibleError(SqlanonError):
     nearest:
         The generalization that comes nearest (level per attribute), or ``None`` for an empty source.
     suppressed_rows:
-        The rows that ``nearest`` would have to leave out.
+        The number of rows that ``nearest`` would suppress.
     allowed_rows:
-        The rows that the suppression limit lets it leave out.
+        The number of rows that the suppression limit allows.
     """
 
     exit_status = 1
@@ -118,7 +119,7 @@ class InfeasibleError(SqlanonError):
 
 
 class AuditError(SqlanonError):
-    """The audit of a freshly written release failed; nothing was published. ``failures`` says why."""
+    """The audit of a new release failed, and nothing was published. ``failures`` says why."""
 
     exit_status = 1
 
@@ -128,7 +129,7 @@ class AuditError(SqlanonError):
 
 
 class OvertimeError(SqlanonError):
-    """A job took longer than it may.
+    """A job exceeded its time limit.
 
     >>> print(OvertimeError(30))
     took more than 30 seconds
@@ -142,4 +143,4 @@ class OvertimeError(SqlanonError):
 
 
 class UntranslatableError(SqlanonError, ValueError):
-    """A query that is built for DuckDB has something in it that is not known to mean the same in another engine."""
+    """A query has an expression that is not known to mean the same in another engine."""

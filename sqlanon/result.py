@@ -405,7 +405,7 @@ class Result(ResultFigures):
         Raises
         ------
         MissingLibraryError
-            ``pip install 'sqlanon[pandas]'`` is needed.
+            ``pip install '.[pandas]'`` is needed.
         """
         return pandas_frame(self.relation())
 
@@ -415,7 +415,7 @@ class Result(ResultFigures):
         Raises
         ------
         MissingLibraryError
-            ``pip install 'sqlanon[polars]'`` is needed.
+            ``pip install '.[polars]'`` is needed.
         """
         return polars_frame(self.relation())
 
@@ -458,7 +458,7 @@ class Result(ResultFigures):
 
     @cached_property
     def chart(self) -> Charts:
-        """Charts for notebooks: ``result.chart.classes()``, ``.frontier()``, ...; they need ``sqlanon[report]``."""
+        """Charts for notebooks: ``result.chart.classes()``, ``.frontier()``, ...; they need the extra ``report``."""
         from sqlanon.report.notebook import Charts  # noqa: PLC0415 - who draws nothing does not wait for it
 
         return Charts(self._unpublished())
@@ -486,7 +486,7 @@ class Result(ResultFigures):
         Raises
         ------
         MissingLibraryError
-            ``pip install 'sqlanon[report]'`` is needed.
+            ``pip install '.[report]'`` is needed.
         ReleaseError
             The report cannot be written there.
         """

@@ -30,7 +30,7 @@ def refuse_without_opendp(attribute: str) -> None:
     try:
         import_module("opendp.prelude")
     except ImportError:
-        message = "noise is drawn by OpenDP, which is not installed: pip install 'sqlanon[dp]'"
+        message = "noise needs opendp, which is not installed; in the checkout of sqlanon, run: pip install '.[dp]'"
         raise PolicyError([Problem(f"attributes.{attribute}.noise", message)]) from None
 
 

@@ -99,7 +99,7 @@ class Release:
         Raises
         ------
         MissingLibraryError
-            ``pip install 'sqlanon[pandas]'`` is needed.
+            ``pip install '.[pandas]'`` is needed.
         ReleaseError
             The file is gone, or is not a release any more.
         """
@@ -112,7 +112,7 @@ class Release:
         Raises
         ------
         MissingLibraryError
-            ``pip install 'sqlanon[polars]'`` is needed.
+            ``pip install '.[polars]'`` is needed.
         ReleaseError
             The file is gone, or is not a release any more.
         """

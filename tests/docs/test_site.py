@@ -15,7 +15,7 @@ from support import ROOT
 
 from sqlanon.policy.models import parse_toml
 
-pytest.importorskip("zensical", reason="the site is built by zensical: pip install 'sqlanon[docs]'")
+pytest.importorskip("zensical", reason="the site is built by zensical: pip install '.[docs]'")
 pytestmark = pytest.mark.slow
 
 CONFIG = ROOT / "zensical.toml"

@@ -63,7 +63,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql.connect.session", None)
-    with pytest.raises(MissingLibraryError, match=r"source\.spark: Spark needs pyspark.*sqlanon\[spark\]"):
+    with pytest.raises(MissingLibraryError, match=r"source\.spark: Spark needs pyspark.*'\.\[spark\]'"):
         SparkEngine.open("local[1]", "source.spark")
 
 

@@ -937,7 +937,7 @@ def test_without_opendp_it_is_an_error_at_once_that_says_what_to_install(
     with sqlanon.connect() as db:
         with pytest.raises(sqlanon.SqlanonError) as caught:
             db.anonymize(policy_for(source))
-        assert "pip install 'sqlanon[dp]'" in str(caught.value)
+        assert "pip install '.[dp]'" in str(caught.value)
         # What needs no noise to be drawn needs no OpenDP either.
         db.risk(policy_for(source))
         db.plan(policy_for(source))

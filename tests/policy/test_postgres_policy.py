@@ -178,9 +178,9 @@ def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
     policy = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
-    with sqlanon.connect() as db, pytest.raises(MissingLibraryError, match=r"pip install 'sqlanon\[postgres\]'"):
+    with sqlanon.connect() as db, pytest.raises(MissingLibraryError, match=r"pip install '\.\[postgres\]'"):
         db.anonymize(policy)
-    with pytest.raises(MissingLibraryError, match=r"pip install 'sqlanon\[postgres\]'"):
+    with pytest.raises(MissingLibraryError, match=r"pip install '\.\[postgres\]'"):
         place_of(HERE, "shared.r").verify()
 
 

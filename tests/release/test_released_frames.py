@@ -196,7 +196,7 @@ def test_a_library_that_is_missing_is_named(
         result = db.anonymize(policy())
         release = result.publish(tmp_path / "release.duckdb", "patients")
         for made in (result, release):
-            with pytest.raises(MissingLibraryError, match=rf"a {library} data frame.*sqlanon\[{library}\]"):
+            with pytest.raises(MissingLibraryError, match=rf"a {library} data frame.*'\.\[{library}\]'"):
                 getattr(made, {"pandas": "df", "polars": "pl"}[library])()
 
 
