@@ -28,7 +28,7 @@ from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach
-from sqlanon.release.words import level_in_words, several_levels
+from sqlanon.release.words import level_in_words
 from sqlanon.search.full_domain import measure_of
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from sqlanon.release.targets.spark_reader import SparkRelease
     from sqlanon.report import Unpublished
     from sqlanon.report.notebook import Charts
+
+
+SEVERAL_LEVELS = "at several levels"
+"""What is done to an attribute whose values are released at several levels."""
 
 
 class ResultFigures:
@@ -95,7 +99,7 @@ class ResultFigures:
         if self.optimal:
             return f"optimal among full-domain generalizations{of}"
         if self.policy.search.is_local:  # nothing is known of what all recodings could reach
-            return f"not proven optimal ({self.policy.search.strategy} proves nothing)"
+            return f"not proven optimal ({self.policy.search.strategy} gives no proof)"
         percent = math.ceil(1000 * self.gap) / 10  # rounded up, so that it is true
         return f"not proven optimal: within {percent:g} % of the best full-domain generalization{of}"
 
@@ -168,22 +172,26 @@ class ResultFigures:
     def _repr_html_(self) -> str:
         """For notebooks: the figures as a small table. No statement runs."""
         rows = [
-            *((name, self._done(name, level)) for name, level in self.generalization.items()),
-            *((name, f"noise, ε = {one['epsilon']:g}") for name, one in (self.noise or {}).items()),
+            *self.done.items(),
             (f"score ({self.measure})", f"{self.score:.6g}, {self.proof}"),
             ("rows", f"{self.released_rows:,} of {self.rows:,} released, {self.suppressed_rows:,} suppressed"),
             ("classes", f"{self.classes:,}, the smallest of {self.smallest_class:,} rows"),
         ]
         return html_table("What would be released", ["", ""], rows)
 
-    def _done(self, name: str, level: int | None) -> str:
-        """What is done to an attribute, without what its labels mean."""
-        if level is None:
-            words = several_levels(self.policy.search.summary)
-        else:
-            rules = [rule.redacted() for rule in self.policy.attributes[name].hierarchy or ()]
-            words = level_in_words(rules, level, self.heights.get(name))
-        return words.partition("; ")[0]
+    @property
+    def done(self) -> dict[str, str]:
+        """What is done to each quasi-identifier, in a few words, such as ``level 2 of 3: by year``."""
+        found = {}
+        for name in self.policy.quasi:
+            if name in (self.noise or {}):
+                found[name] = f"noise, ε = {(self.noise or {})[name]['epsilon']:g}"
+            elif (level := self.generalization.get(name)) is None:
+                found[name] = SEVERAL_LEVELS
+            else:
+                rules = [rule.redacted() for rule in self.policy.attributes[name].hierarchy or ()]
+                found[name] = level_in_words(rules, level, self.heights.get(name)).partition("; ")[0]
+        return found
 
     def __repr__(self) -> str:
         return (
@@ -311,6 +319,13 @@ class Result(ResultFigures):
         from sqlanon.search.compare import loss_of  # noqa: PLC0415  (needed where another measure is asked for)
 
         return loss_of(self._prepared, self._draft.result)
+
+    @cached_property
+    def losses(self) -> Mapping[str, float]:
+        """The loss of each quasi-identifier that is generalized, from 0 to 1; before noise and decoys."""
+        from sqlanon.search.compare import losses_of  # noqa: PLC0415
+
+        return losses_of(self._prepared, self._draft.result)
 
     @property
     def refusals(self) -> tuple[str, ...]:

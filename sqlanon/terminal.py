@@ -22,7 +22,7 @@ _BAR = 30
 
 # Control characters, ends of lines and paragraphs, what turns the direction of text around, and halves of characters.
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?(-[\d,]+)?( %)?( \(.*\))?|inf|nan|")
+_NUMBER = re.compile(r"<?[-+]?[\d.,]+(e[-+]?\d+)?(-[\d,]+)?( %)?( \(.*\))?|inf|nan|")
 
 
 def printable(text: str) -> str:
@@ -80,6 +80,15 @@ def percent(part: float, whole: float) -> str:
     ('4.46 %', '33.3 %', '')
     """
     return f"{100 * part / whole:.3g} %" if whole else ""
+
+
+def figure(value: float) -> str:
+    """A figure with three digits; whole thousands with commas.
+
+    >>> figure(0.0239431), figure(12345.6), figure(0.4), figure(1e-7)
+    ('0.0239', '12,346', '0.4', '1e-07')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def counted(count: int, noun: str) -> str:

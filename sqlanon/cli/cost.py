@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlanon.database import Database
     from sqlanon.pipeline import StageProgress
-    from sqlanon.policy import Policy
     from sqlanon.result import Result
     from sqlanon.suggest import Trial
 
@@ -63,38 +62,28 @@ def cost_of(db: Database, result: Result, progress: StageProgress) -> Cost:
     if not gone:
         return Cost(())
     from sqlanon.errors import SqlanonError
-    from sqlanon.suggest.trials import SECONDS
 
     progress("trials", 0, 0, None)
     try:
-        return _kept_by_others(db, result, gone, SECONDS)
+        return _kept_by_others(db, result, gone)
     except SqlanonError:  # the release is what it is
         return Cost(gone)
 
 
-def _kept_by_others(db: Database, result: Result, gone: tuple[str, ...], seconds: float) -> Cost:
-    loss, ends_at = result.loss, time.monotonic() + seconds
-    for name, keys in _candidates(result.policy).items():
-        left = ends_at - time.monotonic()
-        (trial,) = db.try_strategies(result.policy, {name: keys}, left)
-        kept = tuple(one for one in gone if one not in trial.fully_suppressed)
-        if trial.error is None and trial.loss is not None and trial.loss < loss and kept:
-            return Cost(gone, loss, trial, kept)
-    return Cost(gone, loss)
+def _kept_by_others(db: Database, result: Result, gone: tuple[str, ...]) -> Cost:
+    """Try finer strategies one by one, until one keeps all that is gone or their time is over."""
+    from sqlanon.suggest.trials import SECONDS, finer_candidates, keeps_most
 
-
-def _candidates(policy: Policy) -> dict[str, dict[str, str]]:
-    """The strategies to try: those below the full domain, but for the policy's own, by names for people."""
-    own = {"strategy": policy.search.strategy, "suppression": policy.search.suppression}
-    return {
-        name: keys
-        for name, keys in {
-            "mondrian with sets": {"strategy": "mondrian", "summary": "set"},
-            "local": {"strategy": "local"},
-            "optimal with cells": {"strategy": "optimal", "suppression": "cells"},
-        }.items()
-        if not (keys["strategy"] == own["strategy"] and keys.get("suppression", "rows") == own["suppression"])
-    }
+    ends_at = time.monotonic() + SECONDS
+    trials: list[Trial] = []
+    best: Trial | None = None
+    for name, keys in finer_candidates(result.policy.search).items():
+        trials += db.try_strategies(result.policy, {name: keys}, ends_at - time.monotonic())
+        best = keeps_most(trials, gone, result.loss)
+        if best is not None and not {*gone} & {*best.fully_suppressed}:
+            break
+    kept = () if best is None else tuple(name for name in gone if name not in best.fully_suppressed)
+    return Cost(gone, result.loss, best, kept)
 
 
 def _listed(names: Sequence[str]) -> str:

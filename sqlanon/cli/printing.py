@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.terminal import counted, hand_out, is_unicode, percent, printable, say, show_bars, show_table
+from sqlanon.terminal import counted, figure, hand_out, is_unicode, percent, printable, say, show_bars, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,6 @@ DRAFT = "draft: not compared with other releases; do not share it"
 
 
 def print_result(result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float) -> None:
-    from sqlanon.release.words import what_was_done
-
     manifest = release.manifest
     say(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
     _print_search(result, manifest.classes, manifest.smallest_class, seconds)
@@ -40,7 +38,7 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
     if result.decoys is not None:
         say(decoys_in_words(result.decoys))
     say("")
-    _show_attributes("what was done", [(name, what_was_done(manifest, name)) for name in result.policy.quasi])
+    _show_attributes(result, "what was done")
     say("")
     try:
         print_class_sizes(release.class_sizes())
@@ -71,29 +69,55 @@ def _suppressed(result: Result) -> str:
 
 
 def _print_unpublished(result: Result, seconds: float) -> None:
-    from sqlanon.release.words import level_in_words, several_levels
-
     say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {_suppressed(result)}")
     _print_search(result, result.classes, result.smallest_class, seconds)
     say("")
-    done = []
-    for name, level in result.generalization.items():
-        rules = [rule.redacted() for rule in result.policy.attributes[name].hierarchy or ()]
-        search = result.policy.search
-        words = several_levels(search.summary) if level is None else level_in_words(rules, level, result.heights[name])
-        done.append((name, words))
-    _show_attributes("what is done", done)
+    _show_attributes(result, "what is done")
     say("")
 
 
-def _show_attributes(heading: str, done: Sequence[tuple[str, str]]) -> None:
-    """What is done to each attribute; what its labels mean is in the metadata of the release."""
-    show_table(["quasi-identifier", heading], [(name, words.partition("; ")[0]) for name, words in done])
+_SUMMARIES = {
+    "range": "A range stands for all values in it.",
+    "set": "A range or a set stands for all values in it.",
+    "median": "A number is the median of its group.",
+}
+
+
+def _show_attributes(result: Result, heading: str) -> None:
+    """What is done to each quasi-identifier, and its loss; what labels mean is in the metadata of the release."""
+    from sqlanon.result import SEVERAL_LEVELS
+
+    done = dict(result.done)
+    for name in result.fully_suppressed:
+        done[name] = "fully suppressed" if done[name] == SEVERAL_LEVELS else done[name]
+    rows = [(name, _loss(result.losses.get(name)), words) for name, words in done.items()]
+    show_table(["quasi-identifier", "loss", heading], rows)
+    if SEVERAL_LEVELS in done.values():
+        say("Each group of rows is generalized only as far as it needs.")
+        if result.policy.search.traits.summarises:
+            say(_SUMMARIES[result.policy.search.summary])
+    if result.suppressed_rows:
+        say("A suppressed row counts as a loss of 1 in each column.")
+
+
+def _loss(loss: float | None) -> str:
+    """A loss from 0 to 1; nothing where there is none, as with noise.
+
+    >>> _loss(0.0), _loss(1.0), _loss(0.02394), _loss(0.0001), _loss(None)
+    ('0', '1', '0.024', '<0.001', '')
+    """
+    if loss is None:
+        return ""
+    return f"{loss:g}" if loss in (0, 1) else f"{loss:.3f}" if loss >= 0.0005 else "<0.001"
+
+
+def _show_levels(done: Sequence[tuple[str, str]]) -> None:
+    show_table(["quasi-identifier", "what is done"], [(name, words.partition("; ")[0]) for name, words in done])
 
 
 def _print_search(result: Result, classes: int, smallest: int, seconds: float) -> None:
     say(f"{counted(classes, 'class')}; the smallest has {counted(smallest, 'row')}")
-    say(f"{result.measure} {result.score:.6g}: {result.proof}")
+    say(f"{result.measure} {figure(result.score)}: {result.proof}")
     local = result.policy.search.is_local
     checked = counted(result.checked, "round") if local else f"{result.checked:,} of {result.nodes:,} generalizations"
     say(f"checked {checked} in {seconds:.2f} s")
@@ -104,13 +128,13 @@ def print_live(view: LiveView, policy: Policy) -> None:
 
     visible, limit = view.rows - view.suppressed_rows, view.limit_rows
     say(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed (limit {limit:,})")
-    say(f"{view.measure} {view.score:.6g}{': optimal among full-domain generalizations' if view.optimal else ''}")
+    say(f"{view.measure} {figure(view.score)}{': optimal among full-domain generalizations' if view.optimal else ''}")
     say("")
     done = []
     for name, level in view.generalization.items():
         rules = [rule.redacted() for rule in policy.attributes[name].hierarchy or ()]
         done.append((name, level_in_words(rules, level, view.heights[name])))
-    _show_attributes("what is done", done)
+    _show_levels(done)
     say("")
     kind = "secure" if view.secure else "not secure: this file or this DuckDB does not support secure views"
     name, place = printable(view.view), printable(str(policy.source.database))  # on one line each

@@ -13,11 +13,10 @@ from sqlanon.engines.base import Engine
 from sqlanon.expressions import all_of, cast, col, fragment, is_there, named, subquery, template
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.measures import MEASURES
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Manifest
 from sqlanon.report.distributions import spans_of
-from sqlanon.search.full_domain import allowed_rows, checker
+from sqlanon.search.compare import losses_of
 
 MOST = 8
 """Correlations are shown of up to this many columns."""
@@ -110,21 +109,7 @@ def _value(name: str, type_: str, labels: RangeKind | None) -> exp.Expr | None:
 
 def loss_by_column(draft: ReleaseDraft) -> dict[str, float]:
     """What each quasi-identifier loses, by the measure `loss`, from 0 to 1; before noise and decoys."""
-    prepared, result = draft.prepared, draft.result
-    names = prepared.policy.generalized
-    count = len(prepared.attributes)
-    figures = None
-    if result.levels is not None:
-        loss = MEASURES["loss"](prepared.marginals)
-        figures = checker(draft.run.engine, prepared, loss, allowed_rows(prepared))(result.levels)
-    found = {}
-    for i, name in enumerate(names):
-        alone = MEASURES["loss"](prepared.marginals, [float(i == j) for j in range(count)], "sum")
-        if result.levels is not None and figures is not None:
-            found[name] = alone.score(result.levels, figures)
-        elif result.placed is not None:
-            found[name] = result.placed.score(alone)
-    return found
+    return losses_of(draft.prepared, draft.result)
 
 
 def changed(before: float, after: float, spread: float | None) -> str:

@@ -139,6 +139,22 @@ def loss_of(prepared: SearchInput, found: SearchResult) -> float:
     return loss.score(levels, checker(prepared.sets.steps.engine, prepared, loss, allowed_rows(prepared))(levels))
 
 
+def losses_of(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
+    """The loss of each quasi-identifier that is generalized, from 0 to 1; before noise and decoys."""
+    marginals, levels, placed = prepared.marginals, found.levels, found.placed
+    figures = None
+    if levels is not None:
+        figures = checker(prepared.sets.steps.engine, prepared, Loss(marginals), allowed_rows(prepared))(levels)
+    losses = {}
+    for i, name in enumerate(prepared.policy.generalized):
+        alone = Loss(marginals, [float(i == j) for j in range(len(prepared.attributes))], "sum")
+        if levels is not None and figures is not None:
+            losses[name] = alone.score(levels, figures)
+        elif placed is not None:
+            losses[name] = placed.score(alone)
+    return losses
+
+
 def relation_of(rows: Sequence[Compared]) -> exp.Select:
     """A comparison as a query with `COLUMNS`, in the order of the strategies."""
     values = exp.Values(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -19,6 +19,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, SqlanonError
 from sqlanon.expressions import Namer, anonymous, col, template
 from sqlanon.policy import Policy
+from sqlanon.policy.sections import SearchSection
 from sqlanon.recode.stage import recode
 from sqlanon.search.compare import loss_of, with_search
 from sqlanon.search.lattice import silent
@@ -44,6 +45,31 @@ CANDIDATES: Mapping[str, Mapping[str, str]] = {
 }
 """The strategies that are tried, by names for people: the keys of ``[search]`` that choose them. Each guarantees all
 that a policy may require of classes."""
+
+_FINEST = "mondrian with sets"
+_FINER = (_FINEST, "local", "optimal with cells")
+
+
+def finer_candidates(search: SearchSection) -> dict[str, Mapping[str, str]]:
+    """The candidates that may keep a column which the strategy of ``[search]`` fully suppresses, the finest first."""
+
+    def is_own(name: str) -> bool:
+        keys = {"suppression": "rows", **CANDIDATES[name]}
+        return all(getattr(search, key) == value for key, value in keys.items())
+
+    return {} if is_own(_FINEST) else {name: CANDIDATES[name] for name in _FINER if not is_own(name)}
+
+
+def keeps_most(trials: Iterable[Trial], columns: Collection[str], loss: float) -> Trial | None:
+    """The trial with the least loss among those that keep most of these columns; it loses less than this."""
+    better = [
+        (len({*columns} - {*trial.fully_suppressed}), -trial.loss, trial)
+        for trial in trials
+        if trial.loss is not None and trial.loss < loss
+    ]
+    kept, _, best = max(better, key=lambda one: one[:2], default=(0, 0.0, None))
+    return best if kept else None
+
 
 _SHARE = 0.6  # of the time that is left, what the next trial may take; the last one may take all of it
 _SEARCHES = 0.4  # of the time of a trial, what its search may take; the rest is for counting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import duckdb
@@ -56,6 +57,31 @@ def test_json_has_the_same(policy: Path) -> None:
     assert found["search"] == {"strategy": "mondrian", "summary": "set"}
     assert (found["keeps"], found["rows"]) == (["age"], 40)
     assert 0 < found["loss"] < printed["score"] == 0.5
+
+
+def test_ranges_hear_of_sets_and_sets_of_nothing(policy: Path) -> None:
+    with duckdb.connect(policy.with_name("people.duckdb")) as connection:
+        connection.execute("CREATE TABLE towns AS SELECT 't' || i // 5 AS age, 'f' AS sex FROM range(40) t(i)")
+    settings = ["--set", "source.table=towns", "--set", "privacy.k=10", "--strategy", "mondrian", "--dry-run"]
+    ranges = cli("anonymize", policy, *settings).out
+    assert "age is fully suppressed.\n`mondrian with sets` would keep it (loss " in ranges
+    assert ranges.splitlines()[-2] == "  add --strategy mondrian --set search.summary=set"
+    sets = cli("anonymize", policy, *settings, "--set", "search.summary=set").out
+    assert "suppressed." not in sets
+    gone = cli("anonymize", policy, *settings, "--set", "search.summary=set", "--set", "privacy.k=40").out
+    assert gone.splitlines()[-1] == "age is fully suppressed."
+
+
+def test_each_column_has_its_loss(policy: Path) -> None:
+    told = cli("anonymize", policy, "--dry-run", "--strategy", "mondrian").out
+    assert re.search(r"^age  +0\.205  at several levels\nsex  +0  unchanged$", told, re.MULTILINE)
+    assert "Each group of rows is generalized only as far as it needs.\nA range stands for all values in it." in told
+    whole = cli("anonymize", policy, "--dry-run").out
+    assert "\nage                  1  level 1 of 1: fully suppressed\nsex                  0  unchanged\n" in whole
+    with sqlanon.connect() as db:
+        result = db.anonymize(sqlanon.Policy.load(policy))
+        assert result.losses == {"age": 1.0, "sex": 0.0}
+        assert result.loss == pytest.approx(0.5)
 
 
 def test_where_nothing_keeps_them_only_that_is_said(policy: Path) -> None:
