@@ -1,4 +1,4 @@
-"""``sqlanon demo``: a hospital, a voter list, and what the one tells about the other, before and after."""
+"""``sqlanon demo``: a hospital, an attack with a voter list, a release, and the same attack on it."""
 
 from sqlanon.demo.story import Demo, run_demo
 

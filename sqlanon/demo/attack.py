@@ -1,4 +1,4 @@
-"""The attack, run: what the voter list tells about a table in a file."""
+"""Runs the demo's attack: links the table of a file to the voter list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUASI = (*SHARED, "ethnicity")
 
 @dataclass(frozen=True)
 class Victim:
-    """A patient whom the private table gives away, though it shows no names."""
+    """A patient who is identified in the private table, though it shows no names."""
 
     name: str
     zip: str
@@ -29,7 +29,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class FittingRows:
-    """What a table says about somebody on the list: labels, rows that have them, diagnoses in these."""
+    """The rows of a table that fit a voter: their labels, their number, and their number of diagnoses."""
 
     zip: str
     birth_date: str | date
@@ -40,8 +40,8 @@ class FittingRows:
 
 @dataclass(frozen=True)
 class Attack:
-    """What the voter list reveals about a table: the join, how many names are right (a release cannot tell), the k of
-    the table, and one patient whom the private table gives away, with the rows that fit in the attacked table."""
+    """What the attack finds: the join, how many names are right (not known for a release), the k of the table, and one
+    identified patient with the rows that fit."""
 
     linkage: Linkage
     right_names: int | None

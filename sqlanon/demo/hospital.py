@@ -16,8 +16,8 @@ def make_hospital(database: Path, rows: int = 100_000, seed: int = 2026) -> None
 
     ``patients`` has name, address, zip, birth_date, sex, ethnicity, diagnosis and cost. ``voters``, a public
     list, has name, address, zip, birth_date and sex of about 60 % of the patients (three adults of four)
-    and of as many people who are no patients. Everybody is invented. The engine draws the rows from
-    hashes of the seed and the row number: the same `rows` and `seed` give the same tables.
+    and of as many other people. Everybody is invented. The rows are drawn from hashes of the seed and the row
+    number: the same `rows` and `seed` give the same tables.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def make_hospital(database: Path, rows: int = 100_000, seed: int = 2026) -> None
     [(100,)]
     """
     if rows < 1:
-        raise SourceError(f"a hospital of {rows} patients cannot be made: ask for at least one (--rows)")
+        raise SourceError(f"--rows is {rows}: it must be at least 1")
     try:
         with private_directory(database.parent, ".sqlanon-demo-") as directory:
             staging = directory / database.name
@@ -41,7 +41,7 @@ def make_hospital(database: Path, rows: int = 100_000, seed: int = 2026) -> None
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, parameters: dict[str, int]) -> None:
-    """Run the script; each statement gets those of the parameters that it names."""
+    """Run the script; each statement gets the parameters that it names."""
     for statement in connection.extract_statements(sql_text("demo_hospital.sql")):
         wanted = {name: value for name, value in parameters.items() if name in statement.named_parameters}
         connection.execute(statement, wanted)

@@ -1,12 +1,12 @@
 """The attack of the demo: names come back by joining a table without names to a list with names.
 
-So the medical record of a governor of Massachusetts was found: ZIP, birth date and sex were in the hospital
-data and in the voter list. (L. Sweeney, k-anonymity: a model for protecting privacy, International Journal on
+The medical record of a governor of Massachusetts was found in this way: ZIP, birth date and sex were in the
+hospital data and in the voter list. (L. Sweeney, k-anonymity: a model for protecting privacy, International Journal on
 Uncertainty, Fuzziness and Knowledge-based Systems 10(5), 2002.)
 
-The attacker sees labels in a release (``021**``, ``1960s``) and knows what they mean. He writes his own list
-in the same way: by the rules, not by the data holder's hierarchy tables, which he does not have and which
-lack the values of voters who are no patients. Pure builders; nothing runs here.
+The attacker knows what the labels of a release mean (``021**``, ``1960s``) and generalizes the voter list by the
+same rules, without the data holder's hierarchy tables, which lack the values of voters who are not patients.
+This module builds the queries; it runs nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from sqlglot import exp
 from sqlanon.expressions import col, fragment, named, template
 
 SHARED = ("zip", "birth_date", "sex")
-"""What a table of patients and a voter list have in common."""
+"""The columns that the patients and the voter list share."""
 
 GROUND = dict.fromkeys(SHARED, 0)
-"""The generalization of a table as it came."""
+"""The generalization of the private table: level 0 everywhere."""
 
 _ZIP_LENGTH = 5
 _MONTH, _DECADE = 1, 3
@@ -49,7 +49,7 @@ _LINKAGE = template("""
         coalesce(count_if(in_table = 1 AND on_list = 1), 0) AS identified
     FROM :classes AS classes
 """)
-# The identified patients, with the voters they are.
+# The identified patients, joined to the right voters.
 _RIGHTLY_NAMED = """
     FROM :people AS patient
     JOIN :voters AS voter USING (zip, birth_date, sex)
@@ -80,9 +80,8 @@ _WRITTEN = fragment("strftime(:value, :format)")
 
 @dataclass(frozen=True)
 class Linkage:
-    """What the join of a table to the voter list gives away: the rows, those that are unique by their ZIP, birth date
-    and sex, those that a voter fits, and the unique ones that exactly one voter fits: these patients have a name
-    now."""
+    """The counts of the join: rows, rows that are unique by ZIP, birth date and sex, rows that match a voter, and
+    unique rows that match exactly one voter, whose patients are identified."""
 
     rows: int
     unique: int
@@ -102,33 +101,32 @@ def link(people: exp.Table, voters: exp.Table, levels: Mapping[str, int]) -> exp
 
 
 def right_names(people: exp.Table, voters: exp.Table) -> exp.Select:
-    """Build the query for how many of the patients that `link` identifies get the right name.
+    """Build the query that counts the patients whom `link` gives the right name.
 
-    `people` is the private table: it knows. A patient who is no voter can get the name of another person.
+    `people` is the private table, with names. A patient who is not on the voter list can get another person's name.
     """
     return _RIGHT_NAMES(people=people, voters=voters, alone=_alone(people, voters))
 
 
 def one_by_name(people: exp.Table, voters: exp.Table, sensitive: str) -> exp.Select:
-    """Build the query for one patient that `link` identifies, rightly: name, `SHARED`, the sensitive value.
+    """Build the query for one correctly identified patient: name, `SHARED`, the sensitive value.
 
-    The same patient on every run; which one is up to a hash of the address.
+    A hash of the address chooses the patient, so that it is the same on every run.
     """
     alone = _alone(people, voters)
     return _ONE_BY_NAME(sensitive=col(sensitive, "patient"), people=people, voters=voters, alone=alone)
 
 
 def fitting(people: exp.Table, voter: exp.Select, levels: Mapping[str, int], sensitive: str) -> exp.Select:
-    """Build the query for what a table says about one voter, by all its rows that fit.
+    """Build the query for the rows that fit one voter: the labels, the number of rows and of sensitive values.
 
-    `voter` is a query of one row with the columns `SHARED`. The result: that voter's labels in the table, the
-    number of rows that have these, the number of sensitive values in them.
+    `voter` is a query of one row with the columns `SHARED`.
     """
     return _FITTING(sensitive=col(sensitive, "people"), labels=_labels(levels), voter=voter, people=people)
 
 
 def smallest_class(people: exp.Table, attributes: tuple[str, ...]) -> exp.Select:
-    """Build the query for the size of the smallest equivalence class: the k that a table has."""
+    """Build the query for the size of the smallest equivalence class."""
     return _SMALLEST_CLASS(attributes=[col(name) for name in attributes], people=people)
 
 

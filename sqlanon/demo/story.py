@@ -14,7 +14,7 @@ from sqlanon.demo.attack import QUASI, Attack, attack
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.linkage import GROUND
 from sqlanon.errors import SourceError
-from sqlanon.terminal import say, show_table
+from sqlanon.terminal import percent, say, show_table
 
 HOSPITAL, POLICY, RELEASE = "hospital.duckdb", "policy.toml", "release.duckdb"
 FILES = (HOSPITAL, POLICY, RELEASE, "sqlanon.catalog.duckdb", "policy.catalog.duckdb")
@@ -33,7 +33,7 @@ zip        = {{ role = "quasi", hierarchy = {{ mask = "right" }} }} # 02139 > 02
 birth_date = {{ role = "quasi", hierarchy = {{ dates = ["month", "year", "decade"] }} }}
 sex        = {{ role = "quasi", hierarchy = "suppress" }}        # value > *
 ethnicity  = {{ role = "quasi", hierarchy = "suppress" }}
-diagnosis  = {{ role = "sensitive" }}                           # what an attacker wants to learn
+diagnosis  = {{ role = "sensitive" }}                           # released unchanged
 cost       = {{ role = "insensitive" }}
 
 [privacy]
@@ -41,7 +41,7 @@ k = 5                       # everybody looks like at least four others
 
 [search]
 suppression_limit = 0.05    # at most 5 % of the rows are left out
-measure = "loss"            # of all safe full-domain versions, the one that loses least
+measure = "loss"            # the least loss among full-domain generalizations
 
 [release]
 database = "{RELEASE}"
@@ -51,7 +51,7 @@ table = "patients"
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made and found. Paths are absolute."""
+    """The files and figures of the demo. Paths are absolute."""
 
     hospital: Path
     policy: Path
@@ -64,7 +64,7 @@ class Demo:
 
 
 def run_demo(directory: Path, rows: int) -> Demo:
-    """Make a hospital in `directory`, anonymize it, and show what a voter list tells before and after.
+    """Make a hospital in `directory`, attack it with a voter list, anonymize it, and attack the release.
 
     Examples
     --------
@@ -74,16 +74,16 @@ def run_demo(directory: Path, rows: int) -> Demo:
     home = _own(directory)
     hospital, policy, release = home / HOSPITAL, home / POLICY, home / RELEASE
 
-    _tell(f"1. A hospital of {rows:,} patients, and the voter list of the region. All are invented.")
+    _tell(f"1. A hospital with {rows:,} invented patients, and an invented voter list.")
     make_hospital(hospital, rows)
 
-    _tell("2. The hospital hides names, but not ZIP, birth date and sex. The voter list has all four.")
+    _tell("2. The names are removed, but ZIP, birth date and sex are also in the voter list.")
     before = attack(hospital, hospital, GROUND)
     _tell(*_gave_away(before))
 
     _tell(
         "3. sqlanon generalizes until everybody looks like at least four others,",
-        "   and loses as little as a full-domain generalization can.",
+        "   with the least loss that a full-domain generalization can have.",
     )
     begun = time.perf_counter()
     with sqlanon.connect() as database:
@@ -96,7 +96,7 @@ def run_demo(directory: Path, rows: int) -> Demo:
         f"   {'Published, verified' if verified else 'NOT VERIFIED'}: {time.perf_counter() - begun:.1f} s.",
     )
 
-    _tell("4. The same attack on the release, by an attacker who knows what the labels mean:")
+    _tell("4. The same attack on the release, by somebody who knows what the labels mean:")
     after = attack(hospital, release, generalization)
     _tell(*_hides(after))
 
@@ -109,14 +109,14 @@ def run_demo(directory: Path, rows: int) -> Demo:
 
 
 def _own(directory: Path) -> Path:
-    """Make the directory and the policy in it: what marks the other files as the demo's, too."""
+    """Make the directory and the policy in it, whose first line marks the files as the demo's."""
     home = directory.expanduser().resolve()
     policy = home / POLICY
     try:
         home.mkdir(parents=True, exist_ok=True)
         strange = [name for name in FILES if (home / name).exists()]
         if strange and not (policy.is_file() and policy.read_bytes().startswith(_MARK.encode())):
-            raise SourceError(f"{home} holds {', '.join(strange)} of others: name another place (--dir)")
+            raise SourceError(f"{home} has other files called {', '.join(strange)}: name another folder (--dir)")
         policy.write_text(_POLICY, encoding="utf-8")
     except OSError as error:
         raise SourceError(f"the demo cannot write to {home}: {error.strerror or error}") from error
@@ -130,13 +130,13 @@ def _tell(*lines: str) -> None:
 
 def _gave_away(before: Attack) -> list[str]:
     if before.victim is None:
-        return ["   Nobody is identified: too few patients for a story. Ask for more (--rows)."]
+        return ["   Nobody is identified: there are too few patients. Use a larger number (--rows)."]
     who = before.victim
     found = before.linkage
     return [
-        f"   {found.identified:,} patients ({found.identified / found.rows:.0%}) get a name,"
+        f"   {found.identified:,} patients ({percent(found.identified, found.rows)}) get a name,"
         f" {before.right_names:,} of them the right one.",
-        f"   One is {who.name}: one voter and one patient are {who.zip}, {who.birth_date}, {who.sex}.",
+        f"   One is {who.name}: one patient and one voter have {who.zip}, {who.birth_date}, {who.sex}.",
         f"   Diagnosis: {who.diagnosis}.",
     ]
 
@@ -148,7 +148,7 @@ def _hides(after: Attack) -> list[str]:
     now = after.shown
     return [
         *found,
-        f"   {after.victim.name} is {now.zip}, {now.birth_date}, {now.sex} now:",
+        f"   {after.victim.name} is now {now.zip}, {now.birth_date}, {now.sex}:",
         f"   {now.rows:,} rows fit, with {now.diagnoses} diagnoses.",
     ]
 
@@ -165,7 +165,7 @@ def figures(before: Attack, after: Attack) -> list[list[str]]:
 
 
 def _program() -> str:
-    """The command as the reader can type it: its path, where the environment is not activated."""
+    """The command to type: a path if the environment is not activated."""
     return "sqlanon" if shutil.which("sqlanon") else shlex.quote(str(Path(sys.executable).with_name("sqlanon")))
 
 
@@ -177,8 +177,8 @@ def _made(hospital: Path, policy: Path, release: Path) -> list[str]:
     return [
         "Files:",
         f"  {hospital}    the private tables",
-        f"  {policy}    the policy: change it, and run anonymize again",
-        f"  {release}    the release, which can be shared",
+        f"  {policy}    the policy: edit it and run anonymize again",
+        f"  {release}    the release, to share",
         "Next:",
         f"  {program} verify {quoted[release]}",
         f"  duckdb -readonly {quoted[release]} {check}",

@@ -120,7 +120,7 @@ def test_a_hospital_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Pat
 
 @pytest.mark.parametrize("rows", [0, -1])
 def test_a_hospital_needs_a_patient(tmp_path: Path, rows: int) -> None:
-    with pytest.raises(SourceError, match="at least one"):
+    with pytest.raises(SourceError, match="at least 1"):
         make_hospital(tmp_path / "hospital.duckdb", rows=rows)
 
 
