@@ -33,6 +33,7 @@ TITLES = {
     "live.py": "Live views",
     "spark.py": "Spark",
     "imports.py": "How long the package takes to load",
+    "small.py": "The processor time of a small run",
     "plot.py": "The plot",
     "k_epsilon_plot.py": "The plot of noise",
 }
@@ -63,6 +64,7 @@ def steps(peers: Path, data: Path, small: bool) -> list[list[str | Path]]:
         ["live.py", *kept, *rows],
         ["spark.py", *kept, *rows],
         ["imports.py"],
+        ["small.py", *(("--runs", "3") if small else ())],
         ["plot.py", data, *(("--out", data / "scale.svg") if small else ())],
         ["k_epsilon_plot.py", data, *(("--out", data / "k_epsilon.svg") if small else ())],
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import all_of, cast, col, fragment, named, template
+from sqlanon.expressions import all_of, cast, col, fragment, named, template, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind, try_cast
@@ -35,6 +35,7 @@ def ranges_of(engine: Engine, prepared: SearchInput) -> dict[str, RangeKind]:
 
 _KINDS = template("""
     SELECT
+        :i AS i,
         bool_and(TRY_CAST(:value AS BIGINT) IS NOT NULL) AS integers,
         bool_and(TRY_CAST(:value AS DOUBLE) IS NOT NULL) AS numbers,
         bool_and(TRY_CAST(:value AS DATE) IS NOT NULL) AS dates
@@ -43,7 +44,7 @@ _KINDS = template("""
 """)
 _TYPES: Mapping[RangeKind, str] = {"integer": "BIGINT", "number": "DOUBLE", "date": "DATE"}
 _HOLD_THEIR_VALUES = template("""
-    SELECT bool_and(:all_hold), bool_or(:some_range)
+    SELECT :i AS i, bool_and(:all_hold) AND bool_or(:some_range)
     FROM (SELECT :value AS value, :bounds FROM :hierarchy WHERE level_0 IS NOT NULL) AS h
 """)
 _HOLDS = fragment("coalesce(:low <= value, TRUE) AND coalesce(value <= :high, TRUE)")
@@ -54,15 +55,23 @@ def _listed_ranges(
     engine: Engine, listed: Mapping[str, tuple[Hierarchy, RangeKind | None]]
 ) -> Iterator[tuple[str, RangeKind]]:
     """Those whose labels are ranges, each with the ground values under it."""
-    for name, (hierarchy, own) in listed.items():
-        value = cast(col("level_0"), "VARCHAR")
-        are = engine.rows(_KINDS(value=value, hierarchy=hierarchy.table))[0]
-        kind = own or next((one for one, right in zip(_TYPES, are, strict=True) if right), None)
-        if kind is not None and _hold_their_values(engine, hierarchy, kind):
-            yield name, kind
+    value, names = cast(col("level_0"), "VARCHAR"), list(listed)
+    kinds = {i: kind for i, (_, kind) in enumerate(listed.values())}
+    queries = [
+        _KINDS(i=i, value=value, hierarchy=hierarchy.table)
+        for i, (hierarchy, kind) in enumerate(listed.values())
+        if kind is None
+    ]
+    for i, *are in engine.rows(union_all(*queries)) if queries else ():
+        kinds[i] = next((one for one, right in zip(_TYPES, are, strict=True) if right), None)
+    found = {i: kind for i, kind in kinds.items() if kind is not None}
+    queries = [_hold_their_values(i, listed[names[i]][0], kind) for i, kind in found.items()]
+    for i, right in sorted(engine.rows(union_all(*queries))) if queries else ():
+        if right:
+            yield names[i], found[i]
 
 
-def _hold_their_values(engine: Engine, hierarchy: Hierarchy, kind: RangeKind) -> bool:
+def _hold_their_values(i: int, hierarchy: Hierarchy, kind: RangeKind) -> exp.Select:
     levels = range(1, hierarchy.height)  # the top is no range
     ends = [
         named(end, f"{which}_{level}")
@@ -70,11 +79,11 @@ def _hold_their_values(engine: Engine, hierarchy: Hierarchy, kind: RangeKind) ->
         for which, end in zip(("low", "high"), bounds(col(f"level_{level}"), kind), strict=True)
     ]
     pairs = [(col(f"low_{level}"), col(f"high_{level}")) for level in levels]
-    query = _HOLD_THEIR_VALUES(
+    return _HOLD_THEIR_VALUES(
+        i=i,
         all_hold=all_of(_HOLDS(low=low, high=high) for low, high in pairs),
         some_range=exp.or_(*(_IS_RANGE(low=low, high=high) for low, high in pairs)),
         value=try_cast(cast(col("level_0"), "VARCHAR"), _TYPES[kind]),
         bounds=ends,
         hierarchy=hierarchy.table,
     )
-    return engine.rows(query)[0] == (True, True)

@@ -37,6 +37,7 @@ from sqlanon.expressions import (
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy import Policy, same_file, table_parts, why_not_written
 from sqlanon.policy.names import STAGED, VERIFIED
+from sqlanon.release import macro_library
 from sqlanon.release.check import file_check, sha256_of
 from sqlanon.release.contents import ATTACHED, STORAGE_VERSION, expected_objects, found_objects
 from sqlanon.release.manifest import Facts, Manifest, versioned
@@ -427,7 +428,7 @@ def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Ve
     engine.attach(rows.file, ATTACHED, read_write=True)
     with engine.using(ATTACHED):
         if not is_parquet:
-            engine.script(*macro_scripts())
+            macro_library.install(engine, macro_scripts(), ATTACHED, rows.file.parent, STORAGE_VERSION)
         _write_manifest(engine, staged, (manifest, *_keep(engine, staged)), suppressed)
         if not is_parquet:
             found = read_manifests(engine)
