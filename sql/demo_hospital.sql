@@ -1,23 +1,23 @@
--- The hospital of `sqlanon demo`: `patients`, and `voters`, a public list with names that covers part of
--- the same people. Everybody in here is invented. Parameters: $rows (patients) and $seed.
+-- The hospital of `sqlanon demo`: `patients`, and `voters`, a public list with the names of some of them. Everybody is
+-- invented. Parameters: $rows (patients) and $seed.
 --
--- Chance is a hash of (seed, person, what is drawn), so the tables are the same on every run, with any number
--- of threads, on every machine; setseed() keeps that promise on one thread only. md5 does not change
--- from one DuckDB to the next, as hash() may.
+-- Random numbers are hashes of (seed, person, purpose), so that the tables are the same on every run, machine and number
+-- of threads. setseed() guarantees this for one thread only, and hash() may change between versions of DuckDB; md5 does
+-- not.
 
 CREATE TEMP MACRO dice(seed, person, what) AS    -- uniform in [0, 1)
     (md5_number_lower(concat_ws('/', seed, person, what)) >> 11) / 9007199254740992;
 CREATE TEMP MACRO pick(names, seed, person, what) AS
     names[1 + CAST(floor(len(names) * dice(seed, person, what)) AS INTEGER)];
 
--- Ages in years, and how many people of a thousand have them.
+-- Ages in years, and how many people in a thousand have them.
 CREATE TEMP TABLE ages AS
 SELECT first_age, last_age, (sum(people) OVER (ORDER BY first_age) - people) / 1000 AS starts
 FROM (VALUES (0, 9, 107), (10, 19, 118), (20, 29, 128), (30, 39, 134), (40, 49, 126), (50, 59, 130),
              (60, 69, 121), (70, 79, 86), (80, 89, 41), (90, 99, 9)) AS v(first_age, last_age, people);
 
--- Areas: the first three digits of a ZIP, how many ZIPs begin so, and how many people of a thousand live there.
--- Within an area the i-th ZIP is as large as 1/i: a few dense towns, many thin places.
+-- Areas: the first three digits of a ZIP, how many ZIPs begin with them, and how many people in a
+-- thousand live there. Within an area, the i-th ZIP has a share proportional to 1/i: a few large towns, many small places.
 CREATE TEMP TABLE zips AS
 WITH areas AS (
     FROM (VALUES ('021', 48, 330), ('024', 18, 110), ('018', 40, 120), ('019', 36, 100), ('017', 34, 90),
@@ -31,7 +31,7 @@ WITH areas AS (
 )
 SELECT zip, (sum(people) OVER (ORDER BY zip) - people) / sum(people) OVER () AS starts FROM places;
 
--- Diagnoses: the mean cost, and how frequent they are among women and men, under 15, under 50, and older.
+-- Diagnoses: the mean cost, and the frequency among women and men under 15, under 50, and older.
 CREATE TEMP TABLE diagnoses AS
 WITH frequencies AS (
     UNPIVOT (
@@ -50,7 +50,7 @@ SELECT diagnosis, mean_cost, who,
        (sum(people) OVER (PARTITION BY who ORDER BY diagnosis) - people) / sum(people) OVER (PARTITION BY who) AS starts
 FROM frequencies WHERE people > 0;
 
--- Twice as many people as patients: the second half never was in the hospital.
+-- Twice as many people as patients: the second half was never in the hospital.
 CREATE TEMP TABLE people AS
 WITH born AS (
     SELECT person,
@@ -92,12 +92,12 @@ SELECT name, address, zip, birth_date, sex,
        CASE WHEN origin < 0.66 THEN 'White' WHEN origin < 0.80 THEN 'Hispanic' WHEN origin < 0.90 THEN 'Black'
             WHEN origin < 0.97 THEN 'Asian' WHEN origin < 0.993 THEN 'Mixed' ELSE 'Native' END AS ethnicity,
        diagnosis,
-       -- To the nearest 50: a bill to the cent would name its patient all by itself.
+       -- To the nearest 50: a cost to the cent would identify the patient.
        CAST(50 * ceil(mean_cost * (0.2 - 0.8 * ln(1 - dice($seed, person, 'cost'))) / 50) AS DECIMAL(9, 2)) AS cost
 FROM ill ASOF JOIN diagnoses ON ill.who = diagnoses.who AND draw >= starts
 ORDER BY person;
 
--- Three adults of four are registered, patients and others alike.
+-- Three in four adults are registered, patients or not.
 CREATE TABLE voters AS
 SELECT name, address, zip, birth_date, sex
 FROM people WHERE age >= 18 AND dice($seed, person, 'registered') < 0.75

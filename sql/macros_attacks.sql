@@ -1,12 +1,12 @@
--- The macro library, continued: known attacks on a release, in the words of sqlanon attack; each shows what it finds.
+-- The macro library: published attacks on releases, under the names of `sqlanon attack`.
 --
--- NULL is a value, equal to NULL. Relations that are compared are compared on the columns `on`, which both have, as they
--- are: values of another table are written as labels first (what is 02139 there is 0213* here).
+-- NULL is a value, equal to NULL. Two relations are compared on the columns `on`, which both have, by equal values:
+-- convert the values of another table to labels of the release first (02139 becomes 0213*).
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- Homogeneity (Machanavajjhala et al. 2007): the classes with one value, which is known of all their rows. The
--- quasi-identifiers, class_size, and value.
+-- Homogeneity (Machanavajjhala et al. 2007): the classes whose rows all have the same sensitive value. The
+-- quasi-identifiers, class_size and value.
 CREATE OR REPLACE MACRO sqlanon.homogeneous_classes(rel, qi, sensitive) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -32,8 +32,8 @@ CREATE OR REPLACE MACRO sqlanon.homogeneous_classes(rel, qi, sensitive) AS TABLE
     )
 );
 
--- Background knowledge (the same): the classes in which one value is left to who can rule out `known` of them. The
--- quasi-identifiers, class_size, and distinct_l, the different values: known + 1 at most.
+-- Background knowledge (the same paper): the classes in which a single value remains for an attacker who can rule out
+-- `known` values. The quasi-identifiers, class_size and distinct_l, the number of different values (at most known + 1).
 CREATE OR REPLACE MACRO sqlanon.background_knowledge_classes(rel, qi, sensitive, known := 1) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -59,8 +59,8 @@ CREATE OR REPLACE MACRO sqlanon.background_knowledge_classes(rel, qi, sensitive,
     )
 );
 
--- Skewness (Li et al. 2007): for every value in every class, the quasi-identifiers, class_size, value, value_rows (the
--- rows of the class that have it), p, its share there, and ratio: p by its share of all rows.
+-- Skewness (Li et al. 2007): one row for each value in each class. The quasi-identifiers, class_size, value, value_rows
+-- (the rows of the class with this value), p (its share of the class) and ratio (p / its share of all rows).
 CREATE OR REPLACE MACRO sqlanon.skewness_classes(rel, qi, sensitive) AS TABLE (
     WITH "sqlanon seen" AS (
         SELECT
@@ -92,9 +92,9 @@ CREATE OR REPLACE MACRO sqlanon.skewness_classes(rel, qi, sensitive) AS TABLE (
     )
 );
 
--- Linking with another table that names people (Sweeney 2002): of `other` the rows that fit no row of rel (other_none),
--- one (other_one), some but fewer than k (other_few); of rel the rows, and those that somebody fits (matched);
--- identified: where one row and one row fit each other and nothing else.
+-- Linking with another table that names people (Sweeney 2002). The rows of `other` that match no row of rel
+-- (other_none), one (other_one), or some but fewer than k (other_few); the rows of rel, and those with a match
+-- (matched); and the pairs of rows that match each other and no other row (identified).
 CREATE OR REPLACE MACRO sqlanon.linkage(rel, other, "on", k := 5) AS TABLE (
     WITH "sqlanon linked" AS (
         SELECT sum("sqlanon rows")::BIGINT AS "sqlanon rows", sum("sqlanon others")::BIGINT AS "sqlanon others"
@@ -119,8 +119,8 @@ CREATE OR REPLACE MACRO sqlanon.linkage(rel, other, "on", k := 5) AS TABLE (
     FROM "sqlanon linked"
 );
 
--- Composition (Ganta et al. 2008), of two releases with the same labels: the classes, by the columns `on`, that have one
--- sensitive value in common; and the rows of each that have it.
+-- Composition (Ganta et al. 2008) of two releases with the same labels: the classes, by the columns `on`, that have a
+-- single sensitive value in common; and the rows of each release that have it.
 CREATE OR REPLACE MACRO sqlanon.composition_classes(rel, other, "on", sensitive) AS TABLE (
     WITH "sqlanon common" AS (
         SELECT class, value, sum(n)::BIGINT AS n, sum(m)::BIGINT AS m
@@ -161,8 +161,8 @@ CREATE OR REPLACE MACRO sqlanon.composition_classes(rel, other, "on", sensitive)
     )
 );
 
--- Unsorted matching (Sweeney 2002): how many places both relations have, how many of them have the same values in the
--- columns `on`, and the share of all pairs of rows that do: in a random order, so great a share of the places would.
+-- Unsorted matching (Sweeney 2002): the number of positions that both relations have, how many of them have the same
+-- values in the columns `on`, and the share expected by chance: that of all pairs of rows with the same values.
 CREATE OR REPLACE MACRO sqlanon.unsorted_matching(rel, other, "on") AS TABLE (
     WITH "sqlanon placed" AS (
         SELECT 1 AS side, row_number() OVER () AS place, struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[]))) AS class
@@ -191,9 +191,9 @@ CREATE OR REPLACE MACRO sqlanon.unsorted_matching(rel, other, "on") AS TABLE (
         ) / (SELECT nullif(fsum(n * m), 0) FROM "sqlanon places") AS chance
 );
 
--- Complementary release (Sweeney 2002), of two releases with the same labels: the combinations of qi that the join on
--- equal labels and on equal values of the columns `shared` tells for fewer than k rows; and rows, how many: of each
--- shared value as many as the lesser of both has.
+-- Complementary release (Sweeney 2002) of two releases with the same labels, joined on equal labels and on equal values
+-- of the columns `shared`: the combinations of qi with fewer than k rows, and their number of rows. Each shared value
+-- counts as often as in the release where it is rarer.
 CREATE OR REPLACE MACRO sqlanon.complementary_classes(rel, other, qi, shared, k := 5) AS TABLE (
     WITH "sqlanon met" AS (
         SELECT class, least(sum(n), sum(m))::BIGINT AS rows
@@ -232,9 +232,9 @@ CREATE OR REPLACE MACRO sqlanon.complementary_classes(rel, other, qi, shared, k 
     WHERE rows < k
 );
 
--- Temporal attack (the same), of an earlier release, rel, and a later one, other, with the same labels: the classes, by
--- the columns `on`, in which some rows, but fewer than k, came (added) or went (removed). With `shared`, columns that
--- both show as they are, also rows count whose values there are others now.
+-- Temporal attack (the same paper) on an earlier release, rel, and a later one, other, with the same labels: the
+-- classes, by the columns `on`, in which at least one row but fewer than k were added or removed. With `shared`, columns
+-- that both releases show unchanged, rows whose values there changed count, too.
 CREATE OR REPLACE MACRO sqlanon.temporal_classes(rel, other, "on", k := 5, shared := NULL) AS TABLE (
     WITH "sqlanon counted" AS (
         SELECT class, sum(n)::BIGINT AS n, sum(m)::BIGINT AS m

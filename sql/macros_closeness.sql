@@ -1,16 +1,20 @@
 -- The macro library: how far the distribution of a sensitive attribute in each class is from the source's.
 -- The parameters, and the steps up to "sqlanon source", are as in macros_privacy.sql.
 --
--- distance: 'equal': half the sum of |p - q|; that is the sum of p - q where p is more.
--- 'hierarchical': two values are as far apart as the level of their closest common ancestor by the height. Over a tree
--- whose leaves are all as deep this is the mean, over the levels below the top, of the equal distance between nodes.
--- `hierarchy` is the relation of the tree: level_0 (the value), level_1, ... up to the top, one row a value, as in the
--- catalog. A value that is not in it (NULL too) is a node by itself on every level below the top.
--- So equal is hierarchical with one level and no tree: both are "sqlanon nodes".
--- 'ordered': the sum of |P - Q|, cumulated shares, over the m values in their type's order (NULL first), by m - 1.
--- From a value of a class to its next one P stays the same: that is a row of "sqlanon runs". There, |P - Q| is Q - P,
--- and 2 (P - Q) more where Q is less: up to a place that "sqlanon found" adds (last_place), for Q only grows. Sums of Q
--- up to each place (area) are there already: so a class costs what it has, not what the whole table has.
+-- distance is one of:
+--   'equal': half the sum of |p - q|, which is the sum of p - q over the values with p > q.
+--   'hierarchical': the distance of two values is the level of their closest common ancestor / the height. If all leaves
+--     have the same depth, this is the mean of the equal distance over the levels below the top. `hierarchy` is the
+--     relation of the tree, with one row for each value: level_0 (the value), level_1, ... up to the top, as in the
+--     catalog. A value that is not in it (NULL too) is a node of its own on every level below the top.
+--   'ordered': the sum of |P - Q|, the cumulative shares, over the m values in the order of their type (NULL first),
+--     / (m - 1).
+--
+-- 'equal' is 'hierarchical' with one level and no tree; both use "sqlanon nodes".
+-- For 'ordered', P is constant between a value of a class and its next one: a row of "sqlanon runs". There, |P - Q| is
+-- Q - P, plus 2 (P - Q) where Q < P, which holds up to the place that "sqlanon found" adds (last_place), because Q only
+-- grows. The sums of Q up to each place (area) are computed once, so that a class costs what it has, not what the whole
+-- table has.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
@@ -169,7 +173,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness(
     FROM "sqlanon figures"
 );
 
--- The quasi-identifiers, class_size, and each class's distance t.
+-- The quasi-identifiers, class_size, and the distance t of each class.
 CREATE OR REPLACE MACRO sqlanon.t_closeness_classes(
     rel, qi, sensitive, reference := NULL, distance := 'equal', hierarchy := NULL, person := NULL
 ) AS TABLE (

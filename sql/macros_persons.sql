@@ -64,9 +64,9 @@ CREATE OR REPLACE MACRO sqlanon.average_risk(rel, qi, person := NULL) AS TABLE (
     )
 );
 
--- k-map (Sweeney): the rows, or persons, of a population that each class matches. The population is a relation that is
--- generalized as rel is and has its columns, by name. k: the fewest (0: a class matches none); null_map: the rows of
--- rel whose class matches none; the classes of rel.
+-- k-map (Sweeney): how many rows, or persons, of a population each class matches. The population is a relation with the
+-- same columns, generalized as rel is. k is the smallest number (0: a class matches none), null_map the number of rows
+-- whose class matches none; and the number of classes of rel.
 CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := NULL) AS TABLE (
     WITH "sqlanon matches" AS (
         SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class, count(*) AS rows, 0 AS theirs
@@ -92,9 +92,9 @@ CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := 
     WHERE rows > 0
 );
 
--- delta-presence (Nergiz et al. 2007): the count of a class by that of the population's class, over the classes of
--- both: the least and the greatest, and how many classes. 0: nobody of a population class is in rel; infinity: a class
--- of rel matches nobody.
+-- delta-presence (Nergiz et al. 2007): the size of a class / the size of the same class in the population, over the
+-- classes of both: the least and the greatest, and the number of classes. 0: nobody of a class of the population is in
+-- rel; infinity: a class of rel matches nobody.
 CREATE OR REPLACE MACRO sqlanon.delta_presence(
     rel, qi, population, person := NULL, population_person := NULL
 ) AS TABLE (
@@ -134,7 +134,7 @@ CREATE OR REPLACE MACRO sqlanon.delta_presence(
 );
 
 -- The classes of rel and of the population: the quasi-identifiers, class_count and population_count (rows or persons),
--- and presence, the one by the other.
+-- and presence (class_count / population_count).
 CREATE OR REPLACE MACRO sqlanon.presence_classes(
     rel, qi, population, person := NULL, population_person := NULL
 ) AS TABLE (

@@ -48,7 +48,9 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
     macros = run.install_macros(_macros_for(policy))
     checks = []
     count = prepared.marginals.rows
-    checks.append(source_check("source rows", manifest.rows == count, f"the source has {count}"))
+    claim = f"the source has {count:,} rows"
+    wrong = f"{claim}, the release claims {manifest.rows:,}"
+    checks.append(source_check("source rows", manifest.rows == count, claim, wrong))
     again, found_again = _again(run, prepared, manifest)
     checks += found_again
     if again is None:
@@ -162,10 +164,10 @@ def _same_rows(run: Run, found: Verification, place: ReleasePlace, recoded: exp.
                 return source_check(name, False, "the release has its columns")
             added, missing = engine.rows(different_rows(released, recoded, claimed))[0]
     except BrokenReleaseError as error:
-        return source_check(name, False, str(error))
+        return source_check(name, False, "", str(error))
     if added or missing:
         message = f"{added:,} rows of the release are not its rows, {missing:,} of its rows are missing there"
-        return source_check(name, False, message)
+        return source_check(name, False, "", message)
     return source_check(name, True, "it has the rows of the release")
 
 

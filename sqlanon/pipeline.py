@@ -319,7 +319,7 @@ def add_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Recoding
 
     filled = fill(steps, prepared, recoding, found.score)
     if filled.statement is not None:
-        steps.finish("decoys", "rows of nobody that fill the classes that stayed too small, drawn once")
+        steps.finish("decoys", "invented rows for classes that are too small, drawn once")
     return filled
 
 

@@ -1,14 +1,14 @@
 -- The macro library in Spark: functions of Spark 4 (`CREATE FUNCTION ... RETURN`), for any client of it.
 --
--- A function of Spark cannot be given the name of a table, as DuckDB's macros are: so the grouping is the caller's, and
--- the functions work out the figures of what was counted. docs/reference/macros_spark.md has a query for each.
+-- A function of Spark cannot take the name of a table, as DuckDB's macros do. So the caller groups and counts, and the
+-- functions compute the figures from the counts. docs/reference/macros_spark.md has a query for each.
 --
--- sizes: of each class its rows (or persons). counts: of each value of a class its rows. pairs: the same, beside the
--- value's share q of the source. In all of them the order does not matter.
+-- sizes has the rows (or persons) of each class, counts the rows of each value of a class, and pairs the same counts with
+-- the share q of the value in the source. Their order does not matter.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- k (the smallest class), the classes, the rows, and the rows that are alone in their class.
+-- The size of the smallest class (k), the number of classes, of rows, and of rows that are alone in their class.
 CREATE OR REPLACE FUNCTION sqlanon.k_anonymity(sizes ARRAY<BIGINT>)
 RETURNS TABLE (k BIGINT, classes BIGINT, `rows` BIGINT, uniques BIGINT)
 RETURN SELECT
@@ -17,7 +17,8 @@ RETURN SELECT
     aggregate(sizes, 0L, (total, n) -> total + n),
     CAST(array_size(filter(sizes, n -> n = 1)) AS BIGINT);
 
--- average_risk: the classes by the sum of their sizes; sample_uniqueness: the classes of size 1 by the same sum.
+-- The number of classes / the sum of their sizes (average_risk), and the classes of size 1 / the same sum
+-- (sample_uniqueness).
 CREATE OR REPLACE FUNCTION sqlanon.average_risk(sizes ARRAY<BIGINT>)
 RETURNS TABLE (average_risk DOUBLE, sample_uniqueness DOUBLE, classes BIGINT)
 RETURN SELECT
@@ -25,15 +26,15 @@ RETURN SELECT
     array_size(filter(sizes, n -> n = 1)) / nullif(aggregate(sizes, 0L, (total, n) -> total + n), 0),
     CAST(array_size(sizes) AS BIGINT);
 
--- Of a class, e to the entropy of its values: it is l where l values are equally frequent.
+-- e to the power of the entropy of a class (l if l values are equally frequent).
 CREATE OR REPLACE FUNCTION sqlanon.entropy_l(counts ARRAY<BIGINT>) RETURNS DOUBLE
 RETURN exp(
     ln(aggregate(counts, 0L, (total, n) -> total + n))
     - aggregate(counts, 0D, (total, n) -> total + n * ln(n)) / aggregate(counts, 0L, (total, n) -> total + n)
 );
 
--- Of a class, the most frequent value's count by those of the l-th and rarer together: it is recursive (c, l)-diverse
--- for every c above it (infinity: it has fewer than l values; l = 1 always holds: 0).
+-- The count of the most frequent value of a class / the sum of the counts from the l-th value on: the class is recursive
+-- (c, l)-diverse for each greater c (infinity if it has fewer than l values, 0 for l = 1).
 CREATE OR REPLACE FUNCTION sqlanon.recursive_c(counts ARRAY<BIGINT>, l INT) RETURNS DOUBLE
 RETURN CASE
     WHEN l > 1 AND array_size(counts) < l THEN double('infinity')
@@ -43,11 +44,11 @@ RETURN CASE
     ELSE raise_error('l must be a whole number, 1 or more')
 END;
 
--- Of a class, the greatest share of a value: the alpha of (alpha, k)-anonymity.
+-- The greatest share of a value in a class: the alpha of (alpha, k)-anonymity.
 CREATE OR REPLACE FUNCTION sqlanon.alpha(counts ARRAY<BIGINT>) RETURNS DOUBLE
 RETURN array_max(counts) / aggregate(counts, 0L, (total, n) -> total + n);
 
--- Of a class, the equal distance to the source: the t of t-closeness.
+-- The equal distance of a class from the source: the t of t-closeness.
 CREATE OR REPLACE FUNCTION sqlanon.equal_distance(pairs ARRAY<STRUCT<n: BIGINT, q: DOUBLE>>) RETURNS DOUBLE
 RETURN (
     aggregate(
@@ -56,7 +57,8 @@ RETURN (
     ) + 1
 ) / 2;
 
--- Of a class, the greatest |ln(p/q)| of a value; infinity where it lacks one of the source's, of which there are so many.
+-- The greatest |ln(p/q)| of a value in a class; infinity if the class lacks one of the source's
+-- `distinct_values` values.
 CREATE OR REPLACE FUNCTION sqlanon.delta_disclosure(pairs ARRAY<STRUCT<n: BIGINT, q: DOUBLE>>, distinct_values BIGINT)
 RETURNS DOUBLE
 RETURN CASE
@@ -64,8 +66,8 @@ RETURN CASE
     ELSE array_max(transform(pairs, x -> abs(ln(x.n / aggregate(pairs, 0L, (total, y) -> total + y.n) / x.q))))
 END;
 
--- Of a class, the greatest gain (p - q) / q of a value, at least 0; and how far a gain goes beyond its own -ln q, at
--- most (0: nowhere). Basic beta-likeness is beta <= b; the enhanced one is that and enhanced_excess = 0.
+-- The greatest gain (p - q) / q of a value in a class (beta, at least 0), and the most by which a gain exceeds its own
+-- -ln q (enhanced_excess, 0: never). Basic beta-likeness means beta <= b; the enhanced one also enhanced_excess = 0.
 CREATE OR REPLACE FUNCTION sqlanon.beta(pairs ARRAY<STRUCT<n: BIGINT, q: DOUBLE>>) RETURNS DOUBLE
 RETURN greatest(
     array_max(transform(pairs, x -> x.n / aggregate(pairs, 0L, (total, y) -> total + y.n) / x.q - 1)), 0D

@@ -1,5 +1,4 @@
-"""Checks of a release, as all audits make them: by what is wrong, or by SQL that counts the rows that break a claim;
-those of its file's SHA-256, and of what it claims of its decoys."""
+"""Checks of a release, for all audits: by lists of faults, by SQL that counts rows, of the SHA-256 and of decoys."""
 
 from __future__ import annotations
 
@@ -35,15 +34,14 @@ def file_check(path: Path, expected: str) -> Check:
     except OSError as error:
         raise ReleaseError(f"{path} cannot be read: {error.strerror or error}") from error
     if (log := path.with_name(f"{path.name}.wal")).exists():
-        return Check("sha256", False, f"{log.name} is beside it, and DuckDB reads that into the file: remove it")
+        return Check("sha256", False, f"{log.name} is beside it, and DuckDB would apply it to the file: remove it")
     if found == expected:
-        return Check("sha256", True, "the file is the one that was published")
-    return Check("sha256", False, f"expected {expected}, found {found}: the file was changed, or it is another one")
+        return Check("sha256", True, "the file is unchanged since it was published")
+    return Check("sha256", False, f"expected {expected}, found {found}: the file was changed or is another one")
 
 
 def claims_its_decoys(manifest: Manifest) -> bool:
-    """Whether what a manifest says of decoys agrees with itself: they fill classes of 1 to k − 1 rows up to k. Older
-    releases say how many classes, and how small the smallest was."""
+    """Whether the figures of decoys in a manifest are possible; older releases have more of them."""
     policy = manifest.policy
     rows, classes, without = manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys
     if not policy.get("decoys"):
@@ -67,50 +65,50 @@ def claims_its_decoys(manifest: Manifest) -> bool:
 
 
 def k_counts_decoys(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
-    """The checks of requirements; that of k says that it counts decoys, where there are any."""
+    """Add to the check of k that it counts decoys, if there are any."""
     if not manifest.decoys:
         return list(checks)
-    message = f"k counts {manifest.decoys} decoys, which are rows of nobody"
-    if manifest.smallest_class_without_decoys is not None:  # older releases say so
-        message += f"; without them the smallest class has {manifest.smallest_class_without_decoys}"
+    message = f"k counts {manifest.decoys} decoys, which are invented rows"
+    if manifest.smallest_class_without_decoys is not None:  # in older releases
+        message += f"; without them, the smallest class has {manifest.smallest_class_without_decoys}"
     k = f"{manifest.policy['privacy']['k']}-anonymity"
     names = (k, f"{AGAINST}{k}")
     return [replace(one, message=f"{one.message}; {message}") if one.name in names else one for one in checks]
 
 
 def decoy_checks(manifest: Manifest, sizes: Mapping[int, int]) -> list[Check]:
-    """Whether enough classes have k rows, as those have that are filled; none where no decoys were asked for."""
+    """Whether enough classes have k rows, as filled classes do. No check if the policy has no decoys."""
     if manifest.decoys is None:
         return []
     filled, k = manifest.decoy_classes, manifest.policy["privacy"]["k"]
     found = sizes.get(k, 0)
     where = f"some of the {found}" if filled is None else f"{filled} of the {found}"
-    message = f"{manifest.decoys} rows in {where} classes of {k} rows; which, the release does not show"
+    message = f"{manifest.decoys} decoys in {where} classes of {k} rows; the release does not show which"
     enough = manifest.decoys <= found * (k - 1) if filled is None else filled <= found
     return [Check("decoys", enough, message)]
 
 
 AGAINST = "against the source: "
-"""The names of checks that have the source begin with it."""
+"""The prefix of checks against the source."""
 
 
 UNREAD = "only the SHA-256 finds data in their unused ends (--sha256, --policy)"
-"""What no check that reads a file sees, of its blocks or pages."""
+"""What checks of blocks or pages cannot see."""
 
 
 def check_of(name: str, wrong: Iterable[str], right: str) -> Check:
-    """A check by all that is wrong, in words."""
+    """A check that fails with the faults, or passes with the message ``right``."""
     return Check(name, not (message := "; ".join(wrong)), message or right)
 
 
 def source_check(name: str, passed: bool, claim: str, found: str | None = None) -> Check:
-    """A check that has the source: the claim, if it passed, else what was found, by default its contrary."""
-    return Check(f"{AGAINST}{name}", passed, claim if passed else f"not so: {found or claim}")
+    """A check against the source: the claim if it passed, else what was found."""
+    return Check(f"{AGAINST}{name}", passed, claim if passed else found or f"not true: {claim}")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A check against the source as SQL: its name, what holds, and the query of one number, the rows that break it."""
+    """A check against the source: its name, its claim, and the query that counts the rows that break it."""
 
     name: str
     words: str

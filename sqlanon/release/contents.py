@@ -33,17 +33,17 @@ _MAGIC, _FLAGS, _VERSION, _REST = 8, 20, 52, 116
 def strange_blocks(path: Path) -> Iterator[str]:
     """What is in a DuckDB file, or beside it, and in none of its blocks; in words."""
     if path.with_name(f"{path.name}.wal").exists():
-        yield f"{path.name}.wal stands beside it, with changes that are not in the file"
+        yield f"{path.name}.wal is beside it, with changes that are not in the file"
     with path.open("rb") as file:
         first, *headers = (file.read(_HEADER) for _ in range(3))
     if any(first[_REST:]) or not _WRITER.fullmatch(first[_VERSION:_REST]):
-        yield "the header of the file has more than the version of its writer"
+        yield "the header of the file has extra bytes"
     read = [struct.unpack_from("<7Q", header, 8) for header in headers]
     _, _, _, blocks, size, *_ = max(read)
     if not all(_is_blank(header, first) for header in headers) or not all(_is_plain(one, blocks, size) for one in read):
-        yield "a header of the blocks has more than their numbers"
+        yield "a header of the blocks has extra bytes"
     if path.stat().st_size != 3 * _HEADER + blocks * size:
-        yield f"it has {path.stat().st_size:,} bytes, and its blocks {3 * _HEADER + blocks * size:,}"
+        yield f"it has {path.stat().st_size:,} bytes, but its blocks need {3 * _HEADER + blocks * size:,}"
 
 
 def _is_blank(header: bytes, first: bytes) -> bool:

@@ -81,7 +81,7 @@ def filled_again(steps: StatementRunner, prepared: SearchInput, recoding: Recodi
 def claims_check(manifest: Manifest, decoys: Decoys) -> Check:
     """Whether a release has as many decoys as its source needs."""
     claimed = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys)
-    message = f"{decoys.rows} are needed in {decoys.classes} classes; without them the smallest has "
+    message = f"{decoys.rows} needed in {decoys.classes} classes; without them, the smallest class has "
     found = (decoys.rows, decoys.classes, decoys.smallest_class_without)
     right = all(one in (None, other) for one, other in zip(claimed, found, strict=True)) and manifest.decoys is not None
     return source_check("decoys", right, f"{message}{decoys.smallest_class_without} rows")
@@ -119,32 +119,32 @@ class DecoyCheck:
         claims = [
             Claim(
                 "recoded source",
-                "its rows are in the release",
+                "all its rows are in the release",
                 _NOT_IN_THE_RELEASE(lacking=minus(beside, among, types), elsewhere=elsewhere),
             ),
             Claim(
                 "filled classes",
-                f"each class that lacked rows has {k}",
+                f"each filled class has {k} rows",
                 _NOT_FILLED(places=places, keys=keys, among=among, quasi=columns, k=k, same=filled),
             ),
         ]
         if foreign:
-            words = "they are those of rows in classes that need none"
+            words = "each is a value of a class without decoys"
             claims.append(Claim("values of decoys", words, _SUM(counts=union_all(*foreign))))
         found = steps.count(rest)
-        words = f"{found} rows are not the source's: decoys"
+        words = f"{found} rows are not in the source: decoys"
         first, *others = (claim.check(steps.engine) for claim in claims)
-        return [first, source_check("rows of nobody", found == self.manifest.decoys, words), *others]
+        return [first, source_check("invented rows", found == self.manifest.decoys, words), *others]
 
     def recorded(self, table: exp.Table | None) -> Check:
         """Whether the decoys that `checks` found are those that the catalog has."""
         if table is None:
-            message = "not recorded: the catalog has no decoys of this release, or cannot be read now"
+            message = "the catalog has no decoys of this release, or cannot be read"
             return Check(f"{AGAINST}decoys in the catalog", None, message)
         rest = self.work("decoys_found")
         pairs = ((rest, table), (table, rest))
         wrong = sum(self.steps.ask(surplus(*pair, self._types), [(0,)])[0][0] for pair in pairs)
-        return source_check("decoys in the catalog", not wrong, "they are the rows that are not the source's")
+        return source_check("decoys in the catalog", not wrong, "they are the rows that are not in the source")
 
     @property
     def _types(self) -> dict[str, str]:

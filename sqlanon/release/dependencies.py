@@ -216,7 +216,7 @@ class Narrowing:
         smallest = "" if size is None else f"; with {names}, the smallest group has {size:,} rows"
         return (
             f"{names} {verb} {self.quasi!r}: a released label stands for {self.before:,.1f} values of it on average, "
-            f"and for {self.after:,.1f} where {names} {are} known{smallest}; make {them} quasi or leave {them} out. "
+            f"and for {self.after:,.1f} if {names} {are} known{smallest}; make {them} quasi or leave {them} out. "
             f"To see the values left: {self.query}"
         )
 
@@ -281,7 +281,7 @@ def narrowing_columns(
         _show_measurement(steps, prepared, recoding, others, quasi)
         return (), ()
     if (why := source.why_not_measured()) is not None:
-        message = f"whether released columns narrow the generalized quasi-identifiers was not measured: {why}"
+        message = f"not measured whether released columns narrow generalized quasi-identifiers: {why}"
         if prepared.policy.privacy.dependencies == "error":
             raise SourceError(f'{message}; privacy.dependencies = "error" requires it')
         return (), (f"{message}; docs/explanation/dependencies.md has a query that shows it",)
@@ -317,8 +317,8 @@ def _show_measurement(
     else:
         relation, making = source.temporary_rows_shown(steps.engine, rows)
         steps.show_text(*making, source.shown(steps.engine, _queries(relation, candidates)[0]))
-    each = "a query like this for each generalized attribute and each column that is released as it is, or two of them "
-    each += f"where there are no more than {PAIRS}; of more than {2 * ENOUGH:,} rows a sample is measured"
+    each = "a query like this for each generalized attribute and each unchanged column, and for pairs of columns "
+    each += f"if there are at most {PAIRS}; more than {2 * ENOUGH:,} rows are sampled"
     steps.finish("dependencies", each)
 
 
@@ -335,9 +335,9 @@ def refused(
         return ()
     names = _listed([prepared.released[j].name for j in quasi])
     keys = (
-        f"{name!r} is a key of many rows: it has at least half as many distinct values as rows, and a table that has "
-        f"it beside {names} gives their values away; whether it depends on them cannot be measured (these rows share "
-        "no value): make it identifying or quasi, round it, or leave it out"
+        f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
+        f"{names} reveals their values, and whether it depends on them cannot be measured. Make it identifying or "
+        "quasi, round it, or leave it out"
         for name in unique_columns(steps.engine, prepared, KEY)
     )
     return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
@@ -359,10 +359,10 @@ def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, 
     not_there = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
     warnings: tuple[str, ...] = ()
     if not_there:
-        message = f"whether the values of {listed(not_there)} re-identify people by themselves is not known here"
+        message = f"not known here whether the values of {listed(not_there)} identify people by themselves"
         warnings = (f"{message}: audit.sql of the export counts them in the warehouse",)
     return warnings + tuple(
-        f"column {name!r} is nearly unique: its values re-identify people by themselves; make it identifying, "
+        f"column {name!r} is nearly unique: its values identify people by themselves; make it identifying "
         "or a quasi-identifier"
         for name in unique
     )

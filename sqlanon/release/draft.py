@@ -216,9 +216,9 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, recoding: Recoding, rele
 def show_rows(steps: StatementRunner, draft: ReleaseDraft) -> None:
     """Record how the rows of a release are made."""
     source, policy = draft.prepared.source, draft.prepared.policy
-    note = "here: at level 1, or the lowest that is allowed"
+    note = "here: at level 1, or the lowest allowed level"
     if policy.search.is_local:
-        note = "each combination as it was placed"
+        note = "each combination with its own labels"
     steps.show_text(source.shown(steps.engine, source.release_query(draft.statement)))
     steps.finish("recode and suppress", source.release_note(kind_taking(None, policy).writes, note))
 
@@ -264,5 +264,5 @@ def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
     queries += requirement_queries(policy.privacy, audited)
     for text in dict.fromkeys(steps.engine.shown(query) for query in queries):
         steps.show_text(text)
-    note = "in the fresh file, which then takes the place of the old one; what needs the source, by the source's engine"
+    note = "in the new file, which then replaces the old one; checks that need the source run in its engine"
     steps.finish("audit and publish", note)

@@ -148,7 +148,7 @@ class Manifest:
         if isinstance(fields["published_at"], str):
             fields["published_at"] = datetime.fromisoformat(fields["published_at"])
         if not isinstance(fields["published_at"], datetime):
-            raise ValueError("published_at is no time")
+            raise ValueError("published_at is not a time")
         return cls(**fields)
 
     def fingerprint(self) -> str:
@@ -171,7 +171,7 @@ def _parsed(text: str) -> Any:
     """The value of JSON as `json.dumps` writes it: a key that is there twice has a value that nobody would read."""
     value = json.loads(text)
     if text not in (json.dumps(value, ensure_ascii=False), json.dumps(value)):
-        raise ValueError("its JSON has more than what is read of it: a key twice, or space")
+        raise ValueError("its JSON has duplicate keys or extra space")
     return value
 
 
@@ -208,26 +208,26 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 def _refuse_strange(fields: Mapping[str, Any]) -> None:
     """Say what does not have the form of a manifest; whoever has the file can write there what they like."""
     if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
-        raise ValueError("the policy or the generalization is no JSON object")
+        raise ValueError("the policy or the generalization is not a JSON object")
     for name in ("noise", "confidence", "heights"):
         if not isinstance(fields.get(name) or {}, dict):
-            raise ValueError(f"the {name} is no JSON object")
+            raise ValueError(f"the {name} is not a JSON object")
     policy = fields["policy"]
     for name in ("attributes", "privacy", "search"):
         if not isinstance(policy.get(name, {}), dict):
-            raise ValueError(f"{name} of the policy is no JSON object")
+            raise ValueError(f"{name} of the policy is not a JSON object")
     for part in (policy.get("attributes", {}), fields.get("noise") or {}):
         if not all(isinstance(one, dict) for one in part.values()):
-            raise ValueError("what it says of an attribute is no JSON object")
+            raise ValueError("an attribute is not a JSON object")
     _refuse_no_numbers(fields)
 
 
 def _refuse_no_numbers(fields: Mapping[str, Any]) -> None:
     for name in _COUNTS:
         if type(fields[name]) is not int:
-            raise ValueError(f"{name} is no whole number")
+            raise ValueError(f"{name} is not an integer")
     levels = [*fields["generalization"].values(), *(fields.get("heights") or {}).values()]
     if not all(level is None or type(level) is int for level in levels):
-        raise ValueError("a level is no whole number")
+        raise ValueError("a level is not an integer")
     if fields["score"] is not None and type(fields["score"]) not in (int, float):
-        raise ValueError("the score is no number")
+        raise ValueError("the score is not a number")

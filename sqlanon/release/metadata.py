@@ -1,4 +1,4 @@
-"""The metadata of a release file, from its rows and its manifest: views, tables and comments that describe the rows."""
+"""The metadata of a release file: views, tables and comments that describe its rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,15 @@ from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.policy.names import METADATA_VIEWS, labels_table
 from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.words import comment_on_column, comment_on_release, what_was_done
+from sqlanon.release.words import (
+    CLASSES,
+    HIDDEN,
+    IN_ORDER,
+    OPTIMAL,
+    comment_on_column,
+    comment_on_release,
+    what_was_done,
+)
 
 OVERVIEW_COLUMNS = {
     "position": "INTEGER",
@@ -36,10 +44,10 @@ OVERVIEW_COLUMNS = {
     "height": "INTEGER",
     "what_was_done": "VARCHAR",
 }
-"""Of ``sqlanon.attributes``."""
+"""Columns of ``sqlanon.attributes``."""
 
 QUALITY_COLUMNS = {"position": "INTEGER", "figure": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
-"""Of ``sqlanon.figures``. No view is called so: duckdb-engine takes tables of one name in two schemas for one."""
+"""Columns of ``sqlanon.figures``. No view has this name: duckdb-engine confuses tables of one name in two schemas."""
 
 SUPPRESSION_COLUMNS = {
     "attribute": "VARCHAR",
@@ -47,10 +55,10 @@ SUPPRESSION_COLUMNS = {
     "suppressed_rows": "BIGINT",
     "released_rows": "BIGINT",
 }
-"""Of ``sqlanon.suppression``."""
+"""Columns of ``sqlanon.suppression``."""
 
 AT_ONCE = 1000
-"""Rows that one statement inserts: a statement has 65,535 parameters at most."""
+"""Rows per INSERT statement, which has at most 65,535 parameters."""
 
 
 _LABELS_THERE = template("SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label")
@@ -59,7 +67,7 @@ _LABELS = template("""
     FROM :there AS r
     ORDER BY :place
 """)
-# An end that is open downwards comes first; what has no ends at all, the top, last.
+# Ranges that are open below come first; labels without ends (the top) come last.
 _RANGE_LABELS = template("""
     SELECT
         :label,
@@ -88,7 +96,7 @@ _SUPPRESSED_BY = template("""
 
 
 def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp.Create:
-    """The view that readers name, over the table of the newest version: a column list, and nothing more.
+    """The view for readers over the table of the newest version: a plain list of its columns.
 
     >>> stable_view(table("patients"), table("patients_v3"), ["zip", "age"]).sql("duckdb")
     'CREATE VIEW "patients" AS SELECT "zip", "age" FROM "patients_v3"'
@@ -129,8 +137,9 @@ def column_comment(relation: exp.Table, name: str, words: str) -> exp.Comment:
 def suppressed_by(
     values: exp.Expr, value: exp.Expr, known: exp.Expr, released: exp.Expr, column: str, least: int
 ) -> exp.Select:
-    """What was suppressed of an attribute, by the labels that the release has: ``value``, ``suppressed_rows``,
-    ``released_rows``; only where both are at least ``least``. ``labels`` counts all of them, those left out, too.
+    """Suppressed and released rows by released label: ``value``, ``suppressed_rows``, ``released_rows``.
+
+    Only labels with at least ``least`` of both are shown; ``labels`` counts the others, too.
     """
     label = cast(col(column), "VARCHAR")
     return _SUPPRESSED_BY(value=value, values=values, known=known, label=label, released=released, least=least)
@@ -160,7 +169,7 @@ def objects(manifests: Sequence[Manifest]) -> set[str]:
 def refuse_name(manifest: Manifest) -> None:
     taken = {name.lower() for name in (*METADATA_VIEWS, *map(labels_table, labelled(manifest)))}
     if manifest.table_name.lower() in taken:
-        raise ReleaseError(f"a release has a {manifest.table_name!r} of its own: give its table another name")
+        raise ReleaseError(f"a release file has its own {manifest.table_name!r}: choose another name for the table")
 
 
 def present(
@@ -170,7 +179,7 @@ def present(
     suppressed: Suppressed,
     catalog: str,
 ) -> None:
-    """Describe a release in its file, which has its rows and its manifests."""
+    """Add the metadata to a release file that has its rows and its manifests."""
     newest = manifests[0]
     rows = table(newest.rows_table, "main", catalog)
     for name in labelled(newest):
@@ -204,17 +213,17 @@ def overview(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | 
 def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
     share = manifest.suppressed_rows / manifest.rows if manifest.rows else None
     average = manifest.released_rows / manifest.classes if manifest.classes else None
-    hidden = "" if manifest.score is not None else ", which follows from values that are not released: not shown"
+    hidden = "" if manifest.score is not None else HIDDEN
     figures: list[tuple[str, float | None, str]] = [
         ("rows", manifest.rows, "rows of the source"),
         ("released_rows", manifest.released_rows, "rows of this release"),
-        ("suppressed_rows", manifest.suppressed_rows, "rows of the source that were left out, or masked"),
+        ("suppressed_rows", manifest.suppressed_rows, "rows of the source that were suppressed"),
         ("suppressed_share", share, "suppressed_rows / rows"),
-        ("classes", manifest.classes, "equivalence classes: rows that no quasi-identifier tells apart"),
+        ("classes", manifest.classes, CLASSES),
         ("smallest_class", manifest.smallest_class, "rows of the smallest class"),
         ("average_class", average, "released_rows / classes"),
-        ("score", manifest.score, f"what was lost, by the measure {manifest.measure}{hidden}"),
-        ("optimal", manifest.optimal, "1: the strategy proves that no generalization that meets the policy is better"),
+        ("score", manifest.score, f"cost by the measure {manifest.measure}{hidden}"),
+        ("optimal", manifest.optimal, OPTIMAL),
     ]
     if manifest.draft:
         figures.append(("draft", 1, "1: a draft for trying out, compared with no other release; not for sharing"))
@@ -222,10 +231,10 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
 
 
 def may_be_shown(shown: Sequence[int], suppressed: int, labels: int, least: int) -> bool:
-    """Whether a release may show the suppressed rows of some of an attribute's labels, when the sum of all is known.
+    """Whether a release may show the suppressed rows of some labels of an attribute, given that the total is known.
 
-    Each label that is not shown has fewer than ``least``; how many must not follow from what is left. Nothing must be
-    left; or at least ``least`` rows, and few enough that each of those labels may have none.
+    Labels that are not shown have fewer than ``least`` rows, and their numbers must not follow from the rest: the rest
+    is zero, or at least ``least`` rows and so few that any of these labels may have none.
 
     Examples
     --------
@@ -233,7 +242,7 @@ def may_be_shown(shown: Sequence[int], suppressed: int, labels: int, least: int)
     True
     >>> may_be_shown([7, 5], suppressed=14, labels=9, least=5)  # 2 are left
     False
-    >>> may_be_shown([6], suppressed=18, labels=4, least=5)  # 12 are left to three that have 4 at most: 4 each
+    >>> may_be_shown([6], suppressed=18, labels=4, least=5)  # 12 are left for three labels with at most 4 each
     False
     >>> may_be_shown([6], suppressed=18, labels=9, least=5)
     True
@@ -243,7 +252,7 @@ def may_be_shown(shown: Sequence[int], suppressed: int, labels: int, least: int)
 
 
 def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
-    """The statements that make the views of a release file: the stable one first."""
+    """The statements that create the views of a release file, the stable view first."""
     columns = [column.name for column in manifest.columns]
     name = table(manifest.table_name, "main", catalog)
     stable = stable_view(name, table(manifest.rows_table), columns)
@@ -251,7 +260,7 @@ def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
 
 
 def labels_of(name: str, rows: exp.Table, kind: RangeKind | None) -> exp.Select:
-    """The labels of a generalized attribute in the rows of a release, in order: those of no suppressed row."""
+    """The labels of a generalized attribute that released rows have, in order."""
     names: dict[str, exp.Expr] = {"label": col(name), "place": ident(f"{name}_order")}
     there = _LABELS_THERE(label=col(name), rows=rows)
     if kind is None:
@@ -267,12 +276,12 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
     for kind, place, manifest in places:
         yield from comments_on(kind, table(place, "main", catalog), manifest)
     for name in labelled(newest):
-        words = f"the labels of {name} that are in the release, in order, with the ends of those that are ranges"
+        words = f"the labels of {name}{IN_ORDER}"
         yield comment("TABLE", table(labels_table(name), "main", catalog), words)
 
 
 def comments_on(kind: str, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Comment]:
-    """The comments on a relation that shows released rows, and on its columns."""
+    """The comments on a relation with released rows, and on its columns."""
     yield comment(kind, relation.copy(), comment_on_release(manifest))
     for column in manifest.columns:
         yield column_comment(relation, column.name, comment_on_column(manifest, column.name, column.role))

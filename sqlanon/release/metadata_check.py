@@ -60,9 +60,9 @@ _AGAIN = "views_again"
 def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether the view that readers name shows all columns of the newest table, and does nothing more."""
     statement = found_views(engine).get(manifest.table_name, "")
-    claim = f"the columns of {manifest.rows_table!r}, and nothing more"
+    claim = f"exactly the columns of {manifest.rows_table!r}"
     right = _selects(statement, [column.name for column in manifest.columns], manifest.rows_table)
-    return Check("view", right, claim if right else f"{manifest.table_name!r} is not the view of {claim}")
+    return Check("view", right, claim if right else f"{manifest.table_name!r} is not a view of {claim}")
 
 
 def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
@@ -91,14 +91,14 @@ def about_checks(
 ) -> list[Check]:
     newest = manifests[0]
     if not same_version:
-        return [Check("words and views", None, "another version of sqlanon wrote them")]
+        return [Check("comments and views", None, "another version of sqlanon wrote them")]
     changed = [*_changed_words(engine, manifests), *_changed_labels(engine, newest)]
     if same_engine:
         changed += _changed_views(engine, newest)
     seen = "unchanged"
     if not same_engine:
         seen = "the comments are unchanged; another engine created the views"
-    return [check_of("words and views", changed, seen)]
+    return [check_of("comments and views", changed, seen)]
 
 
 def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
         found = table(labels_table(name), "main", ATTACHED)
         kind = _KINDS.get(engine.columns(found).get(f"{name}_low", ""))
         if kind is None and {rule["rule"] for rule in rules[name.lower()]} & {"intervals", "dates"}:
-            yield f"{labels_table(name)!r} has not the ends of its ranges"
+            yield f"{labels_table(name)!r} lacks the ends of its ranges"
             continue
         engine.execute(create_table(again.copy(), labels_of(name, SUBJECT.copy(), kind)))
         same = engine.columns(found) == engine.columns(again)
@@ -117,7 +117,7 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
             same = same and not engine.rows(select([exp.Count(this=exp.Star())], subquery(more, "m")))[0][0]
         engine.execute(drop_table(again.copy()))
         if not same:
-            yield f"{labels_table(name)!r} has not the labels of the rows"
+            yield f"{labels_table(name)!r} does not have the labels of the rows"
 
 
 def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
@@ -129,10 +129,10 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether the figures of suppressed rows are of at least k, and fit the rows that are released."""
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
     if types != SUPPRESSION_COLUMNS:
-        return Check(SUPPRESSION, False, f"its table has not the columns {', '.join(SUPPRESSION_COLUMNS)}")
+        return Check(SUPPRESSION, False, f"its table does not have the columns {', '.join(SUPPRESSION_COLUMNS)}")
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
-        return Check(SUPPRESSION, False, "what the requirements ask for cannot be read")
+        return Check(SUPPRESSION, False, "the requirements in the manifest cannot be read")
     least = promised_k(section, manifest.quasi)
     wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
     return check_of(SUPPRESSION, wrong, "no reported group is smaller than k")
@@ -143,29 +143,29 @@ def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Sup
     if not names:
         return
     if not names <= set(manifest.quasi) or len(names) > 1:
-        yield "suppressed rows are told of by something else than one quasi-identifier"
+        yield "suppressed rows are reported by a column that is not a quasi-identifier, or by several"
         return
     name = names.pop()
     label = cast(col(name), "VARCHAR")
     counts = dict(engine.rows(select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])))
     shown = [count or 0 for _, _, count, _ in suppressed]
     if min(shown) < least or not may_be_shown(shown, manifest.suppressed_rows, len(counts), least):
-        yield f"what is told of suppressed rows by {name!r} shows fewer than {least}"
+        yield f"the suppressed rows by {name!r} reveal groups smaller than {least}"
     if any(counts.get(value) != kept or (kept or 0) < least for _, value, _, kept in suppressed):
-        yield f"the released rows by {name!r} are other ones than it is told of suppressed rows"
+        yield f"the released rows by {name!r} do not match the release"
 
 
 def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Iterator[str]:
     found_words, right_words = (_todays(one) for one in (found_comments(engine), comments(manifests)))
     if found_words != right_words:
-        yield "the comments are not those of the manifest"
+        yield "the comments do not match the manifest"
     for name, columns, right in (
         ("attributes", OVERVIEW_COLUMNS, overview(manifests[0])),
         ("figures", QUALITY_COLUMNS, quality(manifests[0])),
     ):
         found = table(name, "sqlanon", ATTACHED)
         if engine.columns(found) != columns or _renewed(engine.rows(star(found))) != _renewed(right):
-            yield f"sqlanon.{name} is not that of the manifest"
+            yield f"sqlanon.{name} does not match the manifest"
 
 
 def _todays(found: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
@@ -190,7 +190,7 @@ def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
         found, again = found_views(engine), found_views(engine, _AGAIN)
         for name in sorted(found.keys() | again.keys()):
             if found.get(name) != again.get(name):
-                yield f"the view {name!r} is another one"
+                yield f"the view {name!r} was changed"
     finally:
         engine.detach(_AGAIN)
 

@@ -155,12 +155,12 @@ class NoiseCheck:
         noisy = {one.name for one in columns}
         extra, missing = self._differences(noisy)
         if self.prepared.policy.suppresses_last:
-            message = "without noise, its rows are some of those of the release's source"
+            message = "without noise, all released rows are in the source"
             return source_check(
-                "recoded source", not extra, message, f"{extra} of its rows, without noise, are not the source's"
+                "recoded source", not extra, message, f"{extra} released rows, without noise, are not in the source"
             )
-        message = "without noise, it has the rows of the release"
-        bad = "without noise, it has other rows than the release"
+        message = "without noise, the rows match"
+        bad = "without noise, the rows do not match"
         return source_check("recoded source", not extra and not missing, message, bad)
 
     def _noise(self, columns: tuple[NoisyColumn, ...]) -> list[Check]:
@@ -174,16 +174,14 @@ class NoiseCheck:
         released = subquery(as_noisy(self.released, quasi, columns), "r")
         lost, *wrong = self.engine.rows(impossible(released, checked, len(quasi), columns))[0]
         found = [
-            source_check(
-                "classes", not lost, "the release has those of the source", f"{lost} rows are in none of its own"
-            )
+            source_check("classes", not lost, "the same as those of the source", f"{lost} rows are in none of them")
         ]
         late = steps.count(records) - self.manifest.released_rows
         if self.manifest.confidence is not None:
             found.append(self._late(late))
         for j, (name, one) in enumerate(zip(prepared.policy.noisy, columns, strict=True)):
-            bad = f"{wrong[j]} values are none that noise makes in their class"
-            found.append(source_check(f"noise of {name}", not wrong[j], "the values are such as noise makes", bad))
+            bad = f"{wrong[j]} values are impossible in their class"
+            found.append(source_check(f"noise of {name}", not wrong[j], "all values are possible in their class", bad))
             out, expected = beyond(released, records, checked, len(quasi), j, one)
             count = self.engine.rows(out)[0][0]
             found.append(self._size(name, one.epsilon, late, count, *self.engine.rows(expected)[0]))
@@ -193,7 +191,7 @@ class NoiseCheck:
         claimed = (self.manifest.confidence or {}).get("suppressed_rows", late)  # older releases say how many
         message = f"{late} rows were suppressed after noise was drawn"
         return source_check(
-            "confidence", claimed == late, message, f"{claimed} are claimed, and {late} rows were suppressed"
+            "confidence", claimed == late, message, f"claimed: {claimed} rows suppressed, found: {late}"
         )
 
     def _size(
@@ -212,14 +210,13 @@ class NoiseCheck:
         """
         title = f"{AGAINST}size of the noise of {name}"
         if not records:
-            return Check(title, True, "there is none: in each class all values are equal")
+            return Check(title, True, "no noise: all values of each class are equal")
         # A value is on a grid: it is less than two of its steps from where it would be without one.
         slack = records * epsilon / STEPS
         off = max(abs(count - (expected or 0.0)) - slack - late, 0.0)
-        message = f"{count} of {records} values are beyond the range of their class, {expected or 0.0:.1f} are expected"
-        if late:
-            message += f" of all, and {late} were suppressed"
+        message = f"{count} of {records} values are beyond the range of their class (expected: {expected or 0.0:.1f}"
+        message += f" of all, of which {late} were suppressed)" if late else ")"
         chance = 2 * math.exp(-(off**2) / (2 * ((variance or 0.0) + slack + off / 3))) if off else 1.0
         if chance < FALSE_ALARM:
-            return Check(title, False, f"not so: it is as ε = {epsilon:g} gives it: {message}")
-        return Check(title, True, f"as ε = {epsilon:g} gives it: {message}")
+            return Check(title, False, f"not as expected for ε = {epsilon:g}: {message}")
+        return Check(title, True, f"as expected for ε = {epsilon:g}: {message}")

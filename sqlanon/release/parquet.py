@@ -55,7 +55,7 @@ def read_struct(data: bytes, start: int = 0, depth: int = 0) -> tuple[Fields, in
     ({1: 1, 2: b'hi'}, 7)
     """
     if depth > _DEEPEST:
-        raise ValueError("structs stand in structs without end")
+        raise ValueError("structs are nested without end")
     found: dict[int, Any] = {}
     place, field = start, 0
     while (head := _byte(data, place)) != 0:
@@ -202,14 +202,14 @@ def _wrong(chunk: Chunk, found: _Figures, claimed: Sequence[str | None], leaf: L
     if chunk.bits is not None and chunk.entries is None:
         yield f"column {leaf.name!r} has a Bloom filter and no dictionary"
     if chunk.bits is not None and chunk.bits > 8 * found.distinct:
-        yield f"the Bloom filter of column {leaf.name!r} is of more values than its rows have"
+        yield f"the Bloom filter of column {leaf.name!r} has more values than its rows"
     *ends, distinct = claimed
     right = all(
         end is None or end == value or _is_cut(end, value)
         for end, value in zip(ends, (found.least, found.most) * 2, strict=True)
     )
     if not right or (distinct is not None and chunk.entries is not None and int(distinct) != found.distinct):
-        yield f"the statistics of column {leaf.name!r} are not those of its rows"
+        yield f"the statistics of column {leaf.name!r} do not match its rows"
 
 
 def _is_cut(end: str, value: str | None) -> bool:
@@ -291,7 +291,7 @@ class _Layout:
         start = self._size - 8 - length
         footer, end = read_struct(self._at(start, length))
         if end != length:
-            raise _Strange(f"the footer has {length - end} bytes behind its end")
+            raise _Strange(f"the footer has {length - end} bytes after its end")
         self._used.append((start, self._size, "the footer"))
         self._of_file(footer)
         leaves = _leaves(footer[2])
@@ -307,20 +307,20 @@ class _Layout:
         _only(footer, _FILE, "the footer")
         keys = [one.get(1) for one in footer.get(5, []) if one not in _OF_ENGINE]
         if strange := [repr(key.decode(errors="replace")) for key in keys if key != KEY.encode()]:
-            raise _Strange(f"its metadata has the key {', '.join(strange)}, which is not of a release")
+            raise _Strange(f"its metadata has the key {', '.join(strange)}, which releases do not have")
         if len(keys) != 1 or any(set(one) != {1, 2} for one in footer[5]):
             raise _Strange("its metadata has more than the manifest")
         if not _WRITER.fullmatch(footer.get(6, b"")):
-            raise _Strange("its writer is not the one of releases, DuckDB")
+            raise _Strange("it was not written by DuckDB")
         for order in footer.get(7, []):
             if any(rest for rest in order.values()):
-                raise _Strange("the order of a column is described by something else than its type")
+                raise _Strange("the order of a column is not that of its type")
 
     @staticmethod
     def _chunks_of(group: Fields, leaves: Sequence[tuple[bytes, ...]]) -> list[Fields]:
         _only(group, _GROUP, "a row group")
         if 4 in group or len(group[1]) != len(leaves):
-            raise _Strange("a row group has not the columns of the file, or says how it is sorted")
+            raise _Strange("a row group does not have the columns of the file, or names a sort order")
         return list(group[1])
 
     def _chunk(self, chunk: Fields, group: int, rows: int, leaves: Sequence[tuple[bytes, ...]], place: int) -> Chunk:
@@ -340,10 +340,10 @@ class _Layout:
             pages.append(page)
         dictionaries = [page for page in pages if 7 in page]
         if dictionaries != (pages[:1] if 11 in column else []):
-            raise _Strange(f"{own} has not one dictionary in front of its pages, or none")
+            raise _Strange(f"{own} has a dictionary that is not before its pages")
         values = sum(page.get(5, page.get(8, {}))[1] for page in pages[len(dictionaries) :])
         if at != end or values != column[5]:
-            raise _Strange(f"the pages of {own} are not those of its values")
+            raise _Strange(f"the pages of {own} do not match its values")
         entries, size = (dictionaries[0][7][1], dictionaries[0][2]) if dictionaries else (None, None)
         return Chunk(group, rows, place, _WIDTHS.get(column[1]), entries, size, self._bloom(column, own))
 
@@ -362,7 +362,7 @@ class _Layout:
         header, at = read_struct(content)
         _only(header, _BLOOM, f"the Bloom filter of {own}")
         if at + header[1] != length:
-            raise _Strange(f"the Bloom filter of {own} has not the length that it claims")
+            raise _Strange(f"the Bloom filter of {own} does not have its claimed length")
         self._used.append((start, start + length, f"the Bloom filter of {own}"))
         return bin(int.from_bytes(content[at:], "little")).count("1")
 
@@ -370,11 +370,11 @@ class _Layout:
         at = 0
         for start, end, what in sorted(self._used):
             if start != at:
-                unused = f"{start - at} bytes before" if start > at else "bytes that are also of something else in"
+                unused = f"{start - at} bytes before" if start > at else "bytes shared with another part in"
                 raise _Strange(f"it has {unused} {what}")
             at = end
         if at != self._size:
-            raise _Strange("it has bytes behind its end")
+            raise _Strange("it has bytes after its end")
 
     def _at(self, start: int, length: int) -> bytes:
         if start < 0 or length < 0:
@@ -385,7 +385,7 @@ class _Layout:
 
 def _leaves(schema: Sequence[Fields]) -> list[tuple[bytes, ...]]:
     if schema[0][4] != _ROOT:
-        raise _Strange("its schema has another name than those of releases")
+        raise _Strange("its schema does not have the name that releases have")
 
     def walk(place: int, path: tuple[bytes, ...]) -> tuple[list[tuple[bytes, ...]], int]:
         element, at = schema[place], place + 1
@@ -406,4 +406,4 @@ def _leaves(schema: Sequence[Fields]) -> list[tuple[bytes, ...]]:
 
 def _only(fields: Fields, known: frozenset[int], what: str) -> None:
     if strange := sorted(set(fields) - known):
-        raise _Strange(f"{what} has metadata that is not of a release (field {', '.join(map(str, strange))})")
+        raise _Strange(f"{what} has metadata that releases do not have (field {', '.join(map(str, strange))})")

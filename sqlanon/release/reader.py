@@ -74,7 +74,7 @@ def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manif
             found = {name.lower() for name in found_objects(release.engine)}
             is_table = f"table main.{manifest.rows_table}".lower() in found
             if not is_table or any(name.startswith("default of column main.") for name in found):
-                raise BrokenReleaseError(f"{path} was a release of sqlanon; its rows are no plain table any more")
+                raise BrokenReleaseError(f"{path} was a release of sqlanon; its rows are not a plain table any more")
     return manifest
 
 
@@ -165,7 +165,7 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
             raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
         manifest = next((one for one in manifests if version in (None, one.version)), None)
         if manifest is None:
-            raise ReleaseError(f"{path} does not keep version {version} any more")
+            raise ReleaseError(f"{path} no longer has version {version}")
         load_older(engine, manifest)
         if not is_parquet:
             _view(engine, _rows_of(manifest))
@@ -204,7 +204,7 @@ def read_manifests(engine: DuckDBEngine) -> list[Manifest]:
     versions = {one.version for one in found}
     tables = {one.table_name for one in found}
     if not found or len(versions) < len(found) or len(tables) > 1 or (len(found) > 1 and None in versions):
-        raise ValueError(f"its manifest has {len(found)} rows, which are not one for each version")
+        raise ValueError(f"its manifest has {len(found)} rows, not one per version")
     return sorted(found, key=lambda one: one.version or 0, reverse=True)
 
 
@@ -216,7 +216,7 @@ def _open_parquet(engine: DuckDBEngine, path: Path) -> Manifest:
         raise duckdb.CatalogException("no manifest")
     found = Manifest.from_json(rows[0][0])
     if found.version is not None:
-        raise ValueError("it has a version, and a Parquet file has one and no more")
+        raise ValueError("a Parquet file has no versions, but its manifest names one")
     _view(engine, read_parquet([str(path)]))
     return found
 

@@ -160,5 +160,5 @@ class SourceAudit:
             theirs, ours = (self.engine.rows(digest_of(name, self.macros))[0] for name in names)
         finally:
             self.engine.execute(drop_view(plain.copy()))
-        message = "the rows whose persons are counted are those of the release"
-        return Check("rows with persons", theirs == ours, message if theirs == ours else f"not so: {message}")
+        message = "the rows whose persons are counted match the release"
+        return Check("rows with persons", theirs == ours, message if theirs == ours else f"not true: {message}")

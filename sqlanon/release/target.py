@@ -286,7 +286,7 @@ KINDS: dict[str, TargetKind] = {}
 
 def register(kind: TargetKind) -> None:
     if kind.name in KINDS:
-        raise ValueError(f"there is a kind of place {kind.name!r} already")
+        raise ValueError(f"the kind of place {kind.name!r} is already registered")
     KINDS[kind.name] = kind
 
 
@@ -327,14 +327,14 @@ def recorded_place(path: Path, table_name: str, reach: Reach) -> ReleasePlace:
 def named_place(release: Any, table_name: str | None, where: str) -> tuple[Any, str]:
     """A place on a server, and the release there, which must be named."""
     if table_name is None:
-        raise ReleaseError(f"say which release in {where}: --table schema.name")
+        raise ReleaseError(f"name the release in {where}: --table schema.name")
     return release, table_name
 
 
 def refuse_draft_over(existing: Iterable[Manifest] | None, place: object) -> None:
     """A draft takes the place of nothing that is published, or may be: None is what cannot be read."""
     if existing is None or not all(one.draft for one in existing):
-        raise ReleaseError(f"{place} is a published release, and a draft does not replace it: {ANOTHER_PLACE}")
+        raise ReleaseError(f"{place} is a published release, which a draft does not replace: {ANOTHER_PLACE}")
 
 
 ANOTHER_PLACE = "publish the draft to another place"

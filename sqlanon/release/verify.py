@@ -128,7 +128,7 @@ def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh
 
 def _fields(manifest: Manifest) -> Check:
     strange = [*strange_fields(manifest), *(f"policy.{place}" for place in strange_parts(manifest.policy))]
-    wrong = [f"no release of sqlanon has what it has in {', '.join(strange)}"] if strange else []
+    wrong = [f"unknown content in {', '.join(strange)}"] if strange else []
     return check_of("manifest fields", wrong, "known fields only")
 
 
@@ -142,7 +142,7 @@ def _score(release: OpenRelease) -> list[Check]:
         sizes = dict(release.asked.rows(class_sizes_of(SUBJECT.name, manifest.quasi, None, None)))
     score = released_score(manifest, sizes)
     if score is None:
-        return [Check("score", None, f"not verifiable alone: the {manifest.measure} follows from the source")]
+        return [Check("score", None, f"not verifiable alone: the {manifest.measure} depends on the source")]
     same = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
     return [_equal("score", manifest.score if not same else score, score)]
 
@@ -152,8 +152,8 @@ def _signs(release: OpenRelease) -> Check:
     floats = [one for one in leaves_of(release.engine.types(SUBJECT)) if one.type in ("FLOAT", "DOUBLE")]
     counts = [(one.name, release.asked.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
     found = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
-    wrong = [f"zeros or NaN with a sign, which tell equal rows apart: {found}"] if found else []
-    return check_of("signs", wrong, "no zero or NaN has a sign")
+    wrong = [f"negative zeros or NaN with a sign: {found}"] if found else []
+    return check_of("signs", wrong, "zeros and NaN: one form each")
 
 
 def _content_digest(manifest: Manifest, found: str) -> Check:
@@ -161,7 +161,7 @@ def _content_digest(manifest: Manifest, found: str) -> Check:
     if not check.passed:
         return check
     weak = "" if manifest.digest_algorithm == DIGEST else "a weak digest of an older version: "
-    return replace(check, message=f"{check.message} ({weak}it finds accidents, not deliberate changes)")
+    return replace(check, message=f"{check.message} ({weak}finds accidents, not deliberate changes)")
 
 
 def _decoys(release: OpenRelease) -> list[Check]:
@@ -185,7 +185,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
         return [Check("requirements", False, "; ".join(map(str, problems)))]
     audited = audited_of(release.asked, manifest, SUBJECT.name)
     if strange := unknown_names(section, audited):
-        return [Check("requirements", False, f"they are on columns that the release does not have: {strange}")]
+        return [Check("requirements", False, f"the release does not have these columns: {strange}")]
     # A file of tables that is fresh has its macros already; one of rows alone never has.
     if (not fresh or release.is_parquet) and not all(one.entry.plain_macros for one in requirements_in(section)):
         release.engine.script(*macro_scripts(CHECKS))
@@ -236,9 +236,9 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     engine, newest = release.engine, release.manifests[0]
     expected, found = expected_objects(release.manifests), found_objects(engine)
     wrong = [f"{name} is missing" for name in sorted(expected - found)]
-    wrong += [f"{name} is not of the release" for name in sorted(found - expected)]
+    wrong += [f"{name} is not part of the release" for name in sorted(found - expected)]
     if not fresh:
-        wrong += [f"table {name} has more than columns and their types" for name in unexpected_definitions(engine)]
+        wrong += [f"table {name} has constraints, defaults or collations" for name in unexpected_definitions(engine)]
     checks = [check_of("contents", wrong, "rows and metadata only")]
     if newest.version is not None and release.manifest is newest and not wrong:
         checks += [stable_view_check(engine, newest), suppression_check(engine, newest)]
@@ -264,7 +264,7 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
 def _no_more_bytes(release: OpenRelease) -> Check:
     strange = [] if release.file is None else list(strange_blocks(release.file))
     if free := free_blocks(release.engine):
-        strange.append(f"{free} of its blocks are not in use: they may have rows that were deleted")
+        strange.append(f"{free} blocks are not in use: they may hold deleted rows")
     return check_of("file", strange, f"all blocks are in use; {UNREAD}")
 
 

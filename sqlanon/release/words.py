@@ -1,7 +1,4 @@
-"""What was done to a table, in words: for the comments of a release, and for those who would rather read than query.
-
-All of it follows from the manifest, so that a comment shows nothing that the manifest does not.
-"""
+"""The comments and descriptions of a release. All of them follow from the manifest."""
 
 from __future__ import annotations
 
@@ -13,17 +10,23 @@ from sqlanon.release.manifest import Manifest
 
 _LABELS = {
     "mask": "* stands for a hidden character",
-    "intervals": "20-24 means from 20 to 24, both included; [20, 25) from 20 up to, but not 25",
-    "dates": "a label is the period that the day is in",
-    "categories": "a label is the group that the value is in",
-    "file": "a label is the group that the value is in",
-    "table": "a label is the group that the value is in",
+    "intervals": "20-24 includes both ends; [20, 25) includes 20, but not 25",
+    "dates": "a label is the period of the day",
+    "categories": "a label is the group of the value",
+    "file": "a label is the group of the value",
+    "table": "a label is the group of the value",
 }
-"""By kind of rule, what its labels mean."""
+"""What labels mean, by the kind of rule."""
+
+IN_ORDER = " in the release, in order, with the ends of ranges"
+CLASSES = "equivalence classes: rows with the same quasi-identifiers"
+HIDDEN = "; not shown, because it depends on values that are not released"
+OPTIMAL = "1: proven to be the best generalization that meets the policy"
+"""Parts of the comments and figures that `sqlanon.release.metadata` writes."""
 
 
 def what_was_done(manifest: Manifest, name: str) -> str:
-    """What was done to an attribute, in a sentence without its end."""
+    """What was done to an attribute, as a sentence without a full stop."""
     attribute = _by_name(manifest.policy.get("attributes", {})).get(name.lower(), {})
     noise = _by_name(manifest.noise or {}).get(name.lower())
     if noise is not None:
@@ -45,7 +48,7 @@ def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: 
 
 
 def several_levels(summary: str | None) -> str:
-    """What a strategy below the full domain does to an attribute, as `what_was_done` has it."""
+    """What a local strategy does to an attribute, for `what_was_done`."""
     if summary == "median":
         more = "; a number is the median of its group"
     else:
@@ -58,14 +61,27 @@ _EARLIER = {
     "hidden, all values read the same": "fully suppressed",
     "each group of rows needs it": "each group of rows needs",
     "numbers are the middle one of their group": "a number is the median of its group",
+    "20-24 means from 20 to 24, both included; [20, 25) from 20 up to, but not 25": _LABELS["intervals"],
+    "a label is the period that the day is in": _LABELS["dates"],
+    "a label is the group that the value is in": _LABELS["file"],
+    " classes, the smallest of ": " classes, smallest: ",
+    "; sqlanon.manifest tells more": "; details: sqlanon.manifest",
+    " that are in the release, in order, with the ends of those that are ranges": IN_ORDER,
+    "rows of the source that were left out, or masked": "rows of the source that were suppressed",
+    "equivalence classes: rows that no quasi-identifier tells apart": CLASSES,
+    "what was lost, by the measure ": "cost by the measure ",
+    ", which follows from values that are not released: not shown": HIDDEN,
+    "1: the strategy proves that no generalization that meets the policy is better": OPTIMAL,
 }
 
 
 def in_todays_words(text: str) -> str:
-    """A comment of a release, which an earlier build may have written, in the words of today.
+    """The comment of an earlier build in the words of this one.
 
     >>> in_todays_words("insensitive: as it was")
     'insensitive: unchanged'
+    >>> in_todays_words("5 rows in 1 classes, the smallest of 5; sqlanon.manifest tells more")
+    '5 rows in 1 classes, smallest: 5; details: sqlanon.manifest'
     """
     for earlier, now in _EARLIER.items():
         text = text.replace(earlier, now)
@@ -73,10 +89,10 @@ def in_todays_words(text: str) -> str:
 
 
 def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int | None) -> str:
-    """What a level of a hierarchy does to an attribute, as `what_was_done` has it.
+    """What a level of a hierarchy does to an attribute, for `what_was_done`.
 
     >>> level_in_words([{"rule": "dates", "dates": ["month", "year"]}], 2, 3)
-    'level 2 of 3: by year; a label is the period that the day is in'
+    'level 2 of 3: by year; a label is the period of the day'
     """
     if level == 0:
         return "unchanged"
@@ -85,7 +101,7 @@ def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int |
         return f"{words}: fully suppressed"
     try:
         return f"{words}: {_by_rule(*_rule_at(rules, level))}"
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a manifest says what its writer likes
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a manifest may say anything
         return f"{words}: generalized"
 
 
@@ -103,8 +119,7 @@ def _by_rule(rule: Mapping[str, Any] | None, own: int) -> str:
 
 
 def _rule_at(rules: Sequence[Mapping[str, Any]], level: int) -> tuple[Mapping[str, Any] | None, int]:
-    """The rule that makes a level, and which of its own levels it is; None where the number of levels that one before
-    it has is not shown."""
+    """The rule of a level, and the level within it; None if an earlier rule does not show its number of levels."""
     below = 0
     for i, rule in enumerate(rules):
         own = _levels_of(rule)
@@ -142,7 +157,7 @@ def comment_on_release(manifest: Manifest) -> str:
     draft = "DRAFT, not for sharing: " if manifest.draft else ""
     return (
         f"{draft}anonymized by sqlanon {manifest.sqlanon_version}: {k}{manifest.released_rows} rows in "
-        f"{manifest.classes} classes, the smallest of {manifest.smallest_class}{decoys}; sqlanon.manifest tells more"
+        f"{manifest.classes} classes, smallest: {manifest.smallest_class}{decoys}; details: sqlanon.manifest"
     )
 
 
@@ -151,7 +166,7 @@ def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> 
         (what, place),
         *([("draft", "for trying out, not for sharing")] if manifest.draft else []),
         ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),
-        ("classes", f"{manifest.classes:,}, the smallest of {manifest.smallest_class:,} rows"),
+        ("classes", f"{manifest.classes:,}, smallest: {manifest.smallest_class:,} rows"),
         *([] if manifest.score is None else [(f"score ({manifest.measure})", f"{manifest.score:.6g}")]),
         ("content digest", manifest.digest),
     ]

@@ -54,7 +54,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
             "release",
             f"over uploaded tables: values with labels, {uploaded}; suppressed classes, {SUPPRESSED}; "
             f"sqlanon anonymize POLICY.toml --export FOLDER --dialect {dialect} finds and writes them, with this "
-            "statement (here: at level 1, or the lowest that is allowed)",
+            "statement (here: at level 1, or the lowest allowed level)",
             (*before(dialect), target.release_statement(recoding, dialect)),
         ),
         Stage(

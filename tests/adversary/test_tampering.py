@@ -287,25 +287,28 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
     ),
     "a view that tells about it lies": (
         sql("CREATE OR REPLACE VIEW class_sizes AS SELECT 99 AS class_size, 1 AS classes, 1 AS rows"),
-        "words and views:.*class_sizes",
+        "comments and views:.*class_sizes",
     ),
-    "a comment on the table": (sql(f"COMMENT ON TABLE patients_v1 IS '{SECRET}'"), "words and views"),
-    "a comment on a column": (sql(f"COMMENT ON COLUMN patients.city IS '{SECRET}'"), "words and views"),
-    "a comment on the manifest": (sql(f"COMMENT ON TABLE sqlanon.manifest IS '{SECRET}'"), "words and views"),
+    "a comment on the table": (sql(f"COMMENT ON TABLE patients_v1 IS '{SECRET}'"), "comments and views"),
+    "a comment on a column": (sql(f"COMMENT ON COLUMN patients.city IS '{SECRET}'"), "comments and views"),
+    "a comment on the manifest": (sql(f"COMMENT ON TABLE sqlanon.manifest IS '{SECRET}'"), "comments and views"),
     "a comment on a column of the manifest": (
         sql(f"COMMENT ON COLUMN sqlanon.manifest.digest IS '{SECRET}'"),
-        "words and views",
+        "comments and views",
     ),
-    "a comment on a macro": (sql(f"COMMENT ON MACRO TABLE sqlanon.digest IS '{SECRET}'"), "words and views"),
-    "no comment": (sql("COMMENT ON TABLE patients_v1 IS NULL"), "words and views"),
-    "a figure": (sql("UPDATE sqlanon.figures SET value = 0 WHERE figure = 'score'"), "words and views:.*figures"),
-    "the meaning of a figure": (sql(f"UPDATE sqlanon.figures SET meaning = '{SECRET}'"), "words and views:.*figures"),
+    "a comment on a macro": (sql(f"COMMENT ON MACRO TABLE sqlanon.digest IS '{SECRET}'"), "comments and views"),
+    "no comment": (sql("COMMENT ON TABLE patients_v1 IS NULL"), "comments and views"),
+    "a figure": (sql("UPDATE sqlanon.figures SET value = 0 WHERE figure = 'score'"), "comments and views:.*figures"),
+    "the meaning of a figure": (
+        sql(f"UPDATE sqlanon.figures SET meaning = '{SECRET}'"),
+        "comments and views:.*figures",
+    ),
     "what was done to an attribute": (
         sql(f"UPDATE sqlanon.attributes SET what_was_done = '{SECRET}'"),
-        "words and views:.*attributes",
+        "comments and views:.*attributes",
     ),
-    "one more label": (sql(f"INSERT INTO city_labels VALUES ('{SECRET}', 3)"), "words and views:.*city_labels"),
-    "the ends of a label": (sql("UPDATE age_labels SET age_low = 0"), "words and views:.*age_labels"),
+    "one more label": (sql(f"INSERT INTO city_labels VALUES ('{SECRET}', 3)"), "comments and views:.*city_labels"),
+    "the ends of a label": (sql("UPDATE age_labels SET age_low = 0"), "comments and views:.*age_labels"),
     "a suppressed row is told of": (
         sql("INSERT INTO sqlanon.suppression VALUES ('city', 'Uplands', 1, 120)"),
         "suppression by value",
@@ -384,7 +387,7 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
         claim("policy", f"""replace(policy, '{{"undeclared"', '{{"undeclared": "{SECRET}", "undeclared"')"""),
         "a key twice",
     ),
-    "space in the JSON": (claim("generalization", "generalization || ' '"), "a key twice, or space"),
+    "space in the JSON": (claim("generalization", "generalization || ' '"), "duplicate keys or extra space"),
     "an unknown attribute is generalized": (
         claim("generalization", f"""replace(generalization, '}}', ', "{SECRET}": 1}}')"""),
         "manifest.*:.*generalization",
@@ -423,7 +426,7 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
         "manifest",
     ),
     # the file
-    "a log beside it": (with_wal, r"words and views|\.wal"),
+    "a log beside it": (with_wal, r"comments and views|\.wal"),
     "bytes behind its end": (lambda path: appended(path, SECRET.encode()), "file: it has [0-9,]+ bytes"),
     "a block behind its end": (
         lambda path: appended(path, SECRET.encode().ljust(262144)),

@@ -408,7 +408,7 @@ def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.
         decoys = sorted(result.decoy_rows.fetchall(), key=repr)
     (shown,) = re.findall(r"`\"decoys\": ({.*?})`", DECOYS)
     assert result.to_dict()["decoys"] == json.loads(shown)
-    (told,) = re.findall(r'"(k counts \d+ decoys, which are rows of nobody)"', DECOYS)
+    (told,) = re.findall(r'"(k counts \d+ decoys, which are invented rows)"', DECOYS)
     assert [check.passed for check in checks if told in check.message] == [True]
     (script,) = blocks("sql", DECOYS)
     with duckdb.connect() as connection:

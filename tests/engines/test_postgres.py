@@ -510,7 +510,7 @@ def test_names_of_what_only_files_have_are_free(small: Server, name: str) -> Non
 
 def test_nothing_but_a_release_is_replaced(small: Server) -> None:
     small.run("CREATE TABLE shared.r AS SELECT 1 AS mine")
-    with pytest.raises(sqlanon.ReleaseError, match="exists and is no release"):
+    with pytest.raises(sqlanon.ReleaseError, match="exists and is not a release"):
         published()
     assert small.rows("SELECT mine FROM shared.r") == [(1,)]
     assert relations(small) == {"r": "r"}

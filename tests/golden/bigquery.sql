@@ -16,7 +16,7 @@ GROUP BY
   `diagnosis`,
   `ward`;
 
--- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect bigquery finds and writes them, with this statement (here: at level 1, or the lowest that is allowed)
+-- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect bigquery finds and writes them, with this statement (here: at level 1, or the lowest allowed level)
 CREATE TABLE `shared`.`patients` AS
 SELECT
   `zip`,
@@ -828,7 +828,7 @@ GROUP BY
   `born`,
   `sex`;
 
--- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect bigquery finds and writes them, with this statement (here: at level 1, or the lowest that is allowed)
+-- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect bigquery finds and writes them, with this statement (here: at level 1, or the lowest allowed level)
 CREATE TABLE `shared`.`patients` AS
 SELECT
   `zip`,

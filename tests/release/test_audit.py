@@ -66,7 +66,7 @@ BORDERS = {
     "rows": Border(
         {"k": 3},
         f"DELETE FROM {{rows}} WHERE {first('c')}",
-        ["manifest: contradicts itself in row counts", "12 rows are in the release, 13 should be"],
+        ["manifest: contradicts itself in row counts", "12 rows are in the release (expected: 13)"],
     ),
     "classes": Border({"k": 3}, SPLIT, [f"4 classes, the smallest of 3 rows, are in the release; {SEARCH}"]),
     "smallest class": Border({"k": 2}, ONE_TO_C, [f"3 classes, the smallest of 2 rows, are in the release; {SEARCH}"]),
@@ -161,7 +161,7 @@ BORDERS = {
     "rows with persons": Border(
         {"k": 3},
         ONE_MORE_X,
-        ["rows with persons: not so: the rows whose persons are counted are those of the release"],
+        ["rows with persons: not true: the rows whose persons are counted match the release"],
         source={"person": "name"},
     ),
 }

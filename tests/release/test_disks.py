@@ -96,7 +96,7 @@ def test_a_full_disk_is_named_and_the_release_stays(work: Path, disk: Path, what
             assert "\n" not in str(error)
             assert "make room there" in str(error)
             if what != "catalog":
-                assert "the release that is there is unchanged" in str(error)
+                assert "the existing release is unchanged" in str(error)
             if "is published, and the ledger" not in str(error):
                 assert place.read_bytes() == before
         (disk / "filler").unlink()

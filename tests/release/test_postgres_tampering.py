@@ -264,7 +264,7 @@ def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Se
     )
     assert failing(release) == []
     (told,) = (check.message for check in release.verify().checks if check.name == "table")
-    assert told.endswith("plain indexes that are not sqlanon's: r_v1_a_idx, r_v1_c_b_a_idx")
+    assert told.endswith("plain indexes that sqlanon did not create: r_v1_a_idx, r_v1_c_b_a_idx")
     empty.run(f"CREATE INDEX faster ON {SCHEMA}.r_v1 (b)")
     assert failing(release) == ["table"]
     (told,) = (check.message for check in release.verify().checks if check.name == "table")

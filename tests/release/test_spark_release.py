@@ -620,7 +620,7 @@ def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.M
     publish(place)
     before, names = shown(place), names_in(place)
     monkeypatch.setattr("sqlanon.release.targets.spark_statements.filled", _losing(filled))
-    with pytest.raises(sqlanon.AuditError, match="rows are in the release, 600 should be"):
+    with pytest.raises(sqlanon.AuditError, match=r"rows are in the release \(expected: 600\)"):
         publish(place)
     monkeypatch.undo()
     assert (shown(place), names_in(place)) == (before, names)
@@ -844,7 +844,7 @@ def test_a_manifest_that_cannot_be_read(place: Any) -> None:
     with pytest.raises(sqlanon.ReleaseError, match="it has 0 rows"):
         release.verify()
     place.sql("DROP TABLE shared.r_v1_manifest")
-    with pytest.raises(sqlanon.ReleaseError, match="is no release of sqlanon"):
+    with pytest.raises(sqlanon.ReleaseError, match="is not a release of sqlanon"):
         release.verify()
 
 
@@ -876,8 +876,8 @@ def test_what_is_refused(place: Any) -> None:
     place.sql("CREATE TABLE shared.own_v1 (x INT) USING PARQUET")
     refused = {
         "nowhere.r": "there is no schema 'nowhere'",
-        "shared.taken": "is no release of sqlanon",
-        "shared.own": "is no release of sqlanon",
+        "shared.taken": "is not a release of sqlanon",
+        "shared.own": "is not a release of sqlanon",
     }
     names = names_in(place)
     for name, message in refused.items():
@@ -887,9 +887,9 @@ def test_what_is_refused(place: Any) -> None:
     for name in ("r", "a.b.c", 'shared."my table"', "shared.ä"):
         with pytest.raises(sqlanon.ReleaseError, match="names no release in Spark"):
             place_of(place, name).verify()
-    with pytest.raises(sqlanon.ReleaseError, match="there is no manifest"):
+    with pytest.raises(sqlanon.ReleaseError, match="it has no manifest"):
         place_of(place, "shared.taken").verify()
-    with pytest.raises(sqlanon.ReleaseError, match="say which release in Spark"):
+    with pytest.raises(sqlanon.ReleaseError, match="name the release in Spark"):
         place_of(place, None).verify()
 
 

@@ -77,7 +77,7 @@ def refuse_types(types: Mapping[str, str], is_parquet: bool) -> None:
         lost = [f"{name!r} ({type_})" for name, type_ in rare.items() if not _comes_back(engine, type_, path)]
     if lost and is_parquet:
         raise ReleaseError(
-            f"Parquet cannot hold the types of {', '.join(lost)} as they are: cast them in a source query, "
+            f"Parquet cannot hold the types of {', '.join(lost)} unchanged: cast them in a source query, "
             "or publish to a DuckDB file"
         )
     if lost:
@@ -182,10 +182,10 @@ class FileTarget:
                 with StagedRows.opened(draft, directory / STAGED_FILE, name) as rows:
                     yield StagedFile(self, rows, draft.ranges, version, kept, there)
         except BusyError as error:
-            raise ReleaseError(f"another run is publishing to {path}: try again when it is done") from error
+            raise ReleaseError(f"another run is publishing to {path}: try again later") from error
         except (OSError, DiskError) as error:
             reason = str(error) if isinstance(error, DiskError) else disk_problem(error) or error.strerror or error
-            state = "nothing was published" if there is None else "the release that is there is unchanged"
+            state = "nothing was published" if there is None else "the existing release is unchanged"
             raise ReleaseError(f"{path} cannot be written: {reason}; {state}") from error
 
     def facts(self, staged: StagedFile) -> Facts:
@@ -200,7 +200,7 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
     section, catalog = draft.prepared.policy.release, draft.prepared.policy.catalog
     chosen = place or (None if section is None else section.database or section.file)
     if chosen is None:
-        raise ReleaseError('say where: publish("release.duckdb"), or [release] database = ... in the policy')
+        raise ReleaseError('no place is given: publish("release.duckdb"), or [release] database = ... in the policy')
     path = Path(os.path.realpath(chosen))  # a link stays a link
     private = [*draft.prepared.source.files, *draft.run.engine.files()]
     if catalog is not None:
@@ -213,7 +213,7 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
 
 def place_of(place: str | os.PathLike[str], table_name: str | None) -> FilePlace:
     if table_name is not None:
-        raise ReleaseError("a file has one release, and needs no table: leave it out")
+        raise ReleaseError("a Parquet file needs no table name: leave it out")
     return FilePlace(Path(place).absolute())
 
 
@@ -342,7 +342,7 @@ class StagedFile:
     def alone(self) -> Iterator[None]:
         with alone_at(self.target.path):
             if _what_is_at(self.target.path) != self.there:  # the versions in it were those before
-                raise OvertakenError(f"another run has published to {self.target.path} meanwhile: try again")
+                raise OvertakenError(f"another run has just published to {self.target.path}: try again")
             yield
 
 
@@ -358,9 +358,7 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str) -> 
         with engine.setting("disabled_optimizers", "join_order,build_side_probe_side"):
             engine.execute(exp.Insert(this=target.copy(), expression=query))
     except duckdb.OutOfMemoryException as error:
-        raise ReleaseError(
-            "the release cannot be written: it needs more memory: allow more with memory_limit"
-        ) from error
+        raise ReleaseError("the release needs more memory: raise memory_limit") from error
     except duckdb.Error as error:
         raise ReleaseError(
             f"the release cannot be written: {type(error).__name__}; has the source changed since it was read?"
@@ -395,7 +393,7 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Man
         raise ReleaseError(f"there is no folder {path.parent}: create it first")
     if path.with_name(path.name + ".wal").exists():
         raise ReleaseError(
-            f"{path} has unfinished writes beside it ({path.name}.wal): open and close it, or remove both"
+            f"{path} has uncommitted changes beside it ({path.name}.wal): open and close it, or remove both"
         )
     if not path.exists():
         return ()
@@ -404,13 +402,13 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Man
             existing, before = release.manifest, release.manifests
             more = set() if release.is_parquet else found_objects(release.engine) - expected_objects(before)
     except ReleaseError as error:
-        reason = "exists and is no release of sqlanon"
+        reason = "exists and is not a release of sqlanon"
         if isinstance(error.__cause__, duckdb.IOException) and "lock" in str(error.__cause__):
             reason = "is being written to by another process"
         raise ReleaseError(f"{path} {reason}: choose another name, or remove it") from error
     if more:
         raise ReleaseError(
-            f"somebody added to the release {path}: {', '.join(sorted(more))}; choose another name, or remove it"
+            f"the release {path} has additions: {', '.join(sorted(more))}; choose another name, or remove it"
         )
     if existing.table_name != table_name:
         raise ReleaseError(

@@ -60,14 +60,14 @@ class ServerPlace(ABC):
 
     def taken(self) -> ReleaseError:
         return ReleaseError(
-            f"{self.schema}.{self.name} exists and is no release of sqlanon: choose another name, or remove it"
+            f"{self.schema}.{self.name} exists and is not a release of sqlanon: choose another name, or remove it"
         )
 
     def without_schema(self) -> ReleaseError:
-        return ReleaseError(f"there is no schema {self.schema!r} in {self.where}: make it first (CREATE SCHEMA)")
+        return ReleaseError(f"there is no schema {self.schema!r} in {self.where}: create it first (CREATE SCHEMA)")
 
     def without_manifest(self) -> ReleaseError:
-        return ReleaseError(f"{self.schema}.{self.name} is no release of sqlanon: there is no manifest of it")
+        return ReleaseError(f"{self.schema}.{self.name} is not a release of sqlanon: it has no manifest")
 
     @contextmanager
     def manifest_read(self) -> Iterator[None]:
@@ -163,13 +163,13 @@ def refuse_types(types: Mapping[str, str], is_held: Callable[[str], bool], place
     """Refuse types without an equal on a server: they would come back as others, or could not be verified."""
     if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if not is_held(type_)]:
         raise ReleaseError(
-            f"{place} cannot hold the types of {', '.join(strange)} as they are: cast them in a source query"
+            f"{place} cannot hold the types of {', '.join(strange)} unchanged: cast them in a source query"
         )
 
 
 def refuse_sha256(sha256: str | None) -> None:
     if sha256 is not None:
-        raise ReleaseError("sha256 is of a file: a release on a server is compared with its source (--policy)")
+        raise ReleaseError("--sha256 needs a file; compare a release on a server with its source (--policy)")
 
 
 def manifests_of(texts: Iterable[str]) -> list[Manifest] | None:
@@ -196,7 +196,7 @@ def next_version(numbers: Iterable[int | None]) -> int:
 
 
 def shown_columns(rows_table: str) -> str:
-    return f"the columns of the table {rows_table!r}, and nothing more"
+    return f"exactly the columns of the table {rows_table!r}"
 
 
 @contextmanager

@@ -82,7 +82,7 @@ class PostgresTarget(ServerTarget[PostgresPlace]):
         here = (facts.rows, facts.classes, facts.smallest_class)
         failures = []
         if tuple(there) != here:
-            failures.append(f"PostgreSQL counts {there} rows, classes and rows of the smallest, and {here} were read")
+            failures.append(f"PostgreSQL counts {there} (rows, classes, smallest class), but {here} were read")
         if (found := types_of(staged.server, relation.db, relation.name)) != types:
             failures.append(f"the columns in PostgreSQL are {found}, and should be {types}")
         if failures:
@@ -174,9 +174,7 @@ class _Older:
             # What its triggers did would be done by us.
             server.execute(ps.locked_for_rows(manifests))
             if wrong := manifest_table_flaws(server, place.schema):
-                raise ReleaseError(
-                    f"{place.schema}.{MANIFEST} is not as sqlanon made it: it {wrong}; remove that first"
-                )
+                raise ReleaseError(f"{place.schema}.{MANIFEST} was changed: it {wrong}; undo that first")
             known = server.rows(ps.manifest_of(manifests=manifests), [place.name])
         if kinds.get(place.name, "v") != "v" or (place.name in kinds and not known):
             raise place.taken()
@@ -277,6 +275,6 @@ def _refuse_if_needed(server: PostgresEngine, place: PostgresPlace, name: str, w
     own, view = (number_of(server, place.schema, one) for one in (name, place.name))
     if needed := [one for (one,) in server.rows(ps.upon(), [own, view])]:
         raise ReleaseError(
-            f"{place.schema}.{name} {why}, but this depends on it: {', '.join(needed)}; drop that first, and make it "
-            f"again over {place.schema}.{place.name}"
+            f"{place.schema}.{name} {why}, but these depend on it: {', '.join(needed)}; drop them first, and "
+            f"create them again over {place.schema}.{place.name}"
         )

@@ -85,7 +85,7 @@ class _InCatalog:
         query = self.server.rows(ps.definition(), [view])[0][0] if reads else ""
         columns = [column.name for column in self.manifest.columns]
         if reads != [self.numbers[self.own]] or not ps.is_column_list(query, columns, self.own):
-            return Check("view", False, f"{name!r} is not the view of {shown_columns(self.own)}")
+            return Check("view", False, f"{name!r} is not a view of {shown_columns(self.own)}")
         strange = _attached(self.server, view)
         return check_of("view", [f"{name!r} has {strange}"] * bool(strange), shown_columns(self.own))
 
@@ -95,7 +95,7 @@ class _InCatalog:
         wrong = _unlike(self.server, self.numbers[self.own], types, "C")
         strange, plain = _indexes(self.server, self.own, self.numbers[self.own])
         fine = f"{self.own!r} is a plain table with the released columns"
-        fine += f", and has plain indexes that are not sqlanon's: {', '.join(plain)}" if plain else ""
+        fine += f", with plain indexes that sqlanon did not create: {', '.join(plain)}" if plain else ""
         return check_of("table", [f"{self.own!r} {wrong}"] * bool(wrong) + strange, fine)
 
     def _versions(self) -> Check:
@@ -121,9 +121,9 @@ class _InCatalog:
         if len(versions) != 1:
             wrong.append(f"there are {len(versions)} manifests of {name!r}")
         elif versions != [version]:
-            wrong.append(f"it is of version {version}, and stands there as version {versions[0]}")
+            wrong.append(f"it is of version {version}, but stored as version {versions[0]}")
         if self.manifest.table_name != name:
-            wrong.append("it is of a release of another name")
+            wrong.append("it belongs to a release with another name")
         return check_of("one manifest", wrong, "one, of this version")
 
     def _comments(self) -> Check:
@@ -137,9 +137,12 @@ class _InCatalog:
         expected = _todays(_told(comments_on("VIEW", self.place.table, self.manifest)))
         there = _todays(found[name])
         changed = sorted(one for one in expected.keys() | there.keys() if expected.get(one) != there.get(one))
-        wrong = [f"those of {one!r} are not sqlanon's" for one in strange]
-        wrong += [f"{one} is not sqlanon's: remove it" for one in notes]
-        wrong += [f"that of column {one!r} is not sqlanon's" if one else f"that of {name!r} is not" for one in changed]
+        wrong = [f"those of {one!r} were not written by sqlanon" for one in strange]
+        wrong += [f"{one} was not written by sqlanon: remove it" for one in notes]
+        wrong += [
+            f"that of column {one!r} was not written by sqlanon" if one else f"that of {name!r} was not"
+            for one in changed
+        ]
         return check_of("comments", wrong, "unchanged")
 
     def _rights(self) -> Check:
@@ -159,7 +162,7 @@ class _InCatalog:
         if older and not wrong:
             return Check("rights", None, f"an older sqlanon left it so: {'; '.join(dict.fromkeys(older))}; REVOKE it")
         faults = list(dict.fromkeys([*wrong, *older]))
-        return check_of("rights", faults, "the owner changes, and readers read the view")
+        return check_of("rights", faults, "only the owner can change the release; readers read the view")
 
     def _schema(self) -> Check:
         """What is in the schema, or built upon the release, and is of no release: others may have made it in good
@@ -178,15 +181,15 @@ class _InCatalog:
             "comment of the schema": [repr(comment) for (comment,) in rows(ps.schema_comment(), [schema])],
         }
         if flaws := [f"{what}: {_few(found)}" for what, found in lists.items() if found]:
-            return Check("schema", None, f"not sqlanon's: {'; '.join(flaws)}")
-        return Check("schema", True, f"has releases alone: {_few(sorted(whole))}")
+            return Check("schema", None, f"not created by sqlanon: {'; '.join(flaws)}")
+        return Check("schema", True, f"has only releases: {_few(sorted(whole))}")
 
 
 def _unlike(server: PostgresEngine, number: int | None, types: Mapping[str, str], collation: str = "default") -> str:
     """What a relation is, or has, that a plain table of these columns is not, or has not; '' if it is one."""
     found = server.rows(ps.relation(), [number]) if number is not None else []
     if not found or found[0][:2] != ("r", "p"):
-        return "is no plain table" if found else "is not there"
+        return "is not a plain table" if found else "is not there"
     collations = {"text": f"pg_catalog.{collation}"}
     expected = [(name, type_, collations.get(type_, "")) for name, type_ in types.items()]
     columns = server.rows(ps.shape(), [number])
@@ -212,7 +215,7 @@ def _indexes(server: PostgresEngine, relation: str, number: int | None) -> tuple
     for name, is_primary, columns, is_plain in server.rows(ps.indexes(), [number]):
         own = index_name(relation, "" if is_primary else columns, "pkey" if is_primary else "idx")
         if not is_plain:
-            wrong.append(f"index {name!r} is not over released columns alone, without options: drop it")
+            wrong.append(f"index {name!r} has expressions, options or other columns: drop it")
         elif name != own:
             wrong.append(f"index {name!r} does not have PostgreSQL's default name: drop it, or rename it to {own!r}")
         else:

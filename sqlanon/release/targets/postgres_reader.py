@@ -47,7 +47,7 @@ class PostgresPlace(ServerPlace):
     def of(cls, place: str, table_name: str) -> PostgresPlace:
         parts = table_parts(table_name)
         if len(parts) != 2:
-            raise ReleaseError(f"{table_name!r} names no release in PostgreSQL: write schema.name")
+            raise ReleaseError(f"{table_name!r} is not a release in PostgreSQL: write schema.name")
         return cls(address_of(place), *parts)
 
     @property
@@ -136,7 +136,7 @@ def recorded_place(path: Path, table_name: str, reach: Reach) -> PostgresPlace:
             place = PostgresPlace(address_of(section.postgres), path.name.removesuffix(f".{table_name}"), table_name)
             if place.path == path:
                 return place
-    raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, and the policy names no server that is this one")
+    raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, on a server that the policy does not name")
 
 
 def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
@@ -173,7 +173,7 @@ def _opened(place: PostgresPlace, limits: Limits) -> Iterator[tuple[OpenRelease,
                 checks = server_checks(server, place, manifest)
         except duckdb.Error as error:
             raise BrokenReleaseError(
-                f"{shown_place(place.path)} cannot be read: a value does not have its type"
+                f"{shown_place(place.path)} cannot be read: a value does not fit its type"
             ) from error
         load_older(engine, manifest)
         # Of rows alone.

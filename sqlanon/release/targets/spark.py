@@ -106,7 +106,7 @@ class SparkTarget(ServerTarget[SparkPlace]):
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedSpark, SparkRelease]:
     """The Spark that the source is in, and the schema that the policy names."""
     if (there := draft.prepared.source.server(SparkEngine)) is None:
-        raise ReleaseError("a release goes to the Spark that its source is in, and this source is in none")
+        raise ReleaseError("a release in Spark needs a source in Spark")
     return SparkTarget(SparkPlace.of(there.home, table_name or release_section(draft).table), there)
 
 
@@ -158,8 +158,7 @@ def _make_table(server: SparkEngine, place: SparkPlace, types: Mapping[str, str]
         else:
             return number
     raise ReleaseError(
-        f"files of tables that are gone are in the way of {place.schema}.{place.name}: remove them, or take another "
-        "name"
+        f"files of dropped tables are in the way of {place.schema}.{place.name}: remove them, or choose another name"
     )
 
 
@@ -202,5 +201,5 @@ def _without_older(server: SparkEngine, place: SparkPlace, version: int) -> list
     except Exception as error:
         if not condition_of(error):
             raise
-        message = f"an older version is still there ({condition_of(error)}): the next publication removes it"
+        message = f"an older version could not be removed ({condition_of(error)}): the next publication removes it"
         return [Check("versions", None, message)]

@@ -70,7 +70,7 @@ class SparkPlace(ServerPlace):
     def of(cls, place: Any, table_name: str) -> SparkPlace:
         """Of a session, an address or ``env:NAME``, and ``schema.name``; in lower case, as Spark's catalog has them."""
         if flaw := spark_name_flaw(table_name):
-            raise ReleaseError(f"{table_name!r} names no release in Spark: it {flaw}")
+            raise ReleaseError(f"{table_name!r} is not a release in Spark: it {flaw}")
         schema, name = (part.lower() for part in table_parts(table_name))
         if isinstance(place, str):
             return cls(spark_address_of(place), schema, name)
@@ -194,26 +194,27 @@ class Described:
             and self.of.get("view_query_output_columns") == columns == own
             and catalog.strip("`") == self.of.get("catalog_name")
         )
-        flaws = [] if is_list else [f"{place.name!r} is not the view of {shown_columns(rows.name)}"]
+        flaws = [] if is_list else [f"{place.name!r} is not a view of {shown_columns(rows.name)}"]
         if self.of.get("view_schema_mode") not in _FIXED:
-            flaws.append("its columns change with those of the table")
+            flaws.append("its columns follow changes of the table")
         if self.properties:
-            flaws.append("it has properties, which are none of the release's")
+            flaws.append("it has foreign properties")
         comments = {one.get("name"): in_todays_words(one.get("comment") or "") for one in self.of.get("columns") or ()}
         due = {one.name: in_todays_words(comment_on_column(manifest, one.name, one.role)) for one in manifest.columns}
-        if self.of.get("comment") != comment_on_release(manifest) or comments != due:
-            flaws.append("its comments are not those of the manifest")
+        of_release = in_todays_words(self.of.get("comment") or "")
+        if of_release != in_todays_words(comment_on_release(manifest)) or comments != due:
+            flaws.append("its comments do not match the manifest")
         return flaws
 
     def flaws_of_table(self, release: str) -> list[str]:
         """What is not as in a table that was made for a release, but for its columns."""
         if not self.made_for(release):
-            return ["none of the release's"]
+            return ["not part of the release"]
         flaws = []
         if self.properties != {sr.MADE_BY} or (self.of.get("storage_properties") or {}).keys() - {
             "serialization.format"
         }:
-            flaws.append("it has properties of others")
+            flaws.append("it has foreign properties")
         if self.of.get("comment") is not None or any(one.keys() - _OF_COLUMN for one in self.of.get("columns") or ()):
             flaws.append("it has comments or defaults")
         return flaws
@@ -273,9 +274,9 @@ def _tables(server: SparkEngine, place: SparkPlace, version: int, manifest: Mani
             continue
         flaws = Described.by(server, one).flaws_of_table(place.name)
         if list(types_of(server, one).items()) != list(columns.items()):
-            flaws.append("its columns are others")
+            flaws.append("it has other columns")
         found += [f"{one.name}: {flaw}" for flaw in flaws]
-    return check_of("tables", found, "the columns of the release, and nothing more")
+    return check_of("tables", found, "exactly the columns of the release")
 
 
 def _others(server: SparkEngine, place: SparkPlace, version: int, names: frozenset[str]) -> Check:
@@ -285,7 +286,7 @@ def _others(server: SparkEngine, place: SparkPlace, version: int, names: frozens
     if strange := sorted(others - left.keys()):
         return Check("versions", False, f"not of the release: {', '.join(strange)}")
     if left:
-        message = f"left by a publication that did not end, and removed by the next one: {', '.join(left)}"
+        message = f"left by an interrupted publication, and removed by the next one: {', '.join(left)}"
         return Check("versions", None, message)
     return Check("versions", True, "no other relations")
 
@@ -296,7 +297,7 @@ def in_the_way(server: SparkEngine, place: SparkPlace, names: frozenset[str]) ->
     strange = sorted(named - ours(server, place, named).keys())
     if not strange:
         return []
-    message = "called like a version, not known as one, and left; verify fails until that is gone"
+    message = "have the name of a version, but sqlanon did not create them; verify fails until they are removed"
     return [Check("versions", None, f"{', '.join(strange)}: {message}")]
 
 
@@ -306,8 +307,8 @@ def of_catalog(server: SparkEngine) -> list[Check]:
     kind, replaced = (server.rows(sr.setting(name))[0][1] for name in names)
     if kind != "in-memory" or replaced not in ("builtin", "<undefined>"):
         return []
-    message = "the catalog of this Spark is in memory: the release is gone when it ends; with one that lasts "
-    return [Check("catalog", None, f"{message}(spark.sql.catalogImplementation=hive) it stays")]
+    message = "Spark's catalog is in memory: the release is gone when Spark ends; it stays with a persistent catalog "
+    return [Check("catalog", None, f"{message}(spark.sql.catalogImplementation=hive)")]
 
 
 @dataclass(frozen=True)
@@ -350,7 +351,7 @@ def recorded_place(path: Path, table_name: str, reach: Reach) -> SparkPlace:
 
 
 def _stays(path: Path) -> str:
-    return f"{shown_place(path)} is in Spark, and nothing can be held against releases there yet"
+    return f"{shown_place(path)} is in Spark, and releases there cannot be compared yet"
 
 
 def _version(place: SparkPlace, view: Described | None, names: frozenset[str]) -> int:

@@ -128,7 +128,7 @@ def counted(
                 digest = _older_digest(engine, server, relation, older, rows)
             _fetch(engine, server, target, relation, wanted, count, rows)
         except duckdb.Error as error:
-            raise BrokenReleaseError("a value of the release is none of its type here") from error
+            raise BrokenReleaseError("a value of the release does not fit its type in DuckDB") from error
         with _each_row(engine, SUBJECT, target, wanted, count):
             yield replace(found, digest=digest)
 
