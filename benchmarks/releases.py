@@ -133,6 +133,8 @@ HISTORIES = {
     "joint audit": [Publication(FINE_ZIP, "first"), Publication(FINE_SEX, "second")],
 }
 FIGURE = re.compile(r"\d[\d.e+-]*\d|\d")
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+RENAMED = {"words and views": "comments and views"}  # names of checks in older commits
 WHEN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 RISKS = ("k", "person", "population")
 DRAWN = ("noise", "decoys")
@@ -140,14 +142,18 @@ VOLATILE = {"seconds", "release", "digest", "sha256", "run", "run_id", "created"
 VOLATILE |= {"fully_suppressed", "alternative"}  # older commits do not print them, and trials end by the clock
 
 
+def _told(key: str, value: Any) -> Any:
+    """Of a sentence, its figures, with or without separators of thousands: the words may differ."""
+    if key == "warnings" and isinstance(value, list | tuple):
+        return [_told("message", one) for one in value]
+    if key in ("message", "err") and isinstance(value, str):
+        return FIGURE.findall(THOUSANDS.sub("", value))
+    return RENAMED.get(value, value) if key == "name" and isinstance(value, str) else _plain(value)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        # Of a sentence, its figures: words may be other ones.
-        return {
-            key: FIGURE.findall(one) if key in ("message", "err") and isinstance(one, str) else _plain(one)
-            for key, one in value.items()
-            if key not in VOLATILE
-        }
+        return {key: _told(key, one) for key, one in value.items() if key not in VOLATILE}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value
