@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, wraps
@@ -169,7 +170,7 @@ def on_lattice(strategy: Callable[[Search], Outcome]) -> Callable[[SearchTask], 
         outcome = strategy(search)
         levels = outcome.levels
         if levels is None:
-            raise infeasible(task.engine, task.prepared, search, outcome)
+            raise infeasible(task.prepared, search, outcome)
         return SearchResult(
             search.figures[levels],
             search.scores[levels],
@@ -190,7 +191,7 @@ def find(task: SearchTask, strategy: Strategy) -> SearchResult:
     return result
 
 
-def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:
+def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:
     """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement.
 
     A search that stopped before it was done, or that by its nature does not look at everything, has not proven that
@@ -212,9 +213,10 @@ def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: O
     message += f" ({shown}) suppresses {figures.suppressed_rows:,} of {rows:,} rows; the suppression limit allows "
     message += f"{search.allowed_rows:,}"
     if figures.suppressed_rows > search.allowed_rows or figures.classes == 0:
-        message += _binding(engine, prepared, levels)
+        words, blamed = _binding(prepared, levels)
     else:
-        message += _of_the_table(prepared, search, levels)
+        words, blamed = _of_the_table(prepared, search, levels)
+    message += words
     if any(spec.forbidden for spec in prepared.policy.attributes.values()):
         message += ". Levels with forbidden labels were left out"
     unknown = max(prepared.marginals.unknown)
@@ -224,6 +226,7 @@ def infeasible(engine: Engine, prepared: SearchInput, search: Search, outcome: O
         message += ". No row would be released"
     if rows < (prepared.policy.privacy.k or 0) and prepared.policy.source.person is None:
         message += f": a class of {prepared.policy.privacy.k:,} rows needs more than the {rows:,} of the source"
+    message += remedies(prepared, figures, blamed)
     return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
 
 
@@ -236,12 +239,25 @@ def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
     return InfeasibleError(message, None, 0, 0)
 
 
-def _binding(engine: Engine, prepared: SearchInput, levels: Levels) -> str:
-    """The requirement without which the fewest rows would be suppressed, where there are several."""
+def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> str:
+    """What makes a policy feasible that suppresses too many rows, or breaks the requirements of these names."""
+    rows, suppressed, ways = prepared.marginals.rows, figures.suppressed_rows, []
+    if figures.classes and suppressed > allowed_rows(prepared):
+        share = math.ceil(10_000 * suppressed / rows) / 10_000
+        ways.append(f"raise search.suppression_limit to {share:g}")
+    if blamed == [f"{prepared.policy.privacy.k}-anonymity"]:
+        ways.append("lower k")
+    elif blamed:
+        ways.append(f"loosen {' or '.join(blamed)}")
+    return f". What can help: {', or '.join(ways)}" if ways else ""
+
+
+def _binding(prepared: SearchInput, levels: Levels) -> tuple[str, list[str]]:
+    """The requirement without which the fewest rows would be suppressed, where there are several; and its name."""
     space, requirements = prepared.sets.at(levels), prepared.requirements
     names = [*(one.name for one in requirements.classes), *(one.name for one in requirements.shields)]
     if len(names) < 2:
-        return f". The requirement is {names[0]}" if names else ""
+        return (f". The requirement is {names[0]}" if names else ""), names
 
     def left(name: str) -> int:
         others = replace(space, requirements=requirements.without(name))
@@ -249,17 +265,20 @@ def _binding(engine: Engine, prepared: SearchInput, levels: Levels) -> str:
 
     lefts = {name: left(name) for name in names}
     name = min(names, key=lambda one: lefts[one])
-    return f". The binding requirement is {name}; without it, {lefts[name]:,} rows would be suppressed"
+    return f". The binding requirement is {name}; without it, {lefts[name]:,} rows would be suppressed", [name]
 
 
-def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> str:
-    """What the kept classes of the nearest generalization do not meet together."""
+def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tuple[str, list[str]]:
+    """What the kept classes of the nearest generalization do not meet together; and the names of it."""
     requirements, figures = prepared.requirements, search.figures[levels]
     broken = [one.name for one in requirements.table if not one.holds(figures.classes, figures.count, figures.singles)]
+    names = list(broken)
     if figures.unmet and requirements.covering is not None:
+        names.append(requirements.covering.name)
         broken.append(
             f"{requirements.covering.name}: {figures.unmet} classes of the population would have no row in the release"
         )
     if not figures.estimate_holds:
-        broken += [one.name for one in requirements.estimates]
-    return f". It does not meet {'; nor '.join(broken)}" if broken else ""
+        names += (estimated := [one.name for one in requirements.estimates])
+        broken += estimated
+    return (f". It does not meet {'; nor '.join(broken)}" if broken else ""), names

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
 from unittest.mock import patch
 
 import duckdb
+import pyarrow
 import pytest
 from conftest import make_policy
 
@@ -54,6 +56,30 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
         }
     )
     assert "The binding requirement is distinct 6-diversity of dx; without it, 0 rows would be suppressed" in str(error)
+
+
+def test_the_message_says_what_can_help() -> None:
+    """A limit that it names is enough."""
+    privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
+    assert str(refused(privacy)).endswith("What can help: loosen distinct 6-diversity of dx")
+    assert str(refused({"k": 17})).endswith("What can help: lower k")
+
+
+@pytest.mark.parametrize("strategy", ["optimal", "local"])
+def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -> None:
+    """One of seven rows has a ZIP code of its own, which may not be generalized."""
+    rows = pyarrow.table({"zip": ["02139"] * 6 + ["99999"]})
+    search = {"strategy": strategy, "suppression_limit": 0.1}
+    policy = sqlanon.Policy(
+        attributes={"zip": {"role": "quasi", "hierarchy": "suppress", "max_level": 0}}, privacy={"k": 3}, search=search
+    )
+    with sqlanon.connect(rows) as db:
+        with pytest.raises(sqlanon.InfeasibleError) as raised:
+            db.anonymize(policy)
+        found = re.search(r"What can help: raise search\.suppression_limit to ([\d.]+), or lower k$", str(raised.value))
+        assert found is not None and found[1] == "0.1429"
+        enough = policy.model_copy(update={"search": type(policy.search)(**{**search, "suppression_limit": float(found[1])})})
+        assert db.anonymize(enough).suppressed_rows == 1
 
 
 def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_nothing() -> None:

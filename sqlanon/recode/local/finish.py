@@ -38,7 +38,7 @@ from sqlanon.recode.local.placement import (
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
-from sqlanon.search.full_domain import SearchTask, measure_of
+from sqlanon.search.full_domain import SearchTask, measure_of, remedies
 from sqlanon.search.input import SearchInput
 from sqlanon.search.result import SearchResult
 
@@ -277,6 +277,7 @@ def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
     if not found.figures.classes or suppressed > task.allowed_rows:
         message = f"strategy {strategy} found no recoding that meets the policy: it would suppress "
         message += f"{suppressed:,} of {task.rows:,} rows; the suppression limit allows {task.allowed_rows:,}"
+        message += remedies(task.prepared, found.figures, [one.name for one in task.prepared.requirements.classes])
         raise InfeasibleError(message, None, suppressed, task.allowed_rows)
     measure = measure_of(task.prepared)
     score = found.score(measure)
