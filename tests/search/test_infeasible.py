@@ -78,7 +78,9 @@ def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -
             db.anonymize(policy)
         found = re.search(r"What can help: raise search\.suppression_limit to ([\d.]+), or lower k$", str(raised.value))
         assert found is not None and found[1] == "0.1429"
-        enough = policy.model_copy(update={"search": type(policy.search)(**{**search, "suppression_limit": float(found[1])})})
+        enough = policy.model_copy(
+            update={"search": type(policy.search)(**{**search, "suppression_limit": float(found[1])})}
+        )
         assert db.anonymize(enough).suppressed_rows == 1
 
 
