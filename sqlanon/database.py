@@ -133,6 +133,7 @@ class Database:
         InfeasibleError
             Nothing meets the policy. The error has the generalization that comes nearest.
         """
+        _require_policy(policy)
         result = Result(pipeline.anonymize(self._space, policy, progress or silent))
         if record:
             result.record()
@@ -177,6 +178,10 @@ class Database:
         SourceError, HierarchyError
             As for `anonymize`.
         """
+        _require_policy(policy)
+        if isinstance(strategies, str):
+            message = f"must be a list of names, such as [{strategies!r}]"
+            raise PolicyError([Problem("strategies", message)], "the arguments")
         # (So are the others here: `anonymize` does not wait for them.)
         from sqlanon.search.compare import policies_of, relation_of  # noqa: PLC0415
 
@@ -212,6 +217,7 @@ class Database:
         SourceError
             The source cannot be read, or does not fit the policy.
         """
+        _require_policy(policy)
         from sqlanon.suggest import try_strategies  # noqa: PLC0415
         from sqlanon.suggest.trials import CANDIDATES  # noqa: PLC0415
 
@@ -238,6 +244,7 @@ class Database:
         SourceError, HierarchyError
             The source does not fit the policy, or its values would get other labels than in the release.
         """
+        _require_policy(policy)
         return pipeline.extend(self._space, policy)
 
     def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
@@ -259,6 +266,7 @@ class Database:
         PolicyError
             The dialect is unknown, or the policy has parts that a warehouse does not support.
         """
+        _require_policy(policy)
         if dialect is not None:
             from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415
 
@@ -289,6 +297,7 @@ class Database:
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
+        _require_policy(policy)
         return pipeline.verify(self._space, policy, place_of(release, table), sha256)
 
     def report(
@@ -377,6 +386,7 @@ class Database:
         HierarchyError
             A requirement needs the hierarchy of a sensitive attribute, and it is not a tree over its values.
         """
+        _require_policy(policy)
         from sqlanon.risk import refuse_epsilons  # noqa: PLC0415
 
         refuse_epsilons(policy, epsilons)
@@ -394,6 +404,7 @@ class Database:
         SourceError, HierarchyError
             As for `risk`, as far as the schema and the hierarchy files show.
         """
+        _require_policy(policy)
         from sqlanon.risk import risk_statements  # noqa: PLC0415
 
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
@@ -415,6 +426,7 @@ class Database:
         SourceError
             As for `risk`.
         """
+        _require_policy(policy)
         from sqlanon.risk import row_risks  # noqa: PLC0415
 
         run = self._space.run(policy)  # it stays: the relation reads its views and tables
@@ -431,6 +443,7 @@ class Database:
         SourceError, HierarchyError
             As for `anonymize`, for the hierarchies of these two.
         """
+        _require_policy(policy)
         from sqlanon.risk import uniques_matrix  # noqa: PLC0415
 
         with self._space.run(policy) as run, source_errors():
@@ -444,6 +457,7 @@ class Database:
         PolicyError, SourceError, HierarchyError
             As for `uniques_matrix`, as far as the schema and the hierarchy files show.
         """
+        _require_policy(policy)
         from sqlanon.risk import uniques_matrix  # noqa: PLC0415
 
         run, shown = self._space.run(policy, read=False), list[str]()
@@ -472,6 +486,7 @@ class Database:
         SourceError
             The source cannot be read, does not fit the policy, or has more than the population.
         """
+        _require_policy(policy)
         from sqlanon.risk.suda import (  # noqa: PLC0415
             find_special_uniques,
             refuse_settings,
@@ -490,6 +505,7 @@ class Database:
         PolicyError, SourceError
             As for `suda`, as far as the schema shows.
         """
+        _require_policy(policy)
         from sqlanon.risk.suda import (  # noqa: PLC0415
             refuse_settings,
             suda_statements,
@@ -659,6 +675,7 @@ class Database:
         >>> connection.sql("SELECT ward, count(*) FROM people_live GROUP BY ward ORDER BY ward").fetchall()
         [(0, 3), (1, 3)]
         """
+        _require_policy(policy)
         from sqlanon.live import live  # noqa: PLC0415
 
         report_progress = progress or silent
@@ -676,6 +693,7 @@ class Database:
         PolicyError, SourceError, HierarchyError, InfeasibleError
             As for `live`.
         """
+        _require_policy(policy)
         from sqlanon.live import live_statements  # noqa: PLC0415
 
         return live_statements(self._space, policy, name)
@@ -695,6 +713,7 @@ class Database:
         SourceError
             There is no live view of that name, or the database cannot be written to.
         """
+        _require_policy(policy)
         from sqlanon.live import drop_live  # noqa: PLC0415
 
         return drop_live(self._space, policy, name)
@@ -715,6 +734,14 @@ class Database:
         return f"Database({self._space.described!r})"
 
 
+def _require_policy(policy: object) -> None:
+    """Refuse anything but a `Policy`, such as the path of one."""
+    if not isinstance(policy, Policy):
+        path = f"{os.fspath(policy)!r}" if isinstance(policy, str | os.PathLike) else "path"
+        message = f"must be a Policy, not a {type(policy).__name__}: use Policy.load({path})"
+        raise PolicyError([Problem("policy", message)], "the arguments")
+
+
 def _refuse_report(
     of: Policy | str | os.PathLike[str], private: bool, policy: Policy | None, strategies: Sequence[str] | None
 ) -> None:
@@ -732,9 +759,11 @@ def _refuse_report(
         if compares and not private:
             problems.append(Problem("compare", "needs a private report: it shows figures of the source"))
     else:
+        if not isinstance(of, str | os.PathLike) or os.fspath(of).lower().endswith(".toml"):
+            _require_policy(of)
         if private:
             problems.append(Problem("private", "is for a report of a policy: give the policy instead of the release"))
         if compares:
             problems.append(Problem("compare", "is for a report of a policy: give the policy instead of the release"))
     if problems:
-        raise PolicyError(problems)
+        raise PolicyError(problems, "the arguments")

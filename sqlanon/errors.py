@@ -36,15 +36,16 @@ class _ProblemsError(SqlanonError, ValueError):
 
     heading = "{count} problems"
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], heading: str | None = None) -> None:
         self.problems = tuple(problems)
         count = len(self.problems)
         plural = "problem" if count == 1 else "problems"
         options = self.problems and all(problem.place.startswith("--") for problem in self.problems)
-        lines = [
-            f"{count} {plural} in {'the options' if options else self.heading}:",
-            *(f"  - {problem}" for problem in self.problems),
-        ]
+        heading = heading or ("the options" if options else None)
+        if count == 1 and heading is not None:
+            super().__init__(str(self.problems[0]))
+            return
+        lines = [f"{count} {plural} in {heading or self.heading}:", *(f"  - {problem}" for problem in self.problems)]
         super().__init__("\n".join(lines))
 
 
@@ -52,6 +53,10 @@ class PolicyError(_ProblemsError):
     """The policy has mistakes. ``problems`` lists all of them, each with its place."""
 
     heading = "the policy"
+
+    def renamed(self, places: Mapping[str, str]) -> PolicyError:
+        """The same error with other names of places."""
+        return PolicyError(Problem(places.get(one.place, one.place), one.message) for one in self.problems)
 
 
 class HierarchyError(_ProblemsError):

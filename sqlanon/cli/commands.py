@@ -1,19 +1,30 @@
-"""The commands: one thin function each, in the order of the help.
-
-Those that make releases come first, then those that look at a private table before, and at releases after.
-"""
+"""The commands: one function each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, ending
+from sqlanon.cli.options import (
+    AsJson,
+    Dialect,
+    MemoryLimit,
+    PolicyFile,
+    Set,
+    Strategy,
+    Threads,
+    integer,
+    load,
+    numbers,
+    options,
+    two_names,
+)
 from sqlanon.cli.printing import (
-    DRAFT,
     print_comparison,
     print_dependencies,
     print_export,
@@ -34,7 +45,7 @@ from sqlanon.resources import __version__
 from sqlanon.terminal import counted, hand_out, printable, say
 
 if TYPE_CHECKING:
-    from sqlanon.database import Database
+    from sqlanon.pipeline import StageProgress
     from sqlanon.policy import Policy
     from sqlanon.result import Result
 
@@ -51,33 +62,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="Path to the policy file.", show_default=False)]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Override a key of the policy with a TOML value, such as privacy.k=10. Repeatable.",
-    ),
-]
-Strategy = Annotated[
-    str | None, typer.Option("--strategy", metavar="NAME", help="Use another strategy than the policy's.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-MemoryLimit = Annotated[
-    str | None,
-    typer.Option("--memory-limit", metavar="SIZE", help="Memory to use, such as 2GB. Default: the engine's own limit."),
-]
-Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads to use. Default: all cores.")]
-Dialect = Annotated[
-    str | None,
-    typer.Option(
-        "--dialect",
-        metavar="NAME",
-        help="SQL dialect of the warehouse: bigquery, databricks, duckdb, postgres, snowflake, spark or trino.",
-    ),
-]
 
 _Run = TypeVar("_Run", bound=Callable[..., None])
 
@@ -105,39 +89,13 @@ def _sqlanon(
         say(context.get_help())
 
 
-def numbers(option: str, given: str | None) -> tuple[float, ...]:
-    """Numbers with commas between them, of an option."""
-    try:
-        return () if given is None else tuple(float(one) for one in given.split(","))
-    except ValueError:
-        message = f"must be numbers separated by commas, such as 0.1,0.5,1, not {given!r}"
-        raise PolicyError([Problem(option, message)]) from None
-
-
-def two_names(option: str, given: str) -> tuple[str, str]:
-    """Two names with a comma between them, of an option."""
-    names = [name.strip() for name in given.split(",")]
-    if len(names) != 2 or not all(names):
-        raise PolicyError([Problem(option, f"must be two attributes separated by a comma, not {given!r}")])
-    return names[0], names[1]
-
-
-def load(
-    path: Path, settings: Sequence[str] | None = None, strategy: str | None = None, output: Path | None = None
-) -> Policy:
-    """Read a policy, with what the options override in it."""
-    from sqlanon.policy.overrides import Overrides, load_overridden
-
-    return load_overridden(path, Overrides(settings or (), strategy, output))
-
-
 @command(START, "demo", "demo --dir /tmp/demo --rows 10000", refusal="the demo's release does not verify")
 def demo(
     directory: Annotated[
         Path, typer.Option("--dir", metavar="FOLDER", help="Folder for its files. Default: sqlanon-demo.")
     ] = Path("sqlanon-demo"),
     rows: Annotated[
-        int, typer.Option("--rows", metavar="N", min=1, help="Number of patients. Default: 100000.")
+        int, typer.Option("--rows", metavar="N", parser=integer(1), help="Number of patients. Default: 100000.")
     ] = 100_000,
 ) -> None:
     """Show the whole story on a generated hospital database."""
@@ -188,95 +146,72 @@ def anonymize(
     """Find the best version of a table that meets the policy, audit it and publish it."""
     import time
 
+    from sqlanon.cli.cost import cost_of
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 
     started = time.perf_counter()
     loaded = load(policy, settings, strategy, output)
     if dry_run:
-        _try(loaded, policy, as_json, memory_limit, threads)
-        return
-    if export is not None or dialect is not None or loaded.source.frequency_set:
-        _export(loaded, export, dialect, draft, as_json, memory_limit, threads)
-        return
-    if loaded.release is None or not loaded.release.has_a_place:
-        places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
-        message = f"say where the release goes: {places}; or give --output FILE"
-        raise PolicyError([Problem("release", message)])
+        finish: Finish = _tried
+    elif export is not None or dialect is not None or loaded.source.frequency_set:
+        finish = partial(_exported, *_in_warehouse(loaded, export, dialect), draft)
+    else:
+        _refuse_nowhere(loaded)
+        finish = partial(_published, force, draft)
     with connect(memory_limit=memory_limit, threads=threads) as db:
         with shown_progress() as progress:
-            result = db.anonymize(loaded, progress)
-            progress("write", 0, result.checked, result.score)
-            release = result.publish(force=force, draft=draft)
-        figures = result.to_dict() | {
-            "classes": release.manifest.classes,
-            "smallest_class": release.manifest.smallest_class,
-            "release": str(release.path),
-            "table": release.table,
-            "sha256": release.sha256,
-            **({"draft": True} if release.manifest.draft else {}),
-            "seconds": result.seconds | {"total": time.perf_counter() - started},
-        }
-        for warning in result.warnings:
-            say(f"warning: {warning}", err=True)
+            result = db.anonymize(loaded, progress, record=not dry_run)
+            more, show = finish(result, progress)
+        seconds = result.seconds | {"total": time.perf_counter() - started}
+        _warn(result.warnings)
         if not as_json:
-            print_result(result, release, figures["seconds"]["total"])
-        _say_cost(db, result, policy, figures if as_json else None)
-
-
-def _say_cost(db: Database, result: Result, policy: Path, figures: dict[str, Any] | None) -> None:
-    """Say what of the source is not left in a release; with figures, print these and it as JSON."""
-    from sqlanon.cli.cost import cost_of
-    from sqlanon.cli.progress import shown_progress
-
-    with shown_progress() as progress:
-        cost = cost_of(db, result, progress)
-    if figures is not None:
-        print_json(figures | cost.to_dict())
-        return
-    for sentence in cost.sentences(policy, result.rows):
-        say(sentence)
-
-
-def _try(loaded: Policy, policy: Path, as_json: bool, memory_limit: str | None, threads: int | None) -> None:
-    """Search, and show what would be released."""
-    import time
-
-    from sqlanon.cli.progress import shown_progress
-    from sqlanon.database import connect
-
-    started = time.perf_counter()
-    with connect(memory_limit=memory_limit, threads=threads) as db:
+            show(seconds["total"])
         with shown_progress() as progress:
-            result = db.anonymize(loaded, progress, record=False)
-        if result.refusals:
-            raise AuditError(result.refusals)
-        total = time.perf_counter() - started
-        for warning in result.warnings:
-            say(f"warning: {warning}", err=True)
-        if not as_json:
-            print_trial(result, total)
-        figures = result.to_dict() | {"dry_run": True, "seconds": result.seconds | {"total": total}}
-        _say_cost(db, result, policy, figures if as_json else None)
+            cost = cost_of(db, result, progress)
+        if as_json:
+            print_json(result.to_dict() | more | {"seconds": seconds} | cost.to_dict())
+            return
+        for sentence in cost.sentences(policy, result.rows):
+            say(sentence)
 
 
-def _export(
-    loaded: Policy,
-    export: Path | None,
-    dialect: str | None,
-    draft: bool,
-    as_json: bool,
-    memory_limit: str | None,
-    threads: int | None,
-) -> None:
-    """Find the best version of a table in a warehouse, and write what makes its release there."""
-    import time
+Finish: TypeAlias = "Callable[[Result, StageProgress], tuple[dict[str, Any], Callable[[float], None]]]"
+"""What is done with the result of a search: gives figures for JSON, and what prints it, after these seconds."""
 
-    from sqlanon.cli.progress import shown_progress
-    from sqlanon.database import connect
-    from sqlanon.warehouse import dialect_of
 
-    if not loaded.source.frequency_set:
+def _published(force: bool, draft: bool, result: Result, progress: StageProgress) -> Any:
+    progress("write", 0, result.checked, result.score)
+    release = result.publish(force=force, draft=draft)
+    manifest = release.manifest
+    figures = {
+        "classes": manifest.classes,
+        "smallest_class": manifest.smallest_class,
+        "release": str(release.path),
+        "table": release.table,
+        "sha256": release.sha256,
+        **({"draft": True} if manifest.draft else {}),
+    }
+    return figures, partial(print_result, result, release)
+
+
+def _tried(result: Result, progress: StageProgress) -> Any:
+    if result.refusals:
+        raise AuditError(result.refusals)
+    return {"dry_run": True}, partial(print_trial, result)
+
+
+def _exported(folder: Path, dialect: str, draft: bool, result: Result, progress: StageProgress) -> Any:
+    release, draft = result.policy.release, draft or result.policy.is_draft
+    written = result.export(folder, dialect, draft)
+    table = "release" if release is None else release.table
+    marked = {"draft": True} if draft else {}
+    return {"export": str(written), "table": table, **marked}, partial(print_export, result, written, draft)
+
+
+def _in_warehouse(policy: Policy, export: Path | None, dialect: str | None) -> tuple[Path, str]:
+    """The folder and the dialect of an export, which needs both and a frequency set."""
+    if not policy.source.frequency_set:
         message = "needs [source] frequency_set: leave it out, or name the counts of a table in a warehouse"
         raise PolicyError([Problem("--export" if export is not None else "--dialect", message)])
     if export is None or dialect is None:
@@ -284,23 +219,19 @@ def _export(
             "has no rows to publish here: add --export FOLDER --dialect NAME, which writes the release's statements"
         )
         raise PolicyError([Problem("source.frequency_set", message)])
-    started, dialect = time.perf_counter(), dialect_of(dialect)
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
-        result = db.anonymize(loaded, progress)
-        folder = result.export(export, dialect, draft)
-    total = time.perf_counter() - started
-    for warning in result.warnings:
+    return export, dialect
+
+
+def _refuse_nowhere(policy: Policy) -> None:
+    if policy.release is None or not policy.release.has_a_place:
+        places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
+        message = f"say where the release goes: {places}; or give --output FILE"
+        raise PolicyError([Problem("release", message)])
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
         say(f"warning: {warning}", err=True)
-    draft = draft or loaded.is_draft
-    if as_json:
-        table = "release" if loaded.release is None else loaded.release.table
-        marked = {"draft": True} if draft else {}
-        more = {"export": str(folder), "table": table, "seconds": result.seconds | {"total": total}, **marked}
-        print_json(result.to_dict() | more)
-        return
-    print_export(result, folder, total)
-    if draft:
-        say(DRAFT)
 
 
 @command(RELEASES, "extend policy.toml", refusal="the audit refuses the extended release; the old one stays")
@@ -327,8 +258,7 @@ def extend(
         found = db.extend(load(policy, settings))
         if found.added_rows:
             found.publish(force=force)
-    for warning in found.warnings:
-        say(f"warning: {warning}", err=True)
+    _warn(found.warnings)
     figures = found.to_dict() | {"release": str(found.path), "table": found.table}
     figures |= {"seconds": {"total": time.perf_counter() - started}}
     if as_json:
@@ -372,8 +302,7 @@ def live(
         return
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
         view = db.live(loaded, name, progress)
-    for warning in view.warnings:
-        say(f"warning: {warning}", err=True)
+    _warn(view.warnings)
     if as_json:
         print_json(view.to_dict() | {"database": str(loaded.source.database)})
         return
@@ -411,7 +340,8 @@ def compare(
 
     loaded = load(policy, settings)
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]
-    count, seconds = len(policies_of(loaded, names)), SECONDS if names is None else None
+    with options(search__strategy="--strategies"):
+        count, seconds = len(policies_of(loaded, names)), SECONDS if names is None else None
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_comparison(count) as progress:
         relation = db.compare(loaded, names, progress, seconds)
         found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
@@ -495,12 +425,17 @@ def risk(
     ] = False,
     suda_size: Annotated[
         int | None,
-        typer.Option("--suda-size", metavar="M", help="Run --suda with at most M quasi-identifiers at a time."),
+        typer.Option(
+            "--suda-size", metavar="M", parser=integer(1), help="Run --suda with at most M quasi-identifiers at a time."
+        ),
     ] = None,
     leakage: Annotated[
         int,
         typer.Option(
-            "--leakage", metavar="N", min=0, help="Report the leakage of sets of up to N attributes. Default: 3."
+            "--leakage",
+            metavar="N",
+            parser=integer(0),
+            help="Report the leakage of sets of up to N attributes. Default: 3.",
         ),
     ] = 3,
     matrix: Annotated[
@@ -650,7 +585,13 @@ def attack(
         str | None, typer.Option("--only", metavar="ATTACK,...", help="Attacks to run. Default: all.")
     ] = None,
     known: Annotated[
-        int, typer.Option("--known", metavar="M", help="Sensitive values that the attacker can rule out. Default: 1.")
+        int,
+        typer.Option(
+            "--known",
+            metavar="M",
+            parser=integer(0),
+            help="Sensitive values that the attacker can rule out. Default: 1.",
+        ),
     ] = 1,
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements that show the victims, too.")] = False,
     as_json: AsJson = False,
@@ -714,7 +655,8 @@ def report(
     from sqlanon.database import connect
 
     subject = load(Path(of), settings) if of.lower().endswith(".toml") else of
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
+    named = options(private="--private", compare="--compare", policy="--policy")
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress, named:
         holds = db.report(
             subject,
             output,

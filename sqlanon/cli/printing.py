@@ -57,10 +57,12 @@ def print_trial(result: Result, seconds: float) -> None:
     say("dry run: not published, not recorded, not compared with earlier releases")
 
 
-def print_export(result: Result, folder: Path, seconds: float) -> None:
+def print_export(result: Result, folder: Path, draft: bool, seconds: float) -> None:
     _print_unpublished(result, seconds)
     say(f"written to {printable(str(folder))}")
     say("In the warehouse: upload the Parquet files, run release.sql, then audit.sql")
+    if draft:
+        say(DRAFT)
 
 
 def _suppressed(result: Result) -> str:

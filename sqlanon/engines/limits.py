@@ -10,7 +10,7 @@ from sqlanon.errors import SourceError
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT])I?B", re.IGNORECASE)
 _LEAST_MEGABYTES = 10  # with less, an engine cannot even begin
 _MOST_MEGABYTES = 1000**3  # a petabyte
-_MOST_THREADS = 1024
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Limits:
         if self.memory_limit is not None:
             _check_size(self.memory_limit)
         is_number = isinstance(self.threads, int) and not isinstance(self.threads, bool)
-        if self.threads is not None and not (is_number and 0 < self.threads <= _MOST_THREADS):
-            raise SourceError(f"threads: must be a whole number from 1 to {_MOST_THREADS}, not {self.threads!r}")
+        if self.threads is not None and not (is_number and 0 < self.threads <= MOST_THREADS):
+            raise SourceError(f"threads: must be an integer from 1 to {MOST_THREADS}, not {self.threads!r}")
 
 
 NO_LIMITS = Limits()

@@ -127,9 +127,9 @@ def parse_toml(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         guess = nearest(file.name, [other.name for other in file.parent.glob("*.toml")])
         advice = f"; did you mean {guess}?" if guess else ""
-        raise PolicyError([Problem(place, f"there is no such file{advice}")]) from None
+        raise PolicyError([Problem(place, f"there is no such file{advice}")], "the command") from None
     except IsADirectoryError:
-        raise PolicyError([Problem(place, "is a folder: give the path to a policy file")]) from None
+        raise PolicyError([Problem(place, "is a folder: give the path to a policy file")], "the command") from None
     except OSError as error:
         raise PolicyError([Problem(place, f"cannot be read: {error.strerror or error}")]) from None
     try:
@@ -207,7 +207,11 @@ class Policy(Section):
     about: AboutSection | None = None
     _stem: str | None = PrivateAttr(default=None)
 
-    def __init__(self, /, **tree: Any) -> None:
+    def __init__(self, /, *wrong: object, **tree: Any) -> None:
+        if wrong:
+            raise TypeError(
+                "Policy takes sections, as in Policy(attributes=..., privacy=...); Policy.load reads a file"
+            )
         super().__init__(**read_tree(tree))
 
     @classmethod

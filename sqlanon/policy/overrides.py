@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from sqlanon.errors import Problem
+from sqlanon.errors import PolicyError, Problem
 from sqlanon.fields import nearest
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree
 from sqlanon.policy.strategies import traits_of
@@ -37,7 +37,9 @@ def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Polic
     """Read a policy file and override some of its keys. A `PolicyError` has every mistake of both."""
     tree, folder = read_file(path)
     problems: list[Problem] = []
+    options: dict[str, str] = {}
     if overrides.strategy is not None:
+        options["search.strategy"] = "--strategy"
         tree = _with_strategy(tree, overrides.strategy)
     if overrides.output is not None:
         tree = _with_output(tree, overrides.output.absolute(), problems)
@@ -46,9 +48,13 @@ def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Polic
             place, value = _parsed(setting)
             _check(tree, place, value)
             tree = _replaced(tree, place, value)
+            options[".".join(place)] = f"--set {'.'.join(place)}"
         except ValueError as error:
             problems.append(Problem(f"--set {setting.partition('=')[0].strip()}", str(error)))
-    return Policy.of_file(path, read_tree(tree, folder, problems))
+    try:
+        return Policy.of_file(path, read_tree(tree, folder, problems))
+    except PolicyError as error:  # what an option says wrongly is not in the policy file
+        raise error.renamed(options) from None
 
 
 def _with_strategy(tree: Mapping[str, Any], strategy: str) -> dict[str, Any]:

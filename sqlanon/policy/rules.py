@@ -358,6 +358,15 @@ def _rule_class(value: object) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+_MEANT = {
+    **dict.fromkeys(("ranges", "range", "bins", "buckets", "steps"), "intervals"),
+    **dict.fromkeys(("groups", "sets", "values"), "categories"),
+    **dict.fromkeys(("csv", "path"), "file"),
+    **dict.fromkeys(("hide", "prefix", "digits"), "mask"),
+}
+"""Other words for rules, and the rule that they mean."""
+
+
 def _recognised(value: object) -> object:
     if _rule_class(value) is not None:
         return value
@@ -366,13 +375,17 @@ def _recognised(value: object) -> object:
     if isinstance(value, dict):
         if several := [key for key in _BY_KEY if key in value]:
             raise ValueError(f"has {' and '.join(several)} in one rule: write a list of rules to compose them")
-        guesses = [f"did you mean {guess!r}?" for key in value if (guess := nearest(key, kinds))]
-        unknown = [f"unknown rule {key!r}" for key in value if isinstance(key, str)][:1]
-        raise ValueError("; ".join([*unknown, known, *guesses]))
+        unknown = [key for key in value if isinstance(key, str)][:1]
+        guess = next((_MEANT.get(key) or nearest(key, kinds) for key in unknown), None)
+        raise ValueError("; ".join([*(f"unknown rule {key!r}" for key in unknown), _meant(guess) or known]))
     if value in kinds:
         raise ValueError(f"{value!r} needs its parameter: {{ {value} = ... }}")
     guess = nearest(value, ["suppress", *kinds]) if isinstance(value, str) else None
-    raise ValueError(f"{known}, not {in_words(value)}" + (f"; did you mean {guess!r}?" if guess else ""))
+    raise ValueError(f"{known}, not {in_words(value)}" + (f"; {_meant(guess)}" if guess else ""))
+
+
+def _meant(guess: str | None) -> str:
+    return f"did you mean {guess!r}?" if guess else ""
 
 
 _AnyRule: TypeAlias = Annotated[

@@ -31,6 +31,7 @@ from sqlanon.expressions import (
 from sqlanon.release.contents import ATTACHED, found_objects
 from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.resources import PLAIN, macro_scripts, sql_text
+from sqlanon.sources.formats import file_kind
 from sqlanon.workdir import spill_directory
 
 
@@ -158,6 +159,11 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
             manifests = [_open_parquet(engine, path)] if is_parquet else _open_database(engine, path, scratch)
         except duckdb.Error as error:
             message = f"{path} cannot be read as a release of sqlanon: {_reason(error)}"
+            if _reason(error) == _NO_MANIFEST and file_kind(path.name) is not None:
+                message = (
+                    f"{path} is data, not a release: it has no manifest. To make a release of it: sqlanon suggest "
+                )
+                message += f"{path.name} -o policy.toml, then sqlanon anonymize policy.toml"
             if path.suffix.lower() == ".toml":
                 message = f"{path} is a policy, not a release: sqlanon verify RELEASE --policy {path.name}"
             raise ReleaseError(message) from error
@@ -225,7 +231,10 @@ def _view(engine: DuckDBEngine, relation: exp.Table) -> None:
     engine.execute(create_view(SUBJECT.copy(), star(relation)))
 
 
+_NO_MANIFEST = "it has no manifest"
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, duckdb.CatalogException):
-        return "it has no manifest"
+        return _NO_MANIFEST
     return str(error).split("\n", 1)[0]

@@ -225,7 +225,7 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
     if figures.classes == 0:
         message += ". No row would be released"
     if rows < (prepared.policy.privacy.k or 0) and prepared.policy.source.person is None:
-        message += f": a class of {prepared.policy.privacy.k:,} rows needs more than the {rows:,} of the source"
+        message += f": a class needs {prepared.policy.privacy.k:,} rows, and the source has {rows:,}"
     message += remedies(prepared, figures, blamed)
     return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
 

@@ -74,7 +74,8 @@ def arrow_reader(given: Any) -> pyarrow.RecordBatchReader:
         name = type(error).__name__
         raise SourceError(f"the {shown_type(given)} cannot be converted to an Arrow table ({name})") from None
     if reader is None:
-        raise SourceError(f"cannot read an object of type {shown_type(given)}: give {TAKEN}")
+        advice = "; make a data frame of it first" if isinstance(given, list | tuple | dict) else ""
+        raise SourceError(f"cannot read an object of type {shown_type(given)}: give {TAKEN}{advice}")
     return reader
 
 

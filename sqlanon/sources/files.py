@@ -148,6 +148,8 @@ def bind_files(
         name, format_ = _format_of(paths)
         if format_.extension is not None:
             load_extension(engine, format_.extension, "source.files", f"{format_.words} files")
+        if empty := [path for path in paths if not is_remote(path) and _is_empty(Path(without_format(path)))]:
+            raise SourceError(f"{shown_name(empty[0])} is empty: it has no header and no rows")
         sheet = section.table if name == "excel" and isinstance(section, SourceSection) else None
         scan = Scan(engine, [without_format(path) for path in paths], text_columns, sheet)
         found, more = _relation(name, format_, scan, place, wanted)
@@ -181,6 +183,10 @@ def _paths(engine: DuckDBEngine, patterns: list[str], written: tuple[str, ...]) 
     if not paths:
         raise SourceError(f"source.files: no file matches {', '.join(written)}{_is_table(Path(patterns[0]))}")
     return sorted(set(paths))
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size == 0
 
 
 def _is_table(folder: Path) -> str:

@@ -177,7 +177,7 @@ _OWN_QUERY = "sqlanon_source_query"
 
 def dialect_of(name: str) -> str:
     if name.lower() not in DIALECTS:
-        raise PolicyError([Problem("dialect", f"must be one of {', '.join(DIALECTS)}, not {name!r}")])
+        raise PolicyError([Problem("dialect", f"must be one of {', '.join(DIALECTS)}, not {name!r}")], "the arguments")
     return name.lower()
 
 

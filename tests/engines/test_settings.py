@@ -207,8 +207,8 @@ def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.M
         assert cli(*arguments, "--memory-limit", "256MB", "--threads", "2").status == 0
         assert seen[0] == Limits("256MB", 2)
         for given, told in (
-            (["--memory-limit", "lots"], "memory_limit: 'lots'"),
-            (["--threads", "0"], "threads: must be a whole number from 1 to 1024, not 0"),
+            (["--memory-limit", "lots"], "Invalid value for '--memory-limit': 'lots' is not a size"),
+            (["--threads", "0"], "Invalid value for '--threads': must be an integer from 1 to 1,024, not '0'"),
         ):
             done = cli(*arguments, *given)
             assert done.status == 2

@@ -90,7 +90,7 @@ def test_all_problems_come_at_once(tmp_path: Path) -> None:
         tmp_path, "privcy.k=3", "privacy.k=0", text=HOSPITAL_POLICY.replace("0.1", "1.5"), output=Path("x")
     )
     assert [problem.partition(": ")[0] for problem in found] == [
-        "--output", "--set privcy.k", "privacy.k", "search.suppression_limit",
+        "--output", "--set privcy.k", "--set privacy.k", "search.suppression_limit",
     ]  # fmt: skip
 
 

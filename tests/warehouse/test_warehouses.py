@@ -781,7 +781,7 @@ def test_a_release_of_duckdb_without_a_name_is_not_the_source(policy_file: Path)
 def refused(*arguments: object) -> str:
     done = CliRunner().invoke(app, [str(one) for one in arguments])
     assert done.exit_code != 0
-    return str(done.exception)
+    return f"{done.output}\n{done.exception}"
 
 
 def test_what_is_asked_wrongly_is_told(policy_file: Path, tmp_path: Path) -> None:
