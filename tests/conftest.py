@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 from postgres_server import VARIABLE, running
 from spark_cluster import Cluster, cluster
@@ -19,6 +20,8 @@ import sqlanon
 import sqlanon.release.targets.file
 from sqlanon.release import contents, targets
 from sqlanon.resources import PLAIN, macro_scripts
+
+gc.disable()  # until all tests are collected: what they are made of stays
 
 # Bytecode is kept, as in an installed package, whatever the shell says: tests start many processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -147,10 +150,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """To look for examples in each docstring takes a tenth of the collection: few tests have one."""
+    collectors = yield
+    if ">>>" in file_path.read_text(encoding="utf-8", errors="replace"):
+        return collectors
+    return [one for one in collectors if not isinstance(one, DoctestModule)]
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests stay until the end: looking through them for garbage takes a twentieth of the time."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 10, 10)
 
 

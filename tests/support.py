@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+import typer.main
 
 import sqlanon
 from sqlanon.cli import main
@@ -44,6 +46,7 @@ def cli(*arguments: str | Path, cwd: Path | None = None) -> Ended:
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
     status = 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(typer.main, "get_command", _commands)
         patch.delenv("SQLANON_DEBUG", raising=False)
         patch.setattr(sys, "argv", ["sqlanon", *map(str, arguments)])
         if cwd is not None:
@@ -58,6 +61,10 @@ def cli(*arguments: str | Path, cwd: Path | None = None) -> Ended:
     sys.stderr.write(ended.err)
     assert "Traceback" not in ended.out + ended.err
     return ended
+
+
+_commands = cache(typer.main.get_command)
+"""The commands of the application, made once: to make them takes longer than most of them."""
 
 
 def _text(stream: io.TextIOWrapper) -> str:

@@ -124,6 +124,7 @@ print(*(name for name in ("numpy", *(f"sqlanon.{part}" for part in parts)) if na
 """
 
 
+@pytest.mark.frames
 def test_a_plain_run_loads_only_what_it_passes_through(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLAIN, str(tmp_path / "release.duckdb")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)

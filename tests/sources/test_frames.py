@@ -24,6 +24,8 @@ pd = pytest.importorskip("pandas", reason="the extra pandas is not installed")
 pl = pytest.importorskip("polars", reason="the extra polars is not installed")
 nw = pytest.importorskip("narwhals", reason="narwhals comes with the extra report, which is not installed")
 
+pytestmark = pytest.mark.frames
+
 ROLES = {"zip": "mask", "age": "suppress"}
 PEOPLE = {"zip": [f"0213{i % 2}" for i in range(8)], "age": [i % 2 for i in range(8)]}
 RELEASED = Counter({("02130", 0): 4, ("02131", 1): 4})
