@@ -124,12 +124,22 @@ class InfeasibleError(SqlanonError):
 
 
 class AuditError(SqlanonError):
-    """The audit of a new release failed, and nothing was published. ``failures`` says why."""
+    """The audit of a new release failed, and nothing was published.
+
+    Attributes
+    ----------
+    failures:
+        Why, one sentence a failure.
+    queries:
+        Where the release is not safe beside an earlier one: SQL that lists the affected rows, over the two releases and
+        the catalog. It runs once the release is published.
+    """
 
     exit_status = 1
 
-    def __init__(self, failures: Iterable[str]) -> None:
+    def __init__(self, failures: Iterable[str], queries: Iterable[str] = ()) -> None:
         self.failures = tuple(failures)
+        self.queries = tuple(queries)
         super().__init__("the audit refused the release; nothing was published:\n  - " + "\n  - ".join(self.failures))
 
 

@@ -32,7 +32,16 @@ from sqlanon.expressions import star, subquery, template, union_all
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.ledger import is_same_tree
-from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Tree, Trees, link, strange_columns
+from sqlanon.ledger.release_links import (
+    NO_TREES,
+    UNCOMPARED,
+    ComparedRelease,
+    Tree,
+    Trees,
+    kinds_of_both,
+    label_kinds,
+    link,
+)
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
 from sqlanon.policy.databases import read_data_files
@@ -108,19 +117,27 @@ class Attacker:
 
     def pairs(self) -> Iterator[tuple[ComparedRelease, ComparedRelease, ReleaseLink]]:
         """All pairs of releases, the earlier first."""
-        ordered = sorted(self.subjects, key=lambda one: one.manifest.published_at)
+        ordered = sorted((one.with_set_texts for one in self.subjects), key=lambda one: one.manifest.published_at)
         for first, second in combinations(ordered, 2):
             yield first, second, link(first, second, self.trees)
 
 
 def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> str | None:
-    """Why the labels of a release cannot be compared with others; None: they can."""
-    names = strange_columns(attacker.engine, subject, attributes) if attacker.counts else []
-    if not names:
-        return None
-    listed = ", ".join(map(repr, names))
-    shows = f"{subject.path} shows sets, medians, other values or many ranges of {listed}"
-    return f"needs labels that are in the hierarchies: {shows}"
+    """Why the labels of a release cannot be compared with values; None: they can."""
+    names = label_kinds(attacker.engine, subject, attributes).strange if attacker.counts else []
+    return _cannot_compare(f"{subject.path.name} has {UNCOMPARED}, in {', '.join(names)}") if names else None
+
+
+def why_not_both(
+    attacker: Attacker, first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink
+) -> str | None:
+    """Why the labels of two releases cannot be compared; None: they can."""
+    found = kinds_of_both(attacker.engine, linked, first, second) if attacker.counts else None
+    return _cannot_compare(found) if isinstance(found, str) else None
+
+
+def _cannot_compare(why: str) -> str:
+    return f"needs labels that can be compared: {why}"
 
 
 @contextmanager

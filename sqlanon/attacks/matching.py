@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.attacks.attacker import Attacker, Found, why_strange
+from sqlanon.attacks.attacker import Attacker, Found, why_not_both, why_strange
 from sqlanon.attacks.findings import Finding
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, rows_in, temporal
@@ -328,7 +328,7 @@ def find_unsorted_matching(attacker: Attacker) -> Found:
         _by_position(attacker, linked, (str(first.path), str(second.path)), min(first.k, second.k))
         for first, second, linked in pairs
     ]
-    for one in attacker.subjects if private is not None else ():
+    for one in [one.with_set_texts for one in attacker.subjects] if private is not None else ():
         linked = _with_source(one, attacker.trees, private.run.source) if private is not None else None
         if linked is None:
             reasons.append(f"needs the policy that has the hierarchies of {one.path}")
@@ -346,7 +346,7 @@ def find_linking(attacker: Attacker) -> Found:
         return [], ["needs a policy and a table from outside"]
     theirs = {name.lower(): name for name in private.outside.columns}
     findings, reasons = [], []
-    for one in attacker.subjects:
+    for one in (each.with_set_texts for each in attacker.subjects):
         attributes = []
         for name in one.manifest.quasi:
             column = theirs.get(name.lower())
@@ -387,8 +387,9 @@ def _beside_values(one: ComparedRelease, trees: Trees, name: str, column: str) -
     tree = trees.of(name.lower(), one.rule(name.lower()))
     if tree is None:
         return None
-    levels = one.levels(name.lower(), tree.height)
-    return LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, ranges=True)
+    levels, members = one.levels(name.lower(), tree.height), one.members_level(name.lower())
+    sets = None if members is None else (min(members, tree.height), 0)
+    return LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, ranges=True, sets=sets)
 
 
 def _with_source(one: ComparedRelease, trees: Trees, source_: Source) -> ReleaseLink | None:
@@ -420,9 +421,7 @@ def _comparable_pairs(attacker: Attacker) -> tuple[list[Pair], list[str]]:
             reasons.append(
                 f"needs a policy that has the hierarchies of {names}: the releases show labels of different levels"
             )
-        elif why := (
-            why_strange(attacker, first, linked.attributes) or why_strange(attacker, second, linked.swapped.attributes)
-        ):
+        elif why := why_not_both(attacker, first, second, linked):
             reasons.append(why)
         else:
             pairs.append((first, second, linked))

@@ -150,6 +150,7 @@ def write_hierarchy(
 def write_release(writer: ScriptWriter, subject: ComparedRelease, alias: str) -> None:
     """How people get at the rows of a release."""
     path = text(str(subject.path))
+    assert isinstance(subject.relation, exp.Table)  # as it was attached
     if subject.path.suffix.lower() == ".parquet":
         writer.name(subject.relation, exp.Table(this=anonymous("read_parquet", path)), None)
         return

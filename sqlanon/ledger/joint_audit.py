@@ -38,13 +38,12 @@ from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
 from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (
-    MOST_RANGES,
     ComparedRelease,
     Tree,
     Trees,
     compared_with,
+    kinds_of_both,
     link,
-    strange_or_ranges,
 )
 from sqlanon.ledger.row_matching import (
     FIRST,
@@ -56,7 +55,8 @@ from sqlanon.ledger.row_matching import (
     titled,
 )
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
-from sqlanon.policy import shown_place
+from sqlanon.policy import ReleaseSection, shown_place
+from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
 from sqlanon.policy.names import OWN_CATALOG
 from sqlanon.policy.noise import ROUNDING
 from sqlanon.release.check import Check
@@ -65,6 +65,7 @@ from sqlanon.release.target import Reach, kind_at
 from sqlanon.requirements import promised_k
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
+from sqlanon.terminal import counted
 
 MOST_MEETING = 20_000_000
 """The most pairs of groups that can be the same rows: some gigabytes, where they are made."""
@@ -75,7 +76,7 @@ SHOWN_CATALOGS = 3
 STANDS_FOR = "sqlanon rows"
 """The column of grouped rows that counts them: no column of a release has this name."""
 
-_BY_FORCE = "or publish it all the same with --force, which the catalog records"
+_BY_FORCE = "or publish it with --force, which the catalog records"
 
 _NOISE = "noise of all releases"
 
@@ -173,9 +174,28 @@ class PairAudit:
         self._tables.append(target)
         self._parts[name] = target
         if is_large and self.engine.rows(_COUNT(rows=target))[0][0] > MOST_MEETING:
-            raise ReleaseError(
+            raise _NotComparedError(
                 f"more than {MOST_MEETING:,} pairs of their groups can be the same rows: too many to compare"
             )
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """An earlier release beside which the new one is refused; whether the new one could be based on it, and whether it
+    breaks it (else the two cannot be compared, and ``remedy`` may help)."""
+
+    publication: Publication
+    can_be_base: bool
+    breaks: bool
+    remedy: str | None = None
+
+
+class _NotComparedError(ReleaseError):
+    """Two releases cannot be compared; ``remedy`` would make them comparable."""
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -217,7 +237,8 @@ class JointAudit:
 
     By ``force`` it may break them, with a warning. ``open`` are the releases that are open already, by run: a file can
     be attached once. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new release,
-    grouped, by the query that groups it.
+    grouped, by the query that groups it. ``queries`` list the rows for which the new release is refused,
+    because of ``refusals``.
     """
 
     run: Run
@@ -229,6 +250,8 @@ class JointAudit:
     breaks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     groups: dict[str, exp.Table] = field(default_factory=dict)
+    queries: list[str] = field(default_factory=list)
+    refusals: list[_Refusal] = field(default_factory=list)
 
     @property
     def earlier(self) -> Sequence[Publication]:
@@ -246,6 +269,9 @@ class JointAudit:
                 self.run.engine.execute(drop_table(target))
             self.groups.clear()
         self.warnings += [f"{one.name}: {one.message}" for one in found if one.passed is None]
+        if self.refusals:  # what to do is said once, after all reasons
+            last = max(i for i, one in enumerate(found) if one.passed is False)
+            found[last] = replace(found[last], message=f"{found[last].message}\n{self._advice()}")
         return found
 
     def _noise_check(self, new: Manifest) -> Iterator[Check]:
@@ -313,20 +339,20 @@ class JointAudit:
         yield f"releases of this source that are recorded in {names} were not compared with this one: {remedy}"
 
     def _check(self, publication: Publication, new: ComparedRelease) -> Check:
-        name = f"together with {publication}"
+        name, can_be_base = f"together with {publication}", False
         try:
             own = self.open.get(publication.run_id)
             reach = Reach(self.prepared.policy)
             with opened(self.run.engine, publication, reach) if own is None else nullcontext(own) as one:
+                can_be_base = one.can_be_base
                 found = self._found(one, new)
         except ReleaseError as error:
-            if publication.run_id in self.prepared.earlier.after:
+            if publication.run_id in self.prepared.earlier.after and not isinstance(error, _NotComparedError):
                 raise
-            found = str(error)
+            why = str(error)
             if publication.intended_at is not None:
-                found = f"an interrupted run may have published it, and it cannot be read: {found}"
-        if isinstance(found, str):
-            return self._not_compared(name, publication, found)
+                why = f"an interrupted run may have published it, and it cannot be read: {why}"
+            return self._not_compared(name, publication, why, getattr(error, "remedy", None))
         if not found:
             return Check(name, True, "neither release reveals more beside the other")
         message = self._recognized(publication) + "; ".join(attack.message for attack in found)
@@ -337,34 +363,73 @@ class JointAudit:
         self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
-        queries = "\n\n".join(self._script(publication, attack) for attack in found)
-        remedies = "\n".join(f"    - {one}" for one in self._remedies(publication))
-        shown = "    These queries list the rows, once the release is published:"
-        return Check(name, False, f"{message}.\n    You can:\n{remedies}\n{shown}\n{queries}\n")
+        self.queries += [self._script(publication, attack) for attack in found]
+        self.refusals.append(_Refusal(publication, can_be_base, breaks=True))
+        return Check(name, False, message)
 
-    def _remedies(self, publication: Publication) -> Iterator[str]:
-        """What to do in place of a release that breaks an earlier one."""
-        place = shown_place(publication.path)
-        if publication.run_id in self.prepared.earlier.after:
+    def _advice(self) -> str:
+        """What to do in place of a release that is refused, one remedy a line; and how to list the rows."""
+        return "\n".join(["    You can:", *(f"    - {one}" for one in self._remedies()), *self._how_to_list()])
+
+    def _remedies(self) -> Iterator[str]:
+        based = any(one.publication.run_id in self.prepared.earlier.after for one in self.refusals if one.breaks)
+        if based:
             yield (
-                "release fewer of the columns that both show unchanged: this release is based on that one, and no "
-                "generalization hides these rows"
+                "release fewer of the columns that both show unchanged: this release is based on the earlier one, and "
+                "no generalization hides these rows"
             )
         elif not self.open:  # an extension is based on the release that it extends, and goes to its place
-            name = publication.path.stem if kind_at(publication.path).in_files else publication.table_name
-            based = f"set [release] after = {json.dumps(name)}"
-            yield f"{based}: the search then finds the best version that is safe with it"
-            yield f"publish to {place} instead: this replaces that release, and is safe if nobody has kept a copy"
+            yield from dict.fromkeys(one.remedy for one in self.refusals if one.remedy is not None)
+            yield from self._base()
+            yield from self._replacement()
         if not self.open:
             yield "try it out with --draft (in Python publish(draft=True)): a draft is not for sharing"
-        yield "publish it all the same with --force (in Python publish(force=True)), which the catalog records"
+        yield "publish it all the same with --force (in Python publish(force=True)): the catalog records it"
+
+    def _base(self) -> Iterator[str]:
+        """To base the release on the earlier ones, where they and the policy allow it."""
+        policy = self.prepared.policy
+        full_domain = policy.search.model_copy(update={"strategy": "optimal"} if policy.search.traits.local else {})
+        release = (policy.release or ReleaseSection()).model_copy(update={"after": ("all",)})
+        parts = dict(policy) | {"search": full_domain, "release": release}
+        refused = any(conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), asked_of(parts)))
+        if refused or not all(one.can_be_base for one in self.refusals):
+            return
+        first, several = self.refusals[0].publication, len(self.refusals) > 1
+        name = first.path.stem if kind_at(first.path).in_files else first.table_name
+        based = f"[release] after = {json.dumps('all' if several else name)}"
+        if policy.search.traits.local:
+            based += ' and [search] strategy = "optimal"'
+        yield f"base this release on {'those' if several else 'that one'}: set {based}"
+
+    def _replacement(self) -> Iterator[str]:
+        """To take the place of the earlier one, where it is one."""
+        if len(self.refusals) == 1:
+            path = self.refusals[0].publication.path
+            place = shown_place(path)
+            how = f"--output {shlex.quote(place)}" if kind_at(path).in_files else f"publish to {place}"
+            yield f"replace that release: {how}. This is safe only if nobody has a copy of it"
+
+    def _how_to_list(self) -> Iterator[str]:
+        """How to see the rows for which a release is refused: by attacks on the earlier one and on a draft."""
+        broken = [one.publication.path for one in self.refusals if one.breaks]
+        if not broken:
+            return
+        name = self.prepared.policy.file_name
+        if self.open or name is None or not kind_at(broken[0]).in_files:
+            yield "    In Python, `queries` of this error has the SQL that lists the rows."
+            return
+        file, earlier, draft = shlex.quote(name), shlex.quote(shown_place(broken[0])), "draft.duckdb"
+        yield "    To list the rows, attack that release and a draft of this one:"
+        yield f"      sqlanon anonymize {file} --draft --output {draft}"
+        yield f"      sqlanon attack {earlier} {draft} --policy {file} --only complementary_release,temporal --sql"
 
     def _recognized(self, publication: Publication) -> str:
         """Why a release of a source under another description is held against this one."""
         share = self.history.shares.get(publication.source or "")
         return "" if share is None else f"the source shares about {share:.0%} of its rows with that of this release; "
 
-    def _not_compared(self, name: str, publication: Publication, why: str) -> Check:
+    def _not_compared(self, name: str, publication: Publication, why: str, remedy: str | None) -> Check:
         """A release that is gone is open to nobody; one that is there and cannot be read may be broken."""
         why = self._recognized(publication) + why
         kind = kind_at(publication.path)
@@ -373,35 +438,28 @@ class JointAudit:
             self.breaks.append(str(publication.path))
         if self.force or not there:
             return Check(name, None, f"not compared: {why}")
-        if not kind.compares:  # nothing is wrong with it
-            return Check(name, False, f"{why}: publish to its place, which replaces it, {_BY_FORCE}")
-        return Check(name, False, f"the two cannot be compared, and may not be safe: {why}; mend that, {_BY_FORCE}")
+        self.refusals.append(_Refusal(publication, can_be_base=False, breaks=False, remedy=remedy))
+        return Check(name, False, f"the two cannot be compared, and may not be safe together: {why}")
 
-    def _found(self, one: Earlier, new: ComparedRelease) -> list[_Attack] | str:
-        """The attacks that find somebody. Or why there is no answer."""
+    def _found(self, one: Earlier, new: ComparedRelease) -> list[_Attack]:
+        """The attacks that find somebody."""
         if not kind_at(self.target).compares:  # only what requirements look at comes here
-            return "the new release is in Spark, where releases cannot be compared yet"
+            raise _NotComparedError("the new release is in Spark, where releases cannot be compared yet")
         trees, public_trees = self._trees(one, new)
+        one, new = one.with_set_texts, new.with_set_texts
         linked = link(one, new, trees)
         if linked.missing:
-            return f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}"
+            raise _NotComparedError(f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}")
         with self._grouped(linked) as (own, theirs):
             # Labels are read as they are, also where they are compared as values of another type.
             first = replace(one, relation=own) if linked.first is one.relation else one
             second = replace(new, relation=theirs) if linked.second is new.relation else new
-            ranges = frozenset[int]()
-            for subject, attributes in ((first, linked.attributes), (second, linked.swapped.attributes)):
-                strange, found = strange_or_ranges(self.run.engine, subject, attributes)
-                ranges |= found
-                if strange:
-                    labels = f"sets, medians, other values, or more than {MOST_RANGES:,} ranges"
-                    return f"{subject.path.name} shows {labels} of {', '.join(strange)}"
+            kinds = kinds_of_both(self.run.engine, linked, first, second)
+            if isinstance(kinds, str):
+                raise _NotComparedError(kinds, 'publish both with [search] summary = "range"')
             groups = replace(linked, first=own, second=theirs, count=STANDS_FOR)
-            groups = compared_with(self.run.engine, groups, ranges)
-            try:
-                return list(self._attacks(one, groups, self._public_link(one, new, public_trees, groups)))
-            except ReleaseError as error:
-                return str(error)
+            groups = compared_with(self.run.engine, groups, kinds.ranges, kinds.sets)
+            return list(self._attacks(one, groups, self._public_link(one, new, public_trees, groups)))
 
     @contextmanager
     def _grouped(self, linked: ReleaseLink) -> Iterator[tuple[exp.Table, exp.Table]]:
@@ -423,9 +481,10 @@ class JointAudit:
     def _public_link(self, one: Earlier, new: ComparedRelease, trees: Trees, compared: ReleaseLink) -> ReleaseLink:
         """The link of both by names that people can put in place."""
         names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
-        shown = link(replace(one, relation=names[0]), replace(new, relation=names[1]), trees)
+        first, second = replace(one, relation=names[0]), replace(new, relation=names[1])
+        shown = link(first.with_set_texts, second.with_set_texts, trees)
         attributes = tuple(
-            replace(there, pairs=here.pairs, ranges=here.ranges)
+            replace(there, pairs=here.pairs, ranges=here.ranges, sets=here.sets)
             for there, here in zip(shown.attributes, compared.attributes, strict=True)
         )
         return replace(shown, attributes=attributes)
@@ -444,20 +503,19 @@ class JointAudit:
             if shared:
                 combinations, count = audit.complementary()
                 if combinations:
-                    message = (
-                        f"joined with it, {combinations:,} combinations of values have fewer than {k} rows each, "
-                        f"{count:,} in all"
-                    )
-                    yield _Attack(f"{message} (complementary release)", complementary_release, public, k)
+                    few = f"has fewer than {k} rows" if combinations == 1 else f"have fewer than {k} rows each"
+                    message = f"joined with it, {counted(combinations, 'combination')} of values {few}"
+                    message += f" ({counted(count, 'row')} in all; complementary release)"
+                    yield _Attack(message, complementary_release, public, k)
             classes, rows = audit.came()
             if classes:
-                message = f"{rows:,} rows that it does not have are fewer than {k} in each of {classes:,} classes"
+                message = _few(rows, "new", k, classes)
                 yield _Attack(f"{message} (temporal attack)", temporal, public, k)
             if based:  # what has left the source is in no release of it
                 return
             classes, rows = audit.gone()
             if classes:
-                message = f"{rows:,} rows of it that are gone are fewer than {k} in each of {classes:,} classes"
+                message = _few(rows, "gone", k, classes)
                 yield _Attack(f"{message} (temporal attack)", temporal, public.swapped, k)
 
     def _rows_of_a_person(self) -> int:
@@ -506,6 +564,11 @@ class JointAudit:
             name = stored_name(one.publication.run_id, then.attribute)
             shown[key] = _stored([name], then.height)
         return Trees(trees, rules, frozenset(different)), Trees(shown, rules, frozenset(different))
+
+
+def _few(rows: int, what: str, k: int, classes: int) -> str:
+    each = "in one class" if classes == 1 else f"in each of {classes:,} classes"
+    return f"{counted(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k} {each}"
 
 
 def _stored(names: Sequence[str], height: int) -> Tree:

@@ -66,6 +66,11 @@ class LedgerEntry:
         """The places of the earlier releases that it was compared with."""
         return () if self.joint_audit is None else tuple(one.path for one in self.joint_audit.earlier)
 
+    @property
+    def queries(self) -> Sequence[str]:
+        """SQL that lists the rows for which it is refused."""
+        return () if self.joint_audit is None else self.joint_audit.queries
+
     def begin(self) -> None:
         """Look at what was published by now; and take what the ledger keeps of the source, before a server is busy with
         the release."""
@@ -137,6 +142,7 @@ class DraftEntry:
     run_id: str
     place: Path
     held_against: Sequence[Path] = ()
+    queries: Sequence[str] = ()
 
     def begin(self) -> None:
         """Refuse to take the place of a release, in whatever state that is."""

@@ -7,13 +7,20 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import cast, col, fragment, named, select, subquery, table, template, union_all
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink, nodes_in_order, ranges
+from sqlanon.ledger.row_matching import (
+    LinkedAttribute,
+    ReleaseLink,
+    nodes_in_order,
+    numbered_values,
+    ranges,
+    sets,
+)
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest
@@ -23,11 +30,30 @@ _NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|INTEGER|UINTEGER|BIGNUM|FLOAT
 _MOMENT = re.compile(r"DATE|TIMESTAMP.*")
 
 MOST_RANGES = 4000
-"""So many ranges of an attribute are compared with other labels; each meets many."""
+"""The most ranges, or sets, of an attribute that are compared with other labels: each meets many."""
+
+UNCOMPARED = f"medians, more than {MOST_RANGES:,} ranges or sets, or labels that its hierarchy does not have"
+"""The labels that cannot be compared with others."""
 
 _TOP = -1
 """Stands for the top of a hierarchy that is not known."""
 
+# A list has the values of a set, or the one label of another class.
+_SET_TEXT = fragment(r"""
+    CASE
+        WHEN length(:members) = 1 THEN :members[1]
+        ELSE '{' || array_to_string(
+            [
+                CASE
+                    WHEN regexp_matches(member, '[,{}"]|^\s|\s$|^$') THEN '"' || replace(member, '"', '""') || '"'
+                    ELSE member
+                END
+                FOR member IN :members
+            ],
+            ', '
+        ) || '}'
+    END
+""")
 _LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
 _LABEL_COUNT = fragment("count(DISTINCT :label)")
 _LABELS = template("SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r")
@@ -47,6 +73,22 @@ _KNOWN_LABELS = template("""
     LEFT JOIN (SELECT DISTINCT node FROM :nodes AS e) AS n ON l.label = n.node
 """)
 _NODE = template("SELECT :label::VARCHAR AS node FROM :hierarchy")
+_DISTINCT_NODES = template("SELECT DISTINCT node AS label FROM :nodes AS e")
+# A label that begins as a set does, and is a node, could be read as either: then none is a set.
+_SET_LABELS = template("""
+    SELECT
+        count(*) FILTER (WHERE unknown = 0) AS sets,
+        (SELECT count(*) FROM :nodes AS n WHERE starts_with(label, '{')) AS braces
+    FROM (
+        SELECT s.label, count(*) FILTER (WHERE v.label IS NULL) AS unknown
+        FROM :sets AS s
+        LEFT JOIN (SELECT DISTINCT label FROM :members AS m) AS v ON s.member = v.label
+        GROUP BY s.label
+    ) AS x
+""")
+
+
+Subject = TypeVar("Subject", bound="ComparedRelease")
 
 
 @dataclass(frozen=True)
@@ -55,7 +97,7 @@ class ComparedRelease:
 
     path: Path
     manifest: Manifest
-    relation: exp.Table
+    relation: exp.Table | exp.Subquery
 
     @property
     def sensitive(self) -> list[str]:
@@ -78,7 +120,27 @@ class ComparedRelease:
     def columns(self) -> dict[str, str]:
         """Name and type, by name in lower case, of what has no noise."""
         noisy = {name.lower() for name in self.manifest.noise or ()}
-        return {one.name.lower(): one.type for one in self.manifest.columns if one.name.lower() not in noisy}
+        types = {one.name.lower(): one.type for one in self.manifest.columns if one.name.lower() not in noisy}
+        return types | dict.fromkeys(self._lists, "VARCHAR")
+
+    @property
+    def _lists(self) -> frozenset[str]:
+        """The columns with sets as lists."""
+        if self.manifest.policy["search"].get("sets") != "list":
+            return frozenset()
+        lists = {one.name.lower() for one in self.manifest.columns if one.type == "VARCHAR[]"}
+        return frozenset(name for name in lists if self.members_level(name) is not None)
+
+    @property
+    def with_set_texts(self: Subject) -> Subject:
+        """The same release, with sets as texts where it has them as lists."""
+        if not self._lists:
+            return self
+        output: list[exp.Expr] = [
+            named(_SET_TEXT(members=col(one.name)), one.name) if one.name.lower() in self._lists else col(one.name)
+            for one in self.manifest.columns
+        ]
+        return replace(self, relation=subquery(select(output, self.relation.copy()), "release"))
 
     def column(self, name: str) -> str | None:
         """Its column of a name in lower case, whatever the role, without noise."""
@@ -112,9 +174,22 @@ class ComparedRelease:
         return self.manifest.policy.get("suppressed") == "mask" and self.manifest.suppressed_rows > 0
 
     @property
+    def can_be_base(self) -> bool:
+        """Whether a release can be based on it: each of its quasi-identifiers has one level, and all rows are real."""
+        levels = [self.level(name, 0) for name in self.columns if self.is_quasi(name)]
+        return None not in levels and not self.masks and not self.manifest.decoys
+
+    @property
     def shows_medians(self) -> bool:
         """Whether classes show a middle value of theirs: it does not tell what others they have."""
         return bool(self.manifest.policy["search"].get("summary") == "median")
+
+    def members_level(self, name: str) -> int | None:
+        """The level of the members of a column's sets; None where its policy makes no sets."""
+        attribute = _lower(self.manifest.policy["attributes"]).get(name)
+        if attribute is None or self.manifest.policy["search"].get("summary") != "set" or not self.is_quasi(name):
+            return None
+        return int(attribute.get("min_level", 0))
 
     def rule(self, name: str) -> Any:
         """What the manifest shows of a column's hierarchy; None where it is not generalized."""
@@ -181,7 +256,17 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
         else:
             of_first, of_second = first.levels(name, tree.height), second.levels(name, tree.height)
             attributes.append(
-                LinkedAttribute(own, own, other, of_first, of_second, tree.table, tree.height, ranges=True)
+                LinkedAttribute(
+                    own,
+                    own,
+                    other,
+                    of_first,
+                    of_second,
+                    tree.table,
+                    tree.height,
+                    ranges=True,
+                    sets=_levels_of_sets(first.members_level(name), second.members_level(name), tree.height),
+                )
             )
     shared = [
         name
@@ -194,9 +279,16 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
     )
 
 
-def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int]) -> ReleaseLink:
-    """The same link, quicker to look at: attributes of few labels are compared first, and ranges looked for only where
-    a release has any."""
+def _levels_of_sets(first: int | None, second: int | None, height: int) -> tuple[int, int] | None:
+    """The levels of the members of sets in both releases, where one of them has sets."""
+    if first is None and second is None:
+        return None
+    return min(first or 0, height), min(second or 0, height)
+
+
+def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int], sets: Set[int] = frozenset()) -> ReleaseLink:
+    """The same link, quicker to look at: attributes of few labels are compared first, and ranges and sets looked for
+    only where a release has any."""
     several = [i for i, _ in linked.several_levels]
     if not several:
         return linked
@@ -207,7 +299,12 @@ def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int]) -> Rele
         of_columns = [_LABEL_COUNT(label=col(name, "r")) for name in names]
         counts.append(engine.rows(_LABEL_COUNTS(counts=of_columns, release=release))[0])
     for i, first, second in zip(several, *counts, strict=True):
-        attributes[i] = replace(attributes[i], pairs=first * second, ranges=i in ranges)
+        attributes[i] = replace(
+            attributes[i],
+            pairs=first * second,
+            ranges=i in ranges,
+            sets=attributes[i].sets if i in sets else None,
+        )
     return replace(linked, attributes=tuple(attributes))
 
 
@@ -231,17 +328,31 @@ def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: S
     return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
 
 
-def strange_columns(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> list[str]:
-    """The columns of a release, the first of a link, whose labels tell nothing by their hierarchies: sets, medians,
-    and values that these do not have."""
-    return strange_or_ranges(engine, subject, attributes)[0]
+def set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int, level: int) -> exp.Select:
+    """One row: of the labels of a column the ``sets`` of nodes of a level of its hierarchy; and how many nodes begin as
+    sets do, ``braces``."""
+    labels = subquery(_LABELS(label=col(column, "r"), release=release), "l")
+    every = [_NODE(label=col(f"level_{each}"), hierarchy=hierarchy) for each in range(height + 1)]
+    return _SET_LABELS(
+        nodes=subquery(_DISTINCT_NODES(nodes=union_all(*every))),
+        sets=subquery(sets(labels)),
+        members=subquery(numbered_values(hierarchy, [level])),
+    )
 
 
-def strange_or_ranges(
-    engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]
-) -> tuple[list[str], frozenset[int]]:
-    """`strange_columns`; and the numbers of the attributes that have ranges for labels."""
-    strange, with_ranges = [], set()
+@dataclass(frozen=True)
+class LabelKinds:
+    """Which columns of a release have labels that cannot be compared (`UNCOMPARED`), and the numbers of the attributes
+    that have ranges, and sets."""
+
+    strange: list[str]
+    ranges: frozenset[int]
+    sets: frozenset[int]
+
+
+def label_kinds(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> LabelKinds:
+    """The kinds of labels of a release, the first of a link."""
+    strange, with_ranges, with_sets = list[str](), set[int](), set[int]()
     for i, one in enumerate(attributes):
         if one.first is None or one.hierarchy is None:
             continue
@@ -259,11 +370,30 @@ def strange_or_ranges(
             if labels > known:
                 query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
                 ranges, others = engine.rows(query)[0]
-                is_strange |= others > 0 or ranges > MOST_RANGES
+                found = braces = 0
+                if others and one.sets and subject.members_level(one.first.lower()) is not None:
+                    query = set_labels(subject.relation, one.first, one.hierarchy, one.height, one.sets[0])
+                    found, braces = engine.rows(query)[0]
+                is_strange |= others > found or bool(found and (ranges or braces)) or max(ranges, found) > MOST_RANGES
                 with_ranges |= {i} if ranges else set()
+                with_sets |= {i} if found else set()
         if is_strange:
             strange.append(one.first)
-    return strange, frozenset(with_ranges)
+    return LabelKinds(strange, frozenset(with_ranges), frozenset(with_sets))
+
+
+def kinds_of_both(
+    engine: Engine, linked: ReleaseLink, first: ComparedRelease, second: ComparedRelease
+) -> LabelKinds | str:
+    """The kinds of labels of two releases; or why these cannot be compared."""
+    kinds = label_kinds(engine, first, linked.attributes), label_kinds(engine, second, linked.swapped.attributes)
+    for subject, one in zip((first, second), kinds, strict=True):
+        if one.strange:
+            return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(one.strange)}"
+    ranges, sets = (frozenset.union(*both) for both in zip(*((one.ranges, one.sets) for one in kinds), strict=True))
+    if mixed := [linked.attributes[i].name for i in sorted(ranges & sets)]:
+        return f"{', '.join(mixed)} has ranges in one release and sets in the other"
+    return LabelKinds([], ranges, sets)
 
 
 def _comparable(first: ComparedRelease, second: ComparedRelease, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:

@@ -19,6 +19,9 @@ Labels may be ranges of values, as Mondrian makes them: ``20-29``, ``2020-01-05 
 with zeros, so that they sort: ``07`` is a range of one value, if the hierarchy has ``7``. A range is no node of a
 hierarchy. It goes together with the nodes and ranges that it has values in common with: in the order of the ground
 values, all of them are from some place to another.
+
+Labels may also be sets of nodes of one level: ``{a, b}``. A set goes together with the nodes and sets that it has
+values in common with.
 """
 
 from __future__ import annotations
@@ -178,6 +181,74 @@ _PLACED_WITH_NUMBERS = template("""
 """)
 _DISTINCT_LABELS = template("SELECT DISTINCT :label AS label FROM :groups")
 
+# --- Labels that are sets
+
+_SETS = template(r"""
+    SELECT label, member
+    FROM (
+        SELECT
+            *,
+            '{' || array_to_string(array_agg(spelled ORDER BY place) OVER (PARTITION BY label), ', ') || '}' AS whole
+        FROM (
+            SELECT
+                *,
+                CASE
+                    WHEN regexp_matches(member, '[,{}"]|^\s|\s$|^$') THEN '"' || replace(member, '"', '""') || '"'
+                    ELSE member
+                END AS spelled
+            FROM (
+                SELECT
+                    label,
+                    place,
+                    CASE
+                        WHEN starts_with(item, '"') THEN replace(substr(item, 2, length(item) - 2), '""', '"')
+                        ELSE item
+                    END AS member
+                FROM (
+                    SELECT label, unnest(items) AS item, unnest(range(length(items))) AS place
+                    FROM (
+                        SELECT label, regexp_extract_all(label, '(?:^\{|, )("(?:[^"]|"")*"|[^,{}"]+)', 1) AS items
+                        FROM :labels AS l
+                        WHERE starts_with(label, '{')
+                    ) AS l
+                ) AS i
+            ) AS m
+        ) AS w
+    ) AS s
+    WHERE label = whole
+""")
+_NUMBERED_VALUES = template("""
+    SELECT :label::VARCHAR AS label, dense_rank() OVER (ORDER BY level_0 NULLS FIRST) AS place
+    FROM :hierarchy
+""")
+_SET_VALUES = template("""
+    SELECT *, count(*) OVER (PARTITION BY label) AS size
+    FROM (
+        SELECT DISTINCT s.label, v.place, TRUE AS is_set
+        FROM :sets AS s
+        JOIN :members AS v ON s.member = v.label
+        UNION ALL
+        SELECT DISTINCT l.label, v.place, FALSE AS is_set
+        FROM :labels AS l
+        JOIN :nodes AS v ON l.label = v.label
+    ) AS e
+""")
+_SET_VALUES_WITH_NUMBERS = template("""
+    SELECT v.*, x.id
+    FROM :values AS v
+    JOIN :numbers AS x ON v.label = x.label
+""")
+# As with ranges, what two sets have in common is called by both, where neither holds the other.
+_SHARING = template("""
+    SELECT
+        a.label AS one,
+        b.label AS two,
+        CASE WHEN count(*) = a.size THEN :first WHEN count(*) = b.size THEN :second ELSE :both END AS finer
+    FROM :one AS a
+    JOIN :two AS b ON a.place = b.place AND (a.is_set OR b.is_set) AND a.label <> b.label
+    GROUP BY :by
+""")
+
 # --- Groups that meet
 
 _MEETING_KEYS = template("""
@@ -206,7 +277,8 @@ class LinkedAttribute:
     Each release has a column for it, or None; what is released as it is, whatever its role, is at level 0. Its labels
     are of one level where the release is full-domain and masks no rows, else of several. Without a hierarchy labels
     meet if they are equal. With ``ranges`` they may be ranges, which meet all that they have values in common with:
-    expensive where there are many. Attributes with few ``pairs`` of labels, where that is known, are compared first.
+    expensive where there are many. With ``sets`` they may be sets of nodes of these levels, one for each release.
+    Attributes with few ``pairs`` of labels, where that is known, are compared first.
     """
 
     name: str
@@ -217,6 +289,7 @@ class LinkedAttribute:
     hierarchy: exp.Expr | None = None
     height: int = 0
     ranges: bool = False
+    sets: tuple[int, int] | None = None
     pairs: int = 0
 
     @property
@@ -250,6 +323,7 @@ class LinkedAttribute:
             second=self.first,
             first_levels=self.second_levels,
             second_levels=self.first_levels,
+            sets=None if self.sets is None else (self.sets[1], self.sets[0]),
         )
 
 
@@ -367,8 +441,8 @@ def compatible(one: LinkedAttribute, i: int, finest: Finest) -> exp.Select:
     it, ``f``.
 
     Of the labels that the releases have, by the names `FIRST` and `SECOND` of their groups. Equal labels always do; and
-    nodes of the hierarchy one of which is above the other; and ranges with what they have values in common with. Labels
-    that are neither (sets) meet nothing else.
+    nodes of the hierarchy one of which is above the other; and ranges and sets with what they have values in common
+    with. Labels that are none of these meet nothing else.
     """
     pairs: list[exp.Query] = [_EQUAL_LABELS(label=col(f"l{i}"))]
     if one.hierarchy is not None and {*one.first_levels, *one.second_levels} != {0}:
@@ -384,6 +458,8 @@ def compatible(one: LinkedAttribute, i: int, finest: Finest) -> exp.Select:
             found = [_PAIRS_WITH_NUMBERS(pairs=together, numbers=table(_labels_name(i)))]
     if one.hierarchy is not None and one.ranges:
         found.append(overlapping(table(_placed_name(i, FIRST)), table(_placed_name(i, SECOND)), finest))
+    if one.hierarchy is not None and one.sets:
+        found.append(sharing(table(_values_name(i, FIRST)), table(_values_name(i, SECOND)), finest))
     return (_ALL_PAIRS_WITH_TEXTS if finest == "texts" else _ALL_PAIRS)(pairs=union_all(*found))
 
 
@@ -438,7 +514,43 @@ def overlapping(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
     the ``finer``, or a number for that, ``f``."""
     own = "id" if finest == "numbers" else "label"
     both = _BOTH_NUMBERS(more=_MORE_THAN_LABELS) if finest == "numbers" else _BOTH_TEXTS()
-    query = _OVERLAPPING(first=col(own, "a"), second=col(own, "b"), both=both, one=one, two=two)
+    return _with_finest(_OVERLAPPING(first=col(own, "a"), second=col(own, "b"), both=both, one=one, two=two), finest)
+
+
+def sets(labels: exp.Query) -> exp.Select:
+    """The sets among labels, spelled as releases spell them, one row for each ``member``: ``label``, ``member``."""
+    return _SETS(labels=subquery(labels))
+
+
+def numbered_values(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Query:
+    """The labels of some levels with each of their ground values, as a number: ``label``, ``place``."""
+    return union_all(*(_NUMBERED_VALUES(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
+
+
+def _set_values(one: LinkedAttribute, i: int, name: str, finest: Finest) -> exp.Query:
+    """The labels of one of the releases with each of their ground values, where sets meet others."""
+    assert one.hierarchy is not None and one.sets is not None
+    labels = _DISTINCT_LABELS(label=col(f"l{i}"), groups=table(name))
+    values = _SET_VALUES(
+        sets=subquery(sets(labels)),
+        members=subquery(numbered_values(one.hierarchy, [one.sets[name == SECOND]])),
+        labels=subquery(labels),
+        nodes=subquery(numbered_values(one.hierarchy, range(one.height + 1))),
+    )
+    return _SET_VALUES_WITH_NUMBERS(values=values, numbers=table(_labels_name(i))) if finest == "numbers" else values
+
+
+def sharing(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
+    """Pairs of two labels, a set at least among them, that have values in common: columns as of `overlapping`."""
+    own = "id" if finest == "numbers" else "label"
+    both = _BOTH_NUMBERS(more=_MORE_THAN_LABELS) if finest == "numbers" else _BOTH_TEXTS()
+    by = [col(name, side) for side in ("a", "b") for name in dict.fromkeys(["label", "size", own])]
+    query = _SHARING(first=col(own, "a"), second=col(own, "b"), both=both, one=one, two=two, by=by)
+    return _with_finest(query, finest)
+
+
+def _with_finest(query: exp.Select, finest: Finest) -> exp.Select:
+    """Pairs of labels without their ``finer``, or with a number for it, ``f``, where that is enough."""
     if finest is None:
         query.expressions.pop()
     elif finest == "numbers":
@@ -465,6 +577,8 @@ def both_grouped(query: exp.Select, linked: ReleaseLink, finest: Finest = "texts
         if one.hierarchy is not None and one.ranges:
             parts[_nodes_name(i)] = nodes_in_order(one.hierarchy, range(one.height + 1))
             parts |= {_placed_name(i, name): _placed_labels(one, i, name, finest) for name in (FIRST, SECOND)}
+        if one.hierarchy is not None and one.sets:
+            parts |= {_values_name(i, name): _set_values(one, i, name, finest) for name in (FIRST, SECOND)}
         parts[pairs_name(i)] = compatible(one, i, finest)
     for step in range(len(several) + 1) if several else ():
         parts[met_name(step)] = _met(linked, step, finest)
@@ -509,6 +623,10 @@ def _nodes_name(i: int) -> str:
 
 def _placed_name(i: int, release: str) -> str:
     return f"{release} placed {i}"
+
+
+def _values_name(i: int, release: str) -> str:
+    return f"{release} values {i}"
 
 
 def _labels_name(i: int) -> str:

@@ -328,6 +328,11 @@ class Policy(Section):
         return hashlib.sha256(json.dumps(tree, separators=(",", ":")).encode()).hexdigest()
 
     @property
+    def file_name(self) -> str | None:
+        """The name of the file that it was read from."""
+        return None if self._stem is None else f"{self._stem}.toml"
+
+    @property
     def _default_catalogs(self) -> tuple[str, ...]:
         """The names that its catalog has by default, and had in older versions; none where it is another one."""
         names = (SHARED_CATALOG, f"{self._stem}{OWN_CATALOG}")

@@ -35,6 +35,11 @@ class Ledger(Protocol):
         """The places of the earlier releases that it was compared with."""
         ...
 
+    @property
+    def queries(self) -> Sequence[str]:
+        """SQL that lists the rows for which it is refused."""
+        ...
+
     def begin(self) -> None:
         """Look at what was published by now."""
         ...
@@ -56,6 +61,7 @@ class NoLedger:
     """Of a run without a catalog: there is nothing to compare its release with, and nothing to write down."""
 
     held_against: Sequence[Path] = ()
+    queries: Sequence[str] = ()
 
     def begin(self) -> None:
         """Look at nothing."""
@@ -112,7 +118,7 @@ def audit(staged: Staged, manifest: Manifest, draft: Draft, ledger: Ledger) -> N
         suppressed = draft.suppressed_by(released)
     verification = with_checks(staged.complete(manifest, suppressed), checks)
     if failures := [*verification.failures, *against_the_run(verification.manifest, manifest, draft)]:
-        raise AuditError(failures)
+        raise AuditError(failures, ledger.queries)
 
 
 def with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:

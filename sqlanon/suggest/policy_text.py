@@ -93,10 +93,6 @@ def _about_strategies(seen: Seen) -> list[str]:
     ]
     first, *others = best.search.items()
     lines.append(f"{first[0]} = {toml_value(first[1])}  # it keeps the most")
-    if ("summary", "set") in others:
-        lines.append(
-            '# Releases with sets cannot be compared: for a second release of these people, use "range" in both.'
-        )
     return lines + _pairs({key: value for key, value in others if value not in ("range", "rows")})
 
 

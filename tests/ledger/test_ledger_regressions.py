@@ -80,8 +80,7 @@ def test_the_query_of_a_refusal_reads_parquet(hospital: Path) -> None:
     with pytest.raises(AuditError) as refused:
         publish(as_parquet("two", FINE_ZIP))
     publish(as_parquet("two", FINE_ZIP), force=True)
-    query = str(refused.value)
-    query = query[query.index("ATTACH") :].split("\n\n", maxsplit=1)[0]
+    query, *_ = refused.value.queries
     with duckdb.connect() as connection:
         assert connection.execute(query).fetchall()
 

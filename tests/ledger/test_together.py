@@ -62,15 +62,15 @@ def test_rows_that_came_or_are_gone_are_no_fewer_than_k(folder: Path) -> None:
     publish(folder, "one", 3)
     come(folder, (100, 100), (101, 101))
     found = refused(folder, "two", 3)
-    assert "2 rows that it does not have are fewer than 3 in each of 1 classes (temporal attack)" in found
-    assert "gone are" not in found
+    assert "2 rows are new, fewer than 3 in one class (temporal attack)" in found
+    assert "gone" not in found
     come(folder, (102, 102))
     publish(folder, "two", 3)
     (folder / "one.duckdb").unlink()
     go(folder, 1, 3)
     found = refused(folder, "three", 3)
-    assert "2 rows of it that are gone are fewer than 3 in each of 1 classes (temporal attack)" in found
-    assert "does not have" not in found
+    assert "2 rows are gone, fewer than 3 in one class (temporal attack)" in found
+    assert "are new" not in found
     go(folder, 5)
     publish(folder, "three", 3)
 
@@ -82,7 +82,7 @@ def test_the_smaller_k_of_both_counts(folder: Path) -> None:
     come(folder, (102, 102), (103, 103))
     publish(folder, "three", 2)
     come(folder, (104, 104))
-    assert "1 rows that it does not have are fewer than 2" in refused(folder, "four", 2)
+    assert "1 row is new, fewer than 2 in one class" in refused(folder, "four", 2)
 
 
 def test_a_person_may_have_all_of_a_few_rows(folder: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_person_may_have_all_of_a_few_rows(folder: Path) -> None:
     come(folder, (100, 100), (100, 101), (100, 102))
     publish(folder, "one", 2, person="who")
     come(folder, (101, 103), (101, 104), (101, 105))
-    assert "3 rows that it does not have are fewer than 4" in refused(folder, "two", 2, person="who")
+    assert "3 rows are new, fewer than 4 in one class" in refused(folder, "two", 2, person="who")
     come(folder, (102, 106))
     publish(folder, "two", 2, person="who")
 
