@@ -65,7 +65,6 @@ from sqlanon.release.target import Reach, kind_at
 from sqlanon.requirements import promised_k
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
-from sqlanon.terminal import counted
 
 MOST_MEETING = 20_000_000
 """The most pairs of groups that can be the same rows: some gigabytes, where they are made."""
@@ -504,8 +503,8 @@ class JointAudit:
                 combinations, count = audit.complementary()
                 if combinations:
                     few = f"has fewer than {k} rows" if combinations == 1 else f"have fewer than {k} rows each"
-                    message = f"joined with it, {counted(combinations, 'combination')} of values {few}"
-                    message += f" ({counted(count, 'row')} in all; complementary release)"
+                    message = f"joined with it, {_counted(combinations, 'combination')} of values {few}"
+                    message += f" ({_counted(count, 'row')} in all; complementary release)"
                     yield _Attack(message, complementary_release, public, k)
             classes, rows = audit.came()
             if classes:
@@ -566,9 +565,13 @@ class JointAudit:
         return Trees(trees, rules, frozenset(different)), Trees(shown, rules, frozenset(different))
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def _few(rows: int, what: str, k: int, classes: int) -> str:
     each = "in one class" if classes == 1 else f"in each of {classes:,} classes"
-    return f"{counted(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k} {each}"
+    return f"{_counted(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k} {each}"
 
 
 def _stored(names: Sequence[str], height: int) -> Tree:
