@@ -64,9 +64,7 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
         if checks[-1].passed and found.suppressed is not None:
             suppressed = sorted(suppressed_rows_by(run, prepared, again, view), key=str)
             right = suppressed == sorted(found.suppressed, key=str)
-            checks.append(
-                source_check("suppression by value", right, "the source tells the same of its suppressed rows")
-            )
+            checks.append(source_check("suppression by value", right, "counts match the source"))
         return checks + _audited(audit, run, view)
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks
@@ -166,9 +164,9 @@ def _same_rows(run: Run, found: Verification, place: ReleasePlace, recoded: exp.
     except BrokenReleaseError as error:
         return source_check(name, False, "", str(error))
     if added or missing:
-        message = f"{added:,} rows of the release are not its rows, {missing:,} of its rows are missing there"
+        message = f"rows that the source does not give: {added:,}; rows missing in the release: {missing:,}"
         return source_check(name, False, "", message)
-    return source_check(name, True, "it has the rows of the release")
+    return source_check(name, True, "gives the rows of the release")
 
 
 def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recoding | None, list[Check]]:
@@ -182,7 +180,7 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     at = manifest.levels(prepared.heights)
     levels = tuple(at.get(name) or 0 for name in prepared.asked.generalized)
     fits = set(manifest.generalization) == set(policy.generalized) and prepared.lattice.permits(levels)
-    checks = [source_check("generalization", fits, "it is one of the policy's lattice")]
+    checks = [source_check("generalization", fits, "in the policy's lattice", "not in the policy's lattice")]
     if not fits:
         return None, checks
     measure, allowed = measure_of(prepared), allowed_rows(prepared)
@@ -208,12 +206,14 @@ def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[R
     except InfeasibleError as error:
         return None, [source_check("requirements", False, f"the strategy finds a recoding ({error})")]
     same = dict(again.generalization) == manifest.levels(prepared.heights)
-    checks = [source_check("generalization", same, "it is what the strategy finds")]
+    checks = [source_check("generalization", same, "reproduced", "the strategy finds another one")]
     checks += _of_figures(prepared, manifest, again.figures, found.score)
     if prepared.policy.search.time_limit is not None and not all(check.passed for check in checks):
-        message = "the strategy finds the same again; it has a time limit, so that it may have ended elsewhere "
-        message += "on a slower machine: verify where it is as fast, or publish without a time limit"
-        checks.append(source_check("the same search", False, message))
+        message = (
+            "the search has a time limit, and ends elsewhere on a slower machine: verify on a machine as fast, or "
+        )
+        message += "publish without a time limit"
+        checks.append(source_check("the same search", False, "", message))
     return again, checks
 
 
@@ -224,14 +224,16 @@ def _of_figures(
     allowed, score = allowed_rows(prepared), measure_of(prepared).shown(cost)
     claimed = manifest.score
     right = claimed is None or math.isclose(score, claimed, rel_tol=1e-9, abs_tol=1e-12)
-    hidden = "" if claimed is not None else ", which the release does not show"
+    hidden = "" if claimed is not None else " (not shown in the release)"
     suppressed = figures.suppressed_rows
     searched = suppressed if before is None else before
     late = " before decoys" if searched != suppressed else ""
     return [
         _suppressed(prepared, manifest, suppressed),
-        source_check("score", right, f"the {prepared.policy.search.measure} is {score:.6g}{hidden}"),
-        source_check("suppression limit", searched <= allowed, f"{searched} rows are left out{late}, {allowed} may be"),
+        source_check("score", right, f"{prepared.policy.search.measure} {score:.6g}{hidden}"),
+        source_check(
+            "suppression limit", searched <= allowed, f"{searched:,} rows suppressed{late} (allowed: {allowed:,})"
+        ),
     ]
 
 
@@ -239,9 +241,9 @@ def _suppressed(prepared: SearchInput, manifest: Manifest, suppressed: int) -> C
     """With noise, rows may have been suppressed when the rest was decided: more than can be found again."""
     found, policy = manifest.suppressed_rows, prepared.policy
     if policy.suppresses_last and found > suppressed:
-        late = f"{suppressed} rows are suppressed, and {found - suppressed} after noise was drawn"
+        late = f"{suppressed:,} rows suppressed, and {found - suppressed:,} after noise was drawn"
         return source_check("suppressed rows", found <= allowed_rows(prepared), late)
-    return source_check("suppressed rows", suppressed == found, f"{suppressed} rows are suppressed")
+    return source_check("suppressed rows", suppressed == found, f"{suppressed:,} rows suppressed")
 
 
 def _as_json(tree: Any) -> Any:

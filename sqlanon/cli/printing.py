@@ -187,12 +187,12 @@ def _verdict(found: Verification, alone: bool) -> str:
     held = [name for name in promised if name in passed]
     others = len(passed) - len([name for name in passed if name in held])
     said = ", ".join(held) + (" and " if held else "") + f"{others:,} {'other checks' if held else 'checks'}"
-    draft = ", as a draft that is not for sharing" if found.manifest.draft else ""
+    draft = " (a draft, not for sharing)" if found.manifest.draft else ""
     needs = [name for name in open_ if name in promised]
     if not alone:
         return f"Verified{draft}: {said}" + (f"; not verifiable: {', '.join(needs)}" if needs else "")
-    needs = [*needs, "that the rows are those of the policy"]
-    return f"Verified{draft}: {said}; needs the source: {', '.join(needs)}: add --policy POLICY.toml"
+    needs = [*needs, "whether the rows come from it"]
+    return f"Verified{draft}: {said}\nNeeds the source: {', '.join(needs)}. To check: add --policy POLICY.toml"
 
 
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:

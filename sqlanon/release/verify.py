@@ -294,5 +294,6 @@ def _columns(claimed: Sequence[ReleasedColumn], found: list[tuple[str, str]]) ->
 
 
 def _equal(name: str, claimed: Any, found: Any) -> Check:
-    message = f"{found}, as claimed" if claimed == found else f"claimed {claimed}, found {found}"
+    said, seen = (f"{one:,}" if isinstance(one, int) else str(one) for one in (claimed, found))
+    message = f"{seen}, as claimed" if claimed == found else f"claimed {said}, found {seen}"
     return Check(name, claimed == found, message)

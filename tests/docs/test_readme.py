@@ -92,7 +92,7 @@ def check_transcript(transcript: dict[str, str], rows: str) -> None:
     assert risk.startswith(f"{rows} rows in ")
     assert "CREATE TABLE" in plan and "All statements: " in plan
     assert "optimal" in anonymize
-    assert all(text.splitlines()[-1].startswith("Verified: ") for text in verifications)
+    assert all("\nVerified: " in text for text in verifications)
     assert len(verifications) == 2
     assert "homogeneity" in attack
 

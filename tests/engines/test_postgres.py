@@ -483,7 +483,7 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(smal
         with pytest.raises(sqlanon.ReleaseError, match="sha256 is of a file"):
             db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r", sha256="0" * 64)
     (told,) = [check.message for check in found.checks if check.passed is False]
-    assert "1 rows of the release are not its rows, 1 of its rows are missing" in told
+    assert "rows that the source does not give: 1; rows missing in the release: 1" in told
     assert release.sha256 is None
 
 
