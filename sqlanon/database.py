@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sqlanon.ledger.extend import Extension
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
+    from sqlanon.report.facts import ReportFacts
     from sqlanon.risk import Risk, UniquesMatrix
     from sqlanon.risk.suda import Suda
     from sqlanon.search.compare import ComparisonProgress
@@ -345,6 +346,17 @@ class Database:
         SourceError, HierarchyError, InfeasibleError
             As for `anonymize`.
         """
+        return self._write_report(of, path, private, policy, strategies, progress).holds
+
+    def _write_report(
+        self,
+        of: Policy | str | os.PathLike[str],
+        path: str | os.PathLike[str],
+        private: bool,
+        policy: Policy | None,
+        strategies: Sequence[str] | None,
+        progress: StageProgress | None,
+    ) -> ReportFacts:
         from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415
 
         _refuse_report(of, private, policy, strategies)
@@ -359,7 +371,7 @@ class Database:
             return report_of_release(release, target, found, self._space.limits, about)
         result = self.anonymize(of, progress)
         compared = self.compare(of, strategies).relation if strategies is None or strategies else None
-        return result.report(target, private, compared)
+        return result._write_report(target, private, compared)
 
     def risk(self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3) -> Risk:
         """Measure how risky the source is as it stands: its classes, and the rows that break each requirement.
@@ -740,6 +752,19 @@ def _require_policy(policy: object) -> None:
         path = f"{os.fspath(policy)!r}" if isinstance(policy, str | os.PathLike) else "path"
         message = f"must be a Policy, not a {type(policy).__name__}: use Policy.load({path})"
         raise PolicyError([Problem("policy", message)], "the arguments")
+
+
+def write_report(
+    db: Database,
+    of: Policy | str,
+    path: Path,
+    private: bool,
+    policy: Policy | None,
+    strategies: Sequence[str] | None,
+    progress: StageProgress | None,
+) -> ReportFacts:
+    """`Database.report`, for the command line: what the page shows."""
+    return db._write_report(of, path, private, policy, strategies, progress)
 
 
 def _refuse_report(

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sqlanon.release.targets.postgres_reader import PostgresRelease
     from sqlanon.release.targets.spark_reader import SparkRelease
     from sqlanon.report import Unpublished
+    from sqlanon.report.facts import ReportFacts
     from sqlanon.report.notebook import Charts
 
 
@@ -505,6 +506,11 @@ class Result(ResultFigures):
         ReleaseError
             The report cannot be written there.
         """
+        return self._write_report(path, private, compared).holds
+
+    def _write_report(
+        self, path: str | os.PathLike[str], private: bool, compared: duckdb.DuckDBPyRelation | None
+    ) -> ReportFacts:
         from sqlanon.report import report_of_unpublished  # noqa: PLC0415  (needed for reports only)
 
         rows = (

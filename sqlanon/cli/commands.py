@@ -34,6 +34,7 @@ from sqlanon.cli.printing import (
     print_matrix,
     print_noise,
     print_requirements,
+    print_residual_risk,
     print_result,
     print_risk,
     print_suda,
@@ -47,6 +48,7 @@ from sqlanon.terminal import counted, hand_out, printable, say
 if TYPE_CHECKING:
     from sqlanon.pipeline import StageProgress
     from sqlanon.policy import Policy
+    from sqlanon.release.residual_risk import ResidualRisk
     from sqlanon.result import Result
 
 app = typer.Typer(
@@ -149,6 +151,7 @@ def anonymize(
     from sqlanon.cli.cost import cost_of
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
+    from sqlanon.release.residual_risk import narrowing_risk
 
     started = time.perf_counter()
     loaded = load(policy, settings, strategy, output)
@@ -165,8 +168,7 @@ def anonymize(
             more, show = finish(result, progress)
         seconds = result.seconds | {"total": time.perf_counter() - started}
         _warn(result.warnings)
-        if not as_json:
-            show(seconds["total"])
+        worst = None if as_json else show(seconds["total"])
         with shown_progress() as progress:
             cost = cost_of(db, result, progress)
         if as_json:
@@ -174,9 +176,10 @@ def anonymize(
             return
         for sentence in cost.sentences(policy, result.rows):
             say(sentence)
+        print_residual_risk(worst, narrowing_risk(result.dependencies, None, loaded.privacy.k))
 
 
-Finish: TypeAlias = "Callable[[Result, StageProgress], tuple[dict[str, Any], Callable[[float], None]]]"
+Finish: TypeAlias = "Callable[[Result, StageProgress], tuple[dict[str, Any], Callable[[float], ResidualRisk | None]]]"
 """What is done with the result of a search: gives figures for JSON, and what prints it, after these seconds."""
 
 
@@ -652,12 +655,13 @@ def report(
 ) -> None:
     """Write an HTML page about a release: the policy, whether it holds, and what happened to each column."""
     from sqlanon.cli.progress import shown_progress
-    from sqlanon.database import connect
+    from sqlanon.database import connect, write_report
 
     subject = load(Path(of), settings) if of.lower().endswith(".toml") else of
     named = options(private="--private", compare="--compare", policy="--policy")
     with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress, named:
-        holds = db.report(
+        found = write_report(
+            db,
             subject,
             output,
             private,
@@ -665,7 +669,8 @@ def report(
             None if compare else (),
             progress,
         )
-    verdict = "the policy's requirements hold" if holds else "NOT verified"
+    verdict = "the policy's requirements hold" if found.holds else "NOT verified"
     say(f"{output.absolute()}: {verdict}")
-    if not holds:
+    print_residual_risk(found.worst)
+    if not found.holds:
         raise typer.Exit(1)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlanon.policy import Policy
     from sqlanon.release.dependencies import Narrowing
     from sqlanon.release.published import Release
+    from sqlanon.release.residual_risk import ResidualRisk
     from sqlanon.release.target import Verification
     from sqlanon.release.targets.postgres_reader import PostgresRelease
     from sqlanon.release.targets.spark_reader import SparkRelease
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 DRAFT = "draft: not compared with other releases; do not share it"
 
 
-def print_result(result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float) -> None:
+def print_result(
+    result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float
+) -> ResidualRisk | None:
+    """Print what was released; gives back the worst that it still shows."""
     manifest = release.manifest
     say(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
     _print_search(result, manifest.classes, manifest.smallest_class, seconds)
@@ -40,8 +44,10 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
     say("")
     _show_attributes(result, "what was done")
     say("")
+    worst = None
     try:
-        print_class_sizes(release.class_sizes())
+        sizes, worst = release.seen()
+        print_class_sizes(sizes.sizes.items())
     except ReleaseError as error:  # it is published all the same
         say(f"class sizes: not available: {error}")
     say("")
@@ -50,6 +56,17 @@ def print_result(result: Result, release: Release | PostgresRelease | SparkRelea
         say(f"sha256: {release.sha256}")
     if manifest.draft:
         say(DRAFT)
+    return worst
+
+
+def print_residual_risk(*found: ResidualRisk | None) -> None:
+    """Print the worst of what a release still shows, and what prevents it; nothing where there is nothing to say."""
+    from sqlanon.release.residual_risk import worst_of
+
+    worst = worst_of(one for one in found if one is not None)
+    if worst is not None:
+        say(printable(worst.line))
+        say(worst.advice)
 
 
 def print_trial(result: Result, seconds: float) -> None:
@@ -169,6 +186,7 @@ def print_verification(found: Verification, alone: bool) -> None:
         rows.append((word, check.name, message))
     show_table(["result", "check", "what was found"], rows)
     say(_verdict(found, alone))
+    print_residual_risk(found.residual_risk)
 
 
 def _verdict(found: Verification, alone: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, template
+from sqlanon.expressions import col, named, template
 
 _CLASSES = template("SELECT count(*) AS class_size FROM :relation GROUP BY :quasi")
 # Without quasi-identifiers all rows are one class; where there are no rows, there is none.
@@ -27,6 +27,28 @@ def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Select:
     quasi_columns = [col(one) for one in quasi]
     classes = _CLASSES(relation=relation, quasi=quasi_columns) if quasi else _ONE_CLASS(relation=relation)
     return _SIZES(classes=classes)
+
+
+_VALUE_COUNTS = template("""
+    SELECT :labels, :sensitive AS value, count(*) AS n
+    FROM :release AS r
+    GROUP BY :columns
+""")
+
+
+def class_labels(quasi: Sequence[str]) -> list[exp.Expr]:
+    """The labels of a class, as `value_counts` names them: ``v0``, ``v1``, ..."""
+    return [col(f"v{i}") for i in range(len(quasi))]
+
+
+def value_counts(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
+    """The rows by class and value of a sensitive attribute: ``v0`` .., ``value``, ``n``."""
+    return _VALUE_COUNTS(
+        labels=[named(col(name, "r"), f"v{i}") for i, name in enumerate(quasi)],
+        sensitive=col(sensitive, "r"),
+        release=release,
+        columns=[col(name, "r") for name in (*quasi, sensitive)],
+    )
 
 
 def by_doubling(classes: Mapping[int, int]) -> dict[str, int]:

@@ -12,10 +12,11 @@ from sqlglot import exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.expressions import star, table
-from sqlanon.release.class_sizes import class_sizes
+from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
+from sqlanon.release.residual_risk import ResidualRisk, worst_in_rows
 from sqlanon.release.target import Verification
 from sqlanon.release.verify import verification_sql, verify_file
 from sqlanon.release.words import claims_table
@@ -65,7 +66,7 @@ class Release:
         ReleaseError
             The file is gone, or is not a release any more; or ``sha256`` is not a SHA-256.
         """
-        return verify_file(self.path, limits=self.limits, sha256=sha256)
+        return verify_file(self.path, limits=self.limits, sha256=sha256, with_risk=True)
 
     def verify_sql(self) -> list[str]:
         """The statements that `verify` runs, for any DuckDB client with the release file open."""
@@ -84,8 +85,13 @@ class Release:
         >>> Release(Path("release.duckdb"), "patients", manifest).class_sizes()  # doctest: +SKIP
         [(5, 210), (6, 118), ...]
         """
+        return list(self.seen()[0].sizes.items())
+
+    def seen(self) -> tuple[ClassSizes, ResidualRisk | None]:
+        """The sizes of the classes, and the worst that the rows still show; the file is opened once."""
         with open_release(self.path, self.limits) as release:
-            return [(size, classes) for size, classes, _ in release.engine.rows(self._class_sizes(SUBJECT.copy()))]
+            sizes = ClassSizes.from_rows(release.engine.rows(self._class_sizes(SUBJECT.copy())))
+            return sizes, worst_in_rows(release.engine, SUBJECT, self.manifest)
 
     def class_sizes_sql(self) -> str:
         """The statement that `class_sizes` runs, for any DuckDB client with the release file open."""

@@ -25,6 +25,7 @@ from sqlanon.policy.addresses import in_spark, is_session, names_spark
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import Suppressed
+from sqlanon.release.residual_risk import ResidualRisk
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
@@ -44,6 +45,9 @@ class Verification:
         What it tells of suppressed rows; None where it does not.
     sha256:
         Of its file, where it was published just now.
+    residual_risk:
+        The worst that the rows still show although they hold what the release claims, such as homogeneous classes; None
+        where there is nothing to say, or where this was not counted.
     """
 
     path: Path
@@ -52,6 +56,7 @@ class Verification:
     digest: str
     suppressed: Suppressed | None = None
     sha256: str | None = None
+    residual_risk: ResidualRisk | None = None
 
     @property
     def is_file(self) -> bool:

@@ -47,6 +47,7 @@ from sqlanon.release.metadata_check import (
 )
 from sqlanon.release.parquet import parquet_check
 from sqlanon.release.reader import SUBJECT, OpenRelease, load_older, open_release
+from sqlanon.release.residual_risk import ResidualRisk, worst_in_rows
 from sqlanon.release.score import follows, released_score
 from sqlanon.release.target import Verification
 from sqlanon.release.values import leaves_of, with_sign
@@ -62,13 +63,15 @@ def verify_file(
     limits: Limits = NO_LIMITS,
     version: int | None = None,
     sha256: str | None = None,
+    with_risk: bool = False,
 ) -> Verification:
     """Verify a release file by itself; ``fresh``: it was written just now, by ourselves, and its macros are ours.
     Without a ``version`` it is the newest, and the others that are kept are checked with it. With the ``sha256`` that
-    the file should have, that is checked, too."""
+    the file should have, that is checked, too; ``with_risk``: what its rows still show."""
     with open_release(path, limits, version) as release:
         try:
             found = verify_release(path, release, fresh)
+            found = replace(found, residual_risk=residual_risk_of(release, found)) if with_risk else found
         except duckdb.Error as error:
             raise BrokenReleaseError(f"{path} was a release of sqlanon; it cannot be read: {error}") from error
     return found if sha256 is None else replace(found, checks=(file_check(path, sha256), *found.checks))
@@ -78,6 +81,11 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
     digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
     return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh)
+
+
+def residual_risk_of(release: OpenRelease, found: Verification) -> ResidualRisk | None:
+    """The worst that a verified release still shows."""
+    return worst_in_rows(release.asked, SUBJECT, found.manifest) if found.verified else None
 
 
 def verify_rows(path: Path, release: OpenRelease, columns: Mapping[str, str], digest: str, fresh: bool) -> Verification:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -18,7 +19,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import MissingLibraryError, ReleaseError
 from sqlanon.policy import AboutSection
 from sqlanon.release.target import Verification
-from sqlanon.report.facts import MARK, Unpublished, facts_of_release
+from sqlanon.report.facts import MARK, ReportFacts, Unpublished, facts_of_release
 from sqlanon.workdir import mode_of_new_files
 
 __all__ = ["MARK", "Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
@@ -65,14 +66,14 @@ def report_of_release(
     with_source: Verification | None = None,
     limits: Limits = NO_LIMITS,
     about: AboutSection | None = None,
-) -> bool:
+) -> ReportFacts:
     target = target_of(path)
     refuse_without_charts()
     from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
 
     facts = facts_of_release(release, with_source, limits, about)
     _write(target, page(facts), private=False)
-    return facts.holds
+    return facts
 
 
 def report_of_unpublished(
@@ -80,14 +81,15 @@ def report_of_unpublished(
     path: str | os.PathLike[str],
     private: bool = False,
     compared: Sequence[Mapping[str, Any]] = (),
-) -> bool:
+) -> ReportFacts:
     target = target_of(path)
     refuse_without_charts()
     from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
 
     facts = found.facts(private)
-    _write(target, page(facts, found.inside(compared) if private else None), private)
-    return facts.holds
+    inside = found.inside(compared) if private else None
+    _write(target, page(facts, inside), private)
+    return facts if inside is None else replace(facts, risks=(*facts.risks, *inside.risks))
 
 
 def _write(target: Path, text: str, private: bool) -> None:

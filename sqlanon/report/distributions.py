@@ -17,6 +17,7 @@ from sqlanon.expressions import anonymous, col, fragment, number, subquery, temp
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.markup import distinct
+from sqlanon.release.residual_risk import MIXED
 
 _LABEL_COUNTS = template("""
     SELECT value::VARCHAR AS label, rows
@@ -68,8 +69,6 @@ BARS = 20
 """The most labels, and about the most ranges."""
 NO_VALUE = "(no value)"
 Spans: TypeAlias = "tuple[tuple[float | None, float | None], ...]"
-MIXED = 2
-"""The fewest values that are not shown: one alone could be counted by subtraction."""
 
 
 @dataclass(frozen=True)

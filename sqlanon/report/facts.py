@@ -29,22 +29,20 @@ from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, open_release
+from sqlanon.release.residual_risk import ResidualRisk, few_of, narrowing_risk, worst_of
 from sqlanon.release.target import Verification, target_for
 from sqlanon.release.targets.file import released_name
 from sqlanon.release.verify import audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import Distribution, distribution
 from sqlanon.report.explorer import Explorer, explorer
-from sqlanon.report.risks import ResidualRisk, earlier_risk, narrowing_risk, risks_of_release, uniques_in_source
+from sqlanon.report.risks import earlier_risk, risks_of_release, uniques_in_source
 from sqlanon.report.utility import NO_NUMBERS, Numbers, loss_by_column, numbers_of, range_kind
-from sqlanon.requirements import Requirement, promised_k, requirement_checks, requirements_in
+from sqlanon.requirements import Requirement, requirement_checks, requirements_in
 from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.search.full_domain import allowed_rows, measure_of
 
 MARK = "<!-- a report of sqlanon -->"
 """In its second line each page says what it is."""
-
-FEW = 5
-"""Without a k, what is in fewer rows than these is neither named nor counted."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,11 @@ class ReportFacts:
         """What the policy of the manifest requires."""
         section, _ = read_part(PrivacySection, self.claims.policy.get("privacy"), "privacy", {})
         return [] if section is None else list(requirements_in(section))
+
+    @property
+    def worst(self) -> ResidualRisk | None:
+        """The worst finding, as a command line says it."""
+        return worst_of(self.risks)
 
     @property
     def holds(self) -> bool:
@@ -296,7 +299,7 @@ class Unpublished:
             warnings=self.warnings,
             dependencies=self.dependencies,
             risks=(
-                narrowing_risk(self.dependencies, prepared.source.why_not_measured()),
+                narrowing_risk(self.dependencies, prepared.source.why_not_measured(), prepared.policy.privacy.k),
                 uniques_in_source(sizes, prepared.policy.risk, sizes.rows),
             ),
             explorer=explorer(self.draft) if whole else None,
@@ -347,7 +350,7 @@ def _facts(
         one.name: distribution(engine, relation, one.name, columns[one.name], few, labels.get(one.name))
         for one in claims.columns
     }
-    risks = tuple(risks_of_release(engine, relation, claims, sizes, few, counted))
+    risks = tuple(risks_of_release(engine, relation, claims, sizes))
     numbers = NO_NUMBERS
     if of_persons(claims):  # many rows of a value may be of one person
         counted = dict.fromkeys(counted, Distribution(()))
@@ -357,13 +360,3 @@ def _facts(
     described = tuple(ColumnReport(one.name, columns[one.name], one.role, counted[one.name]) for one in claims.columns)
     statements = tuple(verification_sql(claims))
     return ReportFacts(claims, published, few, tuple(checks), sizes, described, statements, risks, numbers)
-
-
-def few_of(claims: Manifest) -> int:
-    """Counts below it are not shown: what a class has at least by the policy that a manifest shows; without a k, `FEW`
-    or more."""
-    section, _ = read_part(PrivacySection, claims.policy.get("privacy"), "privacy", {})
-    if section is None:
-        return FEW
-    promised = promised_k(section, claims.quasi)
-    return promised if section.k is not None else max(promised, FEW)

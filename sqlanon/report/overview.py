@@ -8,8 +8,16 @@ from collections.abc import Iterator, Sequence
 from sqlanon.markup import escaped
 from sqlanon.policy import AboutSection
 from sqlanon.release.class_sizes import ClassSizes
+from sqlanon.release.residual_risk import (
+    ResidualRisk,
+    by_severity,
+    listed,
+    percent,
+    promised_by,
+    serious_from,
+)
 from sqlanon.report.facts import Inside, ReportFacts
-from sqlanon.report.risks import MUCH, ResidualRisk, by_weight, percent, unknown_risks
+from sqlanon.report.risks import unknown_risks
 
 DRAFT = "DRAFT. This release is for trying out: do not pass it on. It was not compared with earlier releases."
 
@@ -31,14 +39,10 @@ def head(facts: ReportFacts, inside: Inside | None) -> str:
         f'<header><p class="soft">{escaped(what)}, as of {claims.published_at:%Y-%m-%d}.</p>\n'
         f"<h1>{escaped(claims.table_name)}: how the people in it are protected</h1>\n"
         f"{_about(facts.about)}"
-        f'<p class="verdict {kind}">{escaped(verdict(facts))}</p>\n{_worst(facts, inside)}'
+        f'<p class="verdict {kind}">{escaped(verdict(facts, inside))}</p>\n'
         f'<dl class="figures">{cells}</dl>\n'
         "<noscript><p>The charts need JavaScript. All their figures are in the tables as well.</p></noscript></header>"
     )
-
-
-def is_draft(facts: ReportFacts) -> bool:
-    return facts.claims.draft
 
 
 def _about(about: AboutSection | None) -> str:
@@ -52,59 +56,78 @@ def _about(about: AboutSection | None) -> str:
     return f'<dl class="about">{cells}</dl>\n'
 
 
-def verdict(facts: ReportFacts) -> str:
+def verdict(facts: ReportFacts, inside: Inside | None) -> str:
+    """Whether the release holds, and how much is left to worry about."""
     if not facts.holds:
         return "This release does NOT hold what it claims."
-    if any(check.passed is None for check in facts.checks):
-        return "The policy's requirements hold as far as this page can verify them. The rest needs the source."
-    if not any(one.weight for one in facts.risks):
-        return "The policy's requirements hold."
-    return "The policy's requirements hold. The most serious thing that can still go wrong:"
+    names = {one.name for one in facts.requirements}
+    open_ = [check.name for check in facts.checks if check.passed is None and check.name in names]
+    said = ["The policy's requirements hold."]
+    if open_:
+        said = [f"What this page can verify holds. Not verified without the source: {listed(open_)}."]
+    if facts.claims.draft:
+        said.append("A draft: not compared with earlier releases.")
+    found = [one.status for one in _found(facts, inside)]
+    counts = {status: found.count(status) for status in ("serious", "minor")}
+    left = [f"{count} {status}" for status, count in counts.items() if count]
+    if left:
+        one = sum(counts.values()) == 1
+        said.append(f"{' and '.join(left)} risk{'' if one else 's'} remain{'s' if one else ''}.")
+    elif facts.sizes is not None:
+        said.append("This page found nothing that goes beyond what the policy accepts.")
+    return " ".join(said)
 
 
-def _worst(facts: ReportFacts, inside: Inside | None) -> str:
-    found = [one for one in _counted(facts, inside) if one.weight]
-    if not found:
-        return ""
-    worst = found[0]
-    number = f" ({escaped(worst.number)})" if worst.number else ""
-    return (
-        f'<p class="worst {_paint(worst)}"><a href="#risks">{escaped(worst.title)}</a><strong>{number}</strong>: '
-        f"{_with_code(worst.finding)}</p>\n"
-    )
-
-
-def _counted(facts: ReportFacts, inside: Inside | None) -> list[ResidualRisk]:
-    return by_weight([*facts.risks, *(() if inside is None else inside.risks)])
+def _found(facts: ReportFacts, inside: Inside | None) -> list[ResidualRisk]:
+    return by_severity([*facts.risks, *(() if inside is None else inside.risks)])
 
 
 def risks(facts: ReportFacts, inside: Inside | None) -> str:
     """What could still go wrong, the worst first; what is nothing to worry about; and what the page cannot know."""
-    found = _counted(facts, inside)
-    serious = [one for one in found if one.weight]
-    none = [one for one in found if one.weight is not None and not one.weight]
-    unknown = [one for one in found if one.weight is None]
-    if inside is None:
-        unknown += unknown_risks(facts.checks, facts.requirements, facts.published)
-    else:
-        unknown += unknown_risks(facts.checks, facts.requirements, facts.published)[2:]
-    return "\n".join(
-        [*_serious(serious), *_listed("Nothing to report", none), *_listed("What this page cannot know", unknown)]
-    )
+    found = _found(facts, inside)
+    unknown = [one for one in found if one.status == "unknown"]
+    without_source = unknown_risks(facts.checks, facts.requirements, facts.published)
+    unknown += without_source if inside is None else without_source[2:]
+    lists = {
+        "Nothing to report": [one for one in found if one.status == "none"],
+        "Not counted": [one for one in found if one.status == "not counted"],
+        "What this page cannot know": unknown,
+    }
+    shown = [one for one in found if one.status in _WORDS]
+    return "\n".join([*_shown(shown, facts), *(line for title, ones in lists.items() for line in _listed(title, ones))])
 
 
-def _serious(found: Sequence[ResidualRisk]) -> Iterator[str]:
+_WORDS = {"serious": "serious", "minor": "minor", "accepted": "accepted by the policy"}
+"""The statuses of what is shown with a figure, in words."""
+
+
+def _shown(found: Sequence[ResidualRisk], facts: ReportFacts) -> Iterator[str]:
+    if not any(one.is_finding for one in found):
+        yield "<p>Nothing to report beyond what the policy accepts.</p>"
     if not found:
-        yield "<p>Nothing to report: no row is affected by anything that this page counts.</p>"
         return
     yield '<ol class="risks">'
     for one in found:
         remedy = f'<p class="remedy">What reduces it: {_with_code(one.remedy)}</p>' if one.remedy else ""
         yield (
-            f'<li class="{_paint(one)}"><h3>{escaped(one.title)}</h3><p class="share">{escaped(one.number)}</p>'
+            f'<li class="{one.status}"><h3>{escaped(one.title)}</h3>'
+            f'<p class="share">{escaped(one.number)} <span class="status">{_WORDS[one.status]}</span></p>'
             f"<p>{_with_code(one.finding)}</p>{remedy}</li>"
         )
     yield "</ol>"
+    yield f'<p class="soft">{escaped(_grades(facts))}</p>'
+
+
+def _grades(facts: ReportFacts) -> str:
+    k = promised_by(facts.claims)
+    least = percent(serious_from(k))
+    said = f"Serious: it affects at least {least} of the rows. Minor: it affects fewer."
+    if k is not None and serious_from(k) == 1 / k:
+        said = (
+            f"Serious: it affects at least {least} of the rows, 1 in {k:,}, the chance of being found that the policy "
+            "accepts. Minor: it affects fewer."
+        )
+    return f"{said} The percentages are shares of the released rows, or of being found the mean chance."
 
 
 def _listed(title: str, found: Sequence[ResidualRisk]) -> Iterator[str]:
@@ -114,10 +137,6 @@ def _listed(title: str, found: Sequence[ResidualRisk]) -> Iterator[str]:
             more = f" {_with_code(one.remedy)}" if one.remedy else ""
             yield f"<li><strong>{escaped(one.title)}.</strong> {_with_code(one.finding)}{more}</li>"
         yield "</ul>"
-
-
-def _paint(one: ResidualRisk) -> str:
-    return "grave" if (one.weight or 0.0) >= MUCH else "slight"
 
 
 def _with_code(text: str) -> str:

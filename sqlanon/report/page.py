@@ -18,7 +18,7 @@ import vl_convert
 
 from sqlanon.markup import escaped
 from sqlanon.report.facts import MARK, Inside, ReportFacts
-from sqlanon.report.overview import DRAFT, head, is_draft
+from sqlanon.report.overview import DRAFT, head
 from sqlanon.report.sections import navigation, sections
 
 PRIVATE = "PRIVATE: for internal use only. This page shows what is in the source, not only what was released."
@@ -30,7 +30,7 @@ def page(facts: ReportFacts, inside: Inside | None = None) -> str:
     found = list(sections(facts, inside, charts))
     title = f"{facts.claims.table_name}: how the people in it are protected"
     bundle, script, style = _bundle(), _part("page.js"), _part("page.css")
-    running = " · ".join([*([RUNNING] if inside is not None else []), *(["DRAFT"] if is_draft(facts) else [])])
+    running = " · ".join([*([RUNNING] if inside is not None else []), *(["DRAFT"] if facts.claims.draft else [])])
     if running:
         # Of a printed page, every browser repeats what is fixed, and some have boxes in the margins.
         style += f'@page {{ @top-center {{ content: "{running}"; color: #a3122c; font: 700 9pt sans-serif; }} }}\n'
@@ -38,7 +38,7 @@ def page(facts: ReportFacts, inside: Inside | None = None) -> str:
         f"default-src 'none'; script-src {_hash(bundle)} {_hash(script)}; style-src {_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    notes = [*([PRIVATE] if inside is not None else []), *([DRAFT] if is_draft(facts) else [])]
+    notes = [*([PRIVATE] if inside is not None else []), *([DRAFT] if facts.claims.draft else [])]
     top = "".join(f'<p class="private">{escaped(note)}</p>\n' for note in notes)
     top += f'<div class="running" aria-hidden="true">{escaped(running)}</div>\n' if running else ""
     return "\n".join(

@@ -11,6 +11,7 @@ from sqlanon.measures import measure_named
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.class_sizes import ClassSizes
+from sqlanon.release.residual_risk import percent
 from sqlanon.release.words import what_was_done
 from sqlanon.report import charts as draw
 from sqlanon.report.charts import STATUSES
@@ -18,7 +19,6 @@ from sqlanon.report.distributions import Distribution
 from sqlanon.report.explorer import controls
 from sqlanon.report.facts import Inside, ReportFacts, of_persons
 from sqlanon.report.overview import glossary, risks, shown_average_risk
-from sqlanon.report.risks import percent
 from sqlanon.report.utility import MOST, changed, in_years, pairs_that_moved, range_kind, rounded
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.audit import Check

@@ -15,16 +15,11 @@ from functools import reduce
 from sqlglot import exp
 
 from sqlanon.expressions import all_columns, col, fragment, named, subquery, template
+from sqlanon.release.class_sizes import class_labels, value_counts
 from sqlanon.requirements.base import TOLERANCE
 
 RATIO, LIKELY = 2.0, 0.5
 """A class is skewed if a value is RATIO times as frequent in it as in the whole table, and has the share LIKELY."""
-
-_COUNTS = template("""
-    SELECT :labels, :sensitive AS value, count(*) AS n
-    FROM :release AS r
-    GROUP BY :columns
-""")
 
 # Any value that is not NULL: of a class of NULLs there is none.
 _HOMOGENEITY = template("""
@@ -77,12 +72,12 @@ _IS_ONE = fragment("count(DISTINCT :kind) + (count(:kind) <> count(*))::INT = 1"
 
 def homogeneity(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
     """Classes with one sensitive value, which is then known of all their rows: ``v0`` .., ``value``, ``n``."""
-    return _HOMOGENEITY(labels=_labels(quasi), counts=_counts(release, quasi, sensitive))
+    return _HOMOGENEITY(labels=class_labels(quasi), counts=_counts(release, quasi, sensitive))
 
 
 def background_knowledge(release: exp.Expr, quasi: Sequence[str], sensitive: str, known: int = 1) -> exp.Select:
     """Classes with one value left for an adversary who rules out ``known`` of them: ``v0`` .., ``values``, ``n``."""
-    return _BACKGROUND_KNOWLEDGE(labels=_labels(quasi), counts=_counts(release, quasi, sensitive), most=known + 1)
+    return _BACKGROUND_KNOWLEDGE(labels=class_labels(quasi), counts=_counts(release, quasi, sensitive), most=known + 1)
 
 
 def skewness(
@@ -92,7 +87,7 @@ def skewness(
     ``ratio`` (p/q), and ``n``, the rows of the class with that value.
     """
     shares = _shares(release, quasi, sensitive)
-    return _SKEWNESS(labels=_labels(quasi), shares=shares, ratio=ratio - TOLERANCE, likely=likely - TOLERANCE)
+    return _SKEWNESS(labels=class_labels(quasi), shares=shares, ratio=ratio - TOLERANCE, likely=likely - TOLERANCE)
 
 
 def greatest_skew(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
@@ -109,7 +104,7 @@ def similarity(release: exp.Expr, quasi: Sequence[str], sensitive: str, hierarch
     kinds = {col(f"label_{level}"): col(f"level_{level}", "h") for level in range(max(height, 1))}
     agreed = [(_IS_ONE(kind=kind), kind) for kind in kinds]
     return _SIMILARITY(
-        labels=_labels(quasi),
+        labels=class_labels(quasi),
         level=reduce(lambda case, at: case.when(at[1][0], exp.convert(at[0])), enumerate(agreed), exp.case()),
         label=reduce(lambda case, at: case.when(at[0], exp.func("min", at[1])), agreed, exp.case()),
         kinds=[all_columns("c"), *(named(_KIND(label=level), kind.name) for kind, level in kinds.items())],
@@ -119,22 +114,10 @@ def similarity(release: exp.Expr, quasi: Sequence[str], sensitive: str, hierarch
     )
 
 
-def _labels(quasi: Sequence[str]) -> list[exp.Expr]:
-    return [col(f"v{i}") for i in range(len(quasi))]
-
-
 def _counts(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Subquery:
-    """The rows by class and value: ``v0`` .., ``value``, ``n``."""
-    return subquery(
-        _COUNTS(
-            labels=[named(col(name, "r"), f"v{i}") for i, name in enumerate(quasi)],
-            sensitive=col(sensitive, "r"),
-            release=release,
-            columns=[col(name, "r") for name in (*quasi, sensitive)],
-        )
-    )
+    return subquery(value_counts(release, quasi, sensitive))
 
 
 def _shares(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Subquery:
     """By class and value: ``p``, ``ratio`` (p by q, its share of the whole release), and ``n``."""
-    return subquery(_SHARES(labels=_labels(quasi), counts=_counts(release, quasi, sensitive)))
+    return subquery(_SHARES(labels=class_labels(quasi), counts=_counts(release, quasi, sensitive)))

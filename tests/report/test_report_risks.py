@@ -16,9 +16,9 @@ from conftest import make_policy
 import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.policy import AboutSection
+from sqlanon.release.residual_risk import ResidualRisk, by_severity
 from sqlanon.report.facts import ReportFacts
 from sqlanon.report.page import page
-from sqlanon.report.risks import ResidualRisk, by_weight
 
 K = 4
 # Wards 0 to 8 have one diagnosis each, the others four; ten rows a ward. One cost is in two rows, three in one, and
@@ -56,8 +56,8 @@ def facts(result: sqlanon.Result) -> ReportFacts:
 
 
 def risk(facts: ReportFacts, title: str) -> ResidualRisk:
-    (found,) = [one for one in facts.risks if one.title == title]
-    return found
+    """The finding of that title, or what is said instead of it; not why some columns are not counted."""
+    return by_severity(one for one in facts.risks if one.title == title)[0]
 
 
 def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
@@ -65,29 +65,31 @@ def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
     values = [{diagnosis[j] for j in range(200) if j // 10 == i // 10} for i in range(200)]
     alone, few = sum(len(one) == 1 for one in values), sum(len(one) <= 2 for one in values)
     homogeneous = risk(facts, "The group gives the value away")
-    assert homogeneous.weight == alone / 200 == 0.45
-    assert homogeneous.number == "45 %"
-    assert "45 % of the rows (90) are in a group whose rows all have the same diagnosis" in homogeneous.finding
+    assert homogeneous.share == alone / 200 == 0.45
+    assert (homogeneous.status, homogeneous.number) == ("serious", "45 %")
+    assert "90 of 200 rows are in a group whose rows all have the same diagnosis" in homogeneous.finding
     assert '`[[privacy.l_diversity]]` with `attribute = "diagnosis"`' in homogeneous.remedy
     known = risk(facts, "One more fact is enough")
-    assert known.weight == few / 200 == 0.45
+    assert known.share == few / 200 == 0.45
     assert "two values of diagnosis" in known.finding  # entry has two values in all: to rule out one tells the other
     assert "entry" not in known.finding
     whole = Counter(diagnosis)
     in_ward = Counter((i // 10, diagnosis[i]) for i in range(200))
     skewed = sum(n for (_, d), n in in_ward.items() if n / 10 >= 0.5 and n / 10 >= 2 * whole[d] / 200)
-    assert risk(facts, "The group makes a value likely").weight == skewed / 200 > 0
-    assert risk(facts, "Being found in a group").weight == pytest.approx(20 / 200)
+    assert risk(facts, "The group makes a value likely").share == skewed / 200 > 0
+    assert risk(facts, "Being found in a group").share == pytest.approx(20 / 200)
 
 
 def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> None:
     text = page(facts)
-    titles = re.findall(r"<li class=\"(?:grave|slight)\"><h3>(.*?)</h3>", text)
-    assert titles == [one.title for one in by_weight(facts.risks) if one.weight]
+    titles = re.findall(r"<li class=\"(?:serious|minor|accepted)\"><h3>(.*?)</h3>", text)
+    assert titles == [one.title for one in by_severity(facts.risks) if one.is_finding or one.status == "accepted"]
     assert titles[:2] == ["The group gives the value away", "One more fact is enough"]
+    assert titles[-1] == "Being found in a group"  # the policy accepts it
     top = text[text.index("<h1>") : text.index("</header>")]
-    assert "The policy&#x27;s requirements hold. The most serious thing that can still go wrong:" in top
-    assert "The group gives the value away</a><strong> (45 %)</strong>" in top
+    assert "The policy&#x27;s requirements hold. 3 serious and 1 minor risks remain." in top
+    first = text[text.index('<ol class="risks">') :]
+    assert first.index('45 % <span class="status">serious</span>') < first.index("90 of 200 rows")
     assert "All requirements hold" not in text
     assert 'class="verdict holds"' not in text
 
@@ -134,8 +136,10 @@ def test_nothing_to_report_is_said_and_so_is_what_is_not_known(facts: ReportFact
         connection.execute("CREATE TABLE t AS SELECT i % 2 AS q, 's' || (i % 7) AS s FROM range(1400) AS r(i)")
         with sqlanon.connect(connection) as db:
             calm = db.anonymize(make_policy({"q": "suppress", "s": "sensitive"}, k=5, table="t"))._unpublished().facts()
-    serious = [one.title for one in calm.risks if one.weight]
-    assert serious == ["Being found in a group"]
+    assert not [one.title for one in calm.risks if one.is_finding]
+    assert risk(calm, "Being found in a group").status == "accepted"
+    assert "This page found nothing that goes beyond what the policy accepts." in page(calm)
+    assert calm.worst is None
 
 
 @pytest.mark.slow
@@ -244,5 +248,8 @@ def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:
             policy = make_policy({"q": "suppress", "s": "sensitive", "c": "sensitive"}, k=5, table="t")
             found = db.anonymize(policy)._unpublished().facts()
     known, homogeneous = risk(found, "One more fact is enough"), risk(found, "The group gives the value away")
-    assert (known.weight, known.finding) == (0, "No sensitive column (s and c) has 3 values or more.")
-    assert (homogeneous.weight, homogeneous.finding) == (0, "No row is affected, of any sensitive column (s).")
+    why = "Not counted for s and c: with at most two values, ruling one out always gives the other."
+    assert (known.status, known.finding) == ("not counted", why)
+    assert (homogeneous.status, homogeneous.finding) == ("none", "No row is affected by its s.")
+    said = [one.finding for one in found.risks if one.title == homogeneous.title and one.status == "not counted"]
+    assert said == ["Not counted for c: all rows have the same value, so that no group adds anything."]

@@ -226,7 +226,7 @@ class FilePlace:
     path: Path
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        return verify_file(self.path, limits=limits, sha256=sha256)
+        return verify_file(self.path, limits=limits, sha256=sha256, with_risk=True)
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         if not self.path.exists():

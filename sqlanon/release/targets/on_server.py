@@ -19,8 +19,9 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.expressions import create_temporary_table, drop_table, table
 from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.addresses import VERSION_DIGITS
-from sqlanon.release.class_sizes import class_sizes
+from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.release.residual_risk import ResidualRisk
 from sqlanon.release.target import Draft, Verification
 from sqlanon.release.words import claims_table
 
@@ -135,6 +136,10 @@ class ServerRelease(Generic[AnyServerPlace]):
         """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
         with self.place.opened_server() as server, server.translated_errors(ReleaseError):
             return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
+
+    def seen(self) -> tuple[ClassSizes, ResidualRisk | None]:
+        """The sizes of the classes; what its rows still show is not counted on a server."""
+        return ClassSizes.of(dict(self.class_sizes())), None
 
     def class_sizes_sql(self) -> str:
         """The statement behind `class_sizes`, to be run on the server."""

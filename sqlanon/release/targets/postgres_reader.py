@@ -31,7 +31,7 @@ from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, ServerRelease, copied, manifests_of, refuse_sha256, types_in
 from sqlanon.release.targets.postgres_checks import number_of, server_checks
-from sqlanon.release.verify import verification_sql, verify_release
+from sqlanon.release.verify import residual_risk_of, verification_sql, verify_release
 from sqlanon.resources import PLAIN, macro_scripts
 from sqlanon.workdir import spill_directory
 
@@ -67,7 +67,8 @@ class PostgresPlace(ServerPlace):
         refuse_sha256(sha256)
         with _opened(self, limits) as (release, checks):
             found = verify_release(self.path, release, fresh=False)
-            return replace(found, checks=(*found.checks, *checks))
+            found = replace(found, checks=(*found.checks, *checks))
+            return replace(found, residual_risk=residual_risk_of(release, found))
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one that the schema has of the release."""

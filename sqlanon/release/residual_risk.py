@@ -1,0 +1,391 @@
+"""What could still go wrong with a release that meets its policy, counted from its rows alone: who has them can count
+the same. Cheap enough to be said wherever a release is published or verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Queries
+from sqlanon.expressions import col, number, subquery, template, union_all
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
+from sqlanon.policy.toml import toml_value
+from sqlanon.release.class_sizes import class_labels, value_counts
+from sqlanon.release.manifest import Manifest
+from sqlanon.requirements import promised_k
+
+if TYPE_CHECKING:
+    from sqlanon.release.dependencies import Narrowing
+
+FEW = 5
+"""Without a k, what is in fewer rows than these is neither named nor counted."""
+MIXED = 2
+"""The fewest values that are not shown: one alone could be counted by subtraction."""
+SERIOUS = 0.1
+"""From this share of the rows a finding is serious; with a k of more than 10, from 1 / k."""
+
+Status: TypeAlias = Literal["serious", "minor", "accepted", "none", "not counted", "unknown"]
+_ORDER: Sequence[Status] = ("serious", "minor", "accepted", "none", "not counted", "unknown")
+
+_VALUES = template("""
+    SELECT
+        :place AS place,
+        count(*) AS values,
+        count(*) FILTER (WHERE n < :few) AS rare_values,
+        coalesce(sum(n) FILTER (WHERE n < :few), 0)::BIGINT AS rare_rows
+    FROM (SELECT count(*) AS n FROM :relation GROUP BY :column) AS c
+""")
+_CLASSES = template("""
+    SELECT coalesce(sum(n), 0)::BIGINT AS rows, coalesce(min(n), 0)::BIGINT AS smallest, count(*) FILTER (WHERE n = 1)
+    FROM (SELECT count(*) AS n FROM :relation GROUP BY :quasi HAVING count(*) > 0) AS c
+""")
+_DISCLOSED = template("""
+    SELECT
+        coalesce(sum(n), 0)::BIGINT AS rows,
+        coalesce(min(n), 0)::BIGINT AS smallest,
+        count(*) FILTER (WHERE n = 1) AS uniques,
+        coalesce(sum(n) FILTER (WHERE values = 1), 0)::BIGINT AS one_value,
+        coalesce(sum(n) FILTER (WHERE values <= 2), 0)::BIGINT AS two_values
+    FROM (SELECT count(*) AS values, sum(n) AS n FROM :counts GROUP BY :labels) AS c
+""")
+
+
+@dataclass(frozen=True)
+class ResidualRisk:
+    """One thing that could go wrong: its status, the affected ``share`` of the rows if it has one, and that or another
+    figure as text. ``line`` and ``advice`` say the same on a command line. Texts may have `code` between backticks."""
+
+    title: str
+    finding: str
+    remedy: str = ""
+    status: Status = "none"
+    share: float | None = None
+    number: str = ""
+    line: str = ""
+    advice: str = ""
+
+    @property
+    def is_finding(self) -> bool:
+        return self.status in ("serious", "minor")
+
+
+def by_severity(risks: Iterable[ResidualRisk]) -> list[ResidualRisk]:
+    """What is worst first."""
+    return sorted(risks, key=lambda one: (_ORDER.index(one.status), -(1.0 if one.share is None else one.share)))
+
+
+def worst_of(risks: Iterable[ResidualRisk]) -> ResidualRisk | None:
+    """The worst finding that a command line can say; None where there is nothing to say."""
+    return next((one for one in by_severity(risks) if one.is_finding and one.line), None)
+
+
+def _privacy(claims: Manifest) -> PrivacySection | None:
+    """What the policy of a manifest requires; None where that cannot be read."""
+    return read_part(PrivacySection, claims.policy.get("privacy"), "privacy", {})[0]
+
+
+def promised_by(claims: Manifest) -> int | None:
+    """The k of a policy."""
+    section = _privacy(claims)
+    return None if section is None else section.k
+
+
+def serious_from(k: int | None) -> float:
+    """The share of the rows from which a finding is serious: 10 %, or 1 / k if that is less."""
+    return SERIOUS if k is None else min(SERIOUS, 1 / k)
+
+
+def graded(share: float, claims: Manifest) -> Status:
+    return "serious" if share >= serious_from(promised_by(claims)) else "minor" if share else "none"
+
+
+def few_of(claims: Manifest) -> int:
+    """Counts below it are not shown: what a class has at least by the policy that a manifest shows; without a k, `FEW`
+    or more."""
+    section = _privacy(claims)
+    if section is None:
+        return FEW
+    promised = promised_k(section, claims.quasi)
+    return promised if section.k is not None else max(promised, FEW)
+
+
+def percent(share: float) -> str:
+    """A share for people.
+
+    >>> percent(0.4512), percent(0.00004), percent(0.9999), percent(1.0), percent(0.0104), percent(0)
+    ('45 %', 'under 0.1 %', 'over 99.9 %', '100 %', '1 %', '0 %')
+    """
+    whole = f"{100 * share:.0f} %"
+    if 0 < share < 0.001:
+        return "under 0.1 %"
+    if 0.999 < share < 1:
+        return "over 99.9 %"
+    return f"{100 * share:.1f} %" if share >= 0.99 and share < 1 else f"{100 * share:.2g} %" if share < 0.1 else whole
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["zip", "age", "sex"]), listed(["zip"])
+    ('zip, age and sex', 'zip')
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Of a column: how many values it has; of these, and of the rows, those that few rows share."""
+
+    values: int
+    rare_values: int
+    rare_rows: int
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """The rows of a release, those of its smallest class, and those that are alone in theirs."""
+
+    rows: int
+    smallest: int
+    uniques: int
+
+
+def worst_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> ResidualRisk | None:
+    """The worst that the rows of a release still show; None where there is nothing to say."""
+    return worst_of(risks_in_rows(engine, relation, claims))
+
+
+def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list[ResidualRisk]:
+    """Homogeneity, background knowledge, values that few rows share, and unique rows."""
+    few = few_of(claims)
+    there = {name.lower() for name in engine.columns(relation)}  # some engines have what requirements look at only
+    quasi = {name.lower() for name in claims.quasi}
+    columns = [one for one in claims.columns if one.name.lower() in there - quasi]
+    values = _values_of(engine, relation, [one.name for one in columns], few)
+    sensitive = [one.name for one in columns if one.role == "sensitive"]
+    found = list[ResidualRisk]()
+    if sensitive and claims.quasi:
+        classes, one_value, two_values = _disclosure(engine, relation, claims.quasi, sensitive)
+        distinct = {name: values[name].values for name in sensitive}
+        for kind, affected in ((HOMOGENEITY, one_value), (BACKGROUND_KNOWLEDGE, two_values)):
+            found += disclosed(kind, affected, distinct, classes.rows, few, claims)
+    else:
+        quasi_columns = [col(name) for name in claims.quasi]
+        classes = _Classes(*engine.rows(_CLASSES(relation=relation, quasi=quasi_columns))[0])
+        if not any(one.role == "sensitive" for one in claims.columns):
+            no_column = "The policy declares no sensitive column."
+            found.append(ResidualRisk("Sensitive values", no_column, status="not counted"))
+    return [*found, _rare_values(values, classes.rows, few, claims), _uniques(claims, classes)]
+
+
+def values_in(engine: Queries, relation: exp.Expr, names: Sequence[str]) -> dict[str, int]:
+    """How many values each of some columns has."""
+    return {name: one.values for name, one in _values_of(engine, relation, names, FEW).items()}
+
+
+def _values_of(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:
+    if not names:
+        return {}
+    queries = [
+        _VALUES(place=number(place), few=few, relation=relation.copy(), column=col(name))
+        for place, name in enumerate(names)
+    ]
+    rows = engine.rows(queries[0] if len(queries) == 1 else union_all(*queries))
+    return {names[place]: _Values(*figures) for place, *figures in rows}
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """A way in which groups give sensitive values away, and its words. ``least``: the values that a column needs for
+    it; ``trivial`` says why columns with fewer are not counted."""
+
+    title: str
+    least: int
+    finding: str
+    remedy: str
+    trivial: str
+    line: str = ""
+    advice: str = ""
+
+
+_DIVERSITY = (
+    "Require {count} different values in each group: `[[privacy.l_diversity]]` with `attribute = {quoted}`, "
+    '`kind = "distinct"`, `l = {count}`.'
+)
+HOMOGENEITY = Disclosure(
+    "The group gives the value away",
+    2,
+    "{share} are in a group whose rows all have the same {name}: to find the group is to know the value.",
+    _DIVERSITY + " Or generalize further.",
+    "all rows have the same value, so that no group adds anything",
+    "Homogeneity: in {in_rows} the group has a single {name}.",
+)
+BACKGROUND_KNOWLEDGE = Disclosure(
+    "One more fact is enough",
+    3,
+    "{share} are in a group with at most two values of {name}. Somebody who can rule out one of them knows the other.",
+    _DIVERSITY,
+    "with at most two values, ruling one out always gives the other",
+    "Background knowledge: in {in_rows} the group has at most two values of {name}.",
+)
+
+
+def _disclosure(
+    engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensitive: Sequence[str]
+) -> tuple[_Classes, dict[str, int], dict[str, int]]:
+    """The classes; and by sensitive column the rows of those with one value of it, and with at most two."""
+    counts = {}
+    for name in sensitive:
+        counted = subquery(value_counts(relation.copy(), quasi, name), "c")
+        counts[name] = engine.rows(_DISCLOSED(labels=class_labels(quasi), counts=counted))[0]
+    classes = _Classes(*counts[sensitive[0]][:3])
+    return classes, {name: one[3] for name, one in counts.items()}, {name: one[4] for name, one in counts.items()}
+
+
+def disclosed(
+    kind: Disclosure,
+    affected: Mapping[str, int],
+    values: Mapping[str, int],
+    rows: int,
+    few: int,
+    claims: Manifest,
+) -> Iterator[ResidualRisk]:
+    """One finding of all sensitive columns, the worst in its sentence; and those that are not counted, and why."""
+    trivial = [name for name, count in values.items() if count < kind.least]
+    counts = {name: count for name, count in affected.items() if name not in trivial}
+    if trivial and rows:
+        yield ResidualRisk(kind.title, f"Not counted for {listed(trivial)}: {kind.trivial}.", status="not counted")
+    if not counts:
+        return
+    worst = max(counts, key=lambda name: counts[name])
+    if not counts[worst]:
+        yield ResidualRisk(kind.title, f"No row is affected by its {listed([*counts])}.")
+        return
+    share, is_few = max(counts[worst], few) / rows, counts[worst] < few
+    count = kind.least
+    entry = {"attribute": worst, "kind": "distinct", "l": count}
+    words = {
+        "name": worst,
+        "count": str(count),
+        "quoted": toml_value(worst),
+        "share": f"Fewer than {few} rows" if is_few else f"{counts[worst]:,} of {rows:,} rows",
+        "in_rows": f"fewer than {few} rows" if is_few else f"{percent(share)} of the rows",
+    }
+    others = [f"{name} {percent(max(n, few) / rows)}" for name, n in counts.items() if name != worst and n]
+    also = f" Other columns: {', '.join(others)}." if others else ""
+    finding = kind.finding.format(**words)
+    line = kind.line.format(**words)
+    section = _privacy(claims)
+    there = section is not None and "l_diversity" in section.requirements  # a policy has a key once
+    advice = f"add to l_diversity in [privacy]:\n  {toml_value(entry)}" if there else (
+        f"add to [privacy]:\n  l_diversity = {toml_value([entry])}"
+    )  # fmt: skip
+    yield ResidualRisk(
+        kind.title,
+        finding[:1].upper() + finding[1:] + also,
+        kind.remedy.format(**words),
+        graded(share, claims),
+        share,
+        f"under {percent(share).removeprefix('under ')}" if is_few else percent(share),
+        line,
+        f"To prevent it, {advice}" if line else "",
+    )
+
+
+def _rare_values(columns: Mapping[str, _Values], rows: int, few: int, claims: Manifest) -> ResidualRisk:
+    """Columns that are released as they are, and whose values few rows share."""
+    title = "Columns that single out rows"
+    rare = {name: one for name, one in columns.items() if one.rare_rows}
+    if not rare:
+        return ResidualRisk(title, f"Each released value of the other columns is shared by at least {few} rows.")
+    worst = max(rare, key=lambda name: rare[name].rare_rows)
+    told = {name: _share_of_rare(one, rows, few) for name, one in rare.items()}
+    others = [f"{name} {told[name]}" for name in rare if name != worst]
+    also = f" Other columns: {', '.join(others[:10])}." if others else ""
+    has = f"of the rows have a value of {worst} that fewer than {few} rows share."
+    remedy = (
+        f"Round {worst}, or make it a quasi-identifier with a hierarchy or noise. Leave it out where nobody needs it: "
+        '`role = "identifying"`.'
+    )
+    share = max(rare[worst].rare_rows, few) / max(rows, 1)
+    return ResidualRisk(
+        title,
+        f"{_share_as_rows(rare[worst], few)} {has.removeprefix('of the rows ')} Somebody who knows it needs no group "
+        f"to find them.{also}",
+        remedy,
+        graded(share, claims),
+        share,
+        told[worst],
+        f"Rare values: {told[worst]} {has}",
+        f"To prevent it, round {worst}, make it a quasi-identifier, or leave it out.",
+    )
+
+
+def _share_as_rows(one: _Values, few: int) -> str:
+    few_rows = one.rare_values < MIXED or one.rare_rows < few
+    return f"Fewer than {few} rows" if few_rows else f"{one.rare_rows:,} rows"
+
+
+def _share_of_rare(one: _Values, rows: int, few: int) -> str:
+    """The share of the rows with rare values; of one value, or of few rows, no more than that there are some."""
+    if one.rare_values < MIXED or one.rare_rows < few:
+        return f"under {percent(few / max(rows, 1)).removeprefix('under ')}"
+    return percent(one.rare_rows / rows)
+
+
+def _uniques(claims: Manifest, sizes: _Classes) -> ResidualRisk:
+    title = "Being unique in the population"
+    if claims.policy.get("persons"):
+        why = "The policy counts persons, and a release does not show which rows are of one."
+        return ResidualRisk(title, why, status="unknown")
+    if not sizes.uniques:
+        shared = f"{max(sizes.smallest, 1):,} rows or more share each combination of the generalized columns."
+        return ResidualRisk(title, shared)
+    share = sizes.uniques / sizes.rows
+    return ResidualRisk(
+        title,
+        f"{sizes.uniques:,} of {sizes.rows:,} rows are alone with their generalized columns. How many of these people "
+        "are unique in the population, too, depends on its size.",
+        "Require a `k` of 2 or more, or a limit: `population_uniqueness` in `[privacy]`.",
+        graded(share, claims),
+        share,
+        percent(share),
+        f"Unique rows: {percent(share)} of the rows are alone with their quasi-identifiers.",
+        "To prevent it, set k in [privacy] to 2 or more.",
+    )
+
+
+def narrowing_risk(found: Sequence[Narrowing], why_not: str | None, k: int | None) -> ResidualRisk:
+    """Released columns that say more about a generalized one than its label; the holder of the source knows them."""
+    title = "Columns that narrow others"
+    if why_not is not None:
+        return ResidualRisk(title, f"This was not measured: {why_not}.", status="unknown")
+    if not found:
+        return ResidualRisk(title, "No released column says more about a generalized column than its label does.")
+    worst = max(found, key=lambda one: (one.pinned, one.before / max(one.after, 1.0)))
+    names = listed(worst.columns)
+    left = f"{worst.before:,.1f} to {worst.after:,.1f}"
+    finding = (
+        f"A label of {worst.quasi} stands for {worst.before:,.1f} values on average. Together with {names} only "
+        f"{worst.after:,.1f} are left, and {percent(worst.pinned)} of the rows give their value away."
+    )
+    if len(found) > 1:
+        finding += f" {len(found) - 1:,} more are in the table of columns that narrow others."
+    gives = f"give{'s' if len(worst.columns) == 1 else ''} {worst.quasi} away in {percent(worst.pinned)} of the rows"
+    narrows = f"narrow{'s' if len(worst.columns) == 1 else ''} a label of {worst.quasi} from {left} values"
+    return ResidualRisk(
+        title,
+        finding,
+        f"Make {names} a quasi-identifier, too, or leave it out.",
+        "serious" if worst.pinned >= serious_from(k) else "minor",
+        worst.pinned,
+        percent(worst.pinned),
+        f"Narrowing columns: {names} {gives if worst.pinned else narrows}.",
+        f"To prevent it, make {names} quasi-identifiers, or leave them out.",
+    )

@@ -1,0 +1,100 @@
+"""What a release still shows is said where it is published and verified, as the attacks count it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import tomllib
+from conftest import make_policy
+from support import cli
+
+import sqlanon
+from sqlanon.attacks import attack
+from sqlanon.release.published import Release
+from sqlanon.release.residual_risk import risks_in_rows, serious_from
+from sqlanon.release.verify import SUBJECT, open_release
+
+NAME = 'ill"ness\nrelease: forged'
+# Wards 0 to 5 have one illness each, 6 to 11 two, the others four; a note is one person's; sign has two values.
+TABLE = f"""
+    CREATE TABLE stays AS
+    SELECT
+        'w' || (i // 10) AS ward,
+        'd' || CASE WHEN i < 60 THEN i // 10 % 4 WHEN i < 120 THEN i % 2 ELSE i % 4 END AS "{NAME.replace('"', '""')}",
+        's' || (i % 2) AS sign,
+        CASE WHEN i % 50 = 0 THEN 'note ' || i END AS note
+    FROM range(200) AS r(i)
+"""
+POLICY: dict[str, Any] = {"ward": "suppress", NAME: "sensitive", "sign": "sensitive", "note": "insensitive"}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    with duckdb.connect() as connection:
+        connection.execute(TABLE)
+        with sqlanon.connect(connection) as db:
+            yield db.anonymize(make_policy(POLICY, k=10, table="stays")).publish(
+                tmp_path_factory.mktemp("risk") / "stays.duckdb", "stays"
+            )
+
+
+def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
+    attacks = attack(release.path, only=["homogeneity", "background_knowledge"])
+    shares = {(name, one.figures["attribute"]): one.share for name, found in attacks.items() for one in found.findings}
+    with open_release(release.path) as opened:
+        found = {one.title: one for one in risks_in_rows(opened.engine, SUBJECT, release.manifest) if one.is_finding}
+    assert found["The group gives the value away"].share == shares["homogeneity", NAME] == 0.3
+    assert found["One more fact is enough"].share == shares["background_knowledge", NAME] == 0.6
+    assert shares["background_knowledge", "sign"] == 1.0  # of two values this is always so: it is not counted
+    assert found["Columns that single out rows"].status == "minor"  # four notes, of one row each
+    worst = release.verify().residual_risk
+    assert worst is not None and worst.line.startswith("Background knowledge: in 60 % of the rows")
+
+
+def test_nothing_a_report_does_not_worry_about_is_found_by_an_attack_in_all_rows(release: Release) -> None:
+    """What `attack` finds in every row stands under none of the titles with nothing to report."""
+    with open_release(release.path) as opened:
+        found = risks_in_rows(opened.engine, SUBJECT, release.manifest)
+    calm = [one.finding for one in found if one.status == "none"]
+    assert not [text for text in calm if "sign" in text]
+    assert [one.finding for one in found if one.status == "not counted"] == [
+        "Not counted for sign: with at most two values, ruling one out always gives the other."
+    ]
+
+
+def test_the_advice_is_toml_and_a_name_forges_no_line(release: Release, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = cli("verify", release.path).out.splitlines()
+    assert [line for line in lines if line.startswith("release:")] == []
+    assert lines[-3].startswith("Background knowledge: in 60 % of the rows the group has at most two values of ill")
+    assert lines[-2] == "To prevent it, add to [privacy]:"
+    (entry,) = tomllib.loads(lines[-1])["l_diversity"]
+    assert entry == {"attribute": NAME, "kind": "distinct", "l": 3}
+
+
+@pytest.mark.slow
+def test_the_advice_prevents_it(tmp_path: Path) -> None:
+    folder = tmp_path
+    with duckdb.connect(str(folder / "stays.duckdb")) as connection:
+        connection.execute(TABLE)
+    tail = '[release]\ndatabase = "out.duckdb"\n[search]\nsuppression_limit = 1\n[privacy]\nk = 5\n'
+    attributes = 'ward = { role = "quasi", hierarchy = "suppress" }\nsign = { role = "sensitive" }\n'
+    text = (
+        '[source]\ndatabase = "stays.duckdb"\n'
+        "query = '''SELECT ward, sign, 'd' || (CASE WHEN ward < 'w15' THEN 0 ELSE i % 4 END) AS illness FROM "
+        "(SELECT *, row_number() OVER () AS i FROM stays)'''\n"
+        f'[attributes]\n{attributes}illness = {{ role = "sensitive" }}\n{tail}'
+    )
+    (folder / "policy.toml").write_text(text, encoding="utf-8")
+    before = cli("anonymize", folder / "policy.toml").out.splitlines()
+    assert before[-2] == "To prevent it, add to [privacy]:" and '"illness"' in before[-1]
+    (folder / "policy.toml").write_text(text + before[-1].strip() + "\n", encoding="utf-8")
+    after = cli("anonymize", folder / "policy.toml", "--force")
+    assert after.status == 0 and "Homogeneity" not in after.out
+
+
+def test_serious_follows_the_policy() -> None:
+    assert [serious_from(k) for k in (None, 2, 5, 10, 20, 100)] == [0.1, 0.1, 0.1, 0.1, 0.05, 0.01]
