@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -33,9 +34,13 @@ def toml_value(value: object) -> str:
 
     >>> print(toml_value({"intervals": [Decimal("0.5"), 5]}))
     { intervals = [0.5, 5] }
+    >>> print(toml_value([True, "ages.csv"]))
+    [true, "ages.csv"]
     """
-    if isinstance(value, str):
-        return toml_text(value)
+    if isinstance(value, (str, os.PathLike)):
+        return toml_text(os.fspath(value))
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(one)}' for key, one in value.items())} }}"
     if isinstance(value, Sequence):

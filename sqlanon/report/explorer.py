@@ -21,6 +21,8 @@ from sqlglot import exp
 from sqlanon.coding import Coded, Levels, code_name, group_counts, level_leaves
 from sqlanon.expressions import cast, col, fragment, named, subquery, template
 from sqlanon.markup import escaped
+from sqlanon.policy import Attribute
+from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.search.classes import judged
@@ -80,6 +82,7 @@ def explorer(draft: ReleaseDraft) -> Explorer:
                 "chosen": levels[i],
                 "labels": labels,
                 "values": values,
+                "entry": _entry(policy.generalized[i], policy.attributes[policy.generalized[i]]),
             }
         )
     search = policy.search
@@ -97,6 +100,25 @@ def explorer(draft: ReleaseDraft) -> Explorer:
         "nodes": {",".join(map(str, one)): figures for one, figures in nodes.items()},
     }
     return Explorer(data, prepared.lattice.size)
+
+
+def _entry(name: str, attribute: Attribute) -> str:
+    """The line of an attribute in the policy, without its levels and its end."""
+    spec = attribute.model_dump(exclude_none=True, exclude_defaults=True, exclude={"min_level", "max_level"})
+    rules = [_as_written(one) for one in spec.pop("hierarchy")]
+    spec = {"role": spec.pop("role"), "hierarchy": rules[0] if len(rules) == 1 else rules, **spec}
+    return f"{toml_key(name)} = {toml_value(spec).removesuffix(' }')}"
+
+
+def _as_written(rule: Any) -> Any:
+    """A rule as a policy has it.
+
+    >>> _as_written({"widths": (5, 10)}), _as_written({"widths": (5,), "below": 0}), _as_written("suppress")
+    ({'intervals': (5, 10)}, {'intervals': {'widths': (5,), 'below': 0}}, 'suppress')
+    """
+    if not isinstance(rule, Mapping) or "widths" not in rule:
+        return rule
+    return {"intervals": rule["widths"] if len(rule) == 1 else rule}
 
 
 def _why_not(draft: ReleaseDraft) -> str | None:
@@ -267,7 +289,8 @@ def controls(found: Explorer) -> str:
         '<div role="status"><p id="explore-verdict"></p><p id="explore-summary"></p></div>\n'
         '<div class="scroll"><table><caption>What is left of each column</caption>'
         f'<thead><tr>{head}</tr></thead><tbody id="explore-columns"></tbody></table></div>\n'
-        '<h3>For the policy</h3>\n<pre id="explore-lines"></pre>\n'
+        "<h3>For the policy</h3>\n<p>These lines replace those with the same keys.</p>\n"
+        '<pre id="explore-lines"></pre>\n'
         '<p class="buttons"><button type="button" id="explore-copy">Copy these lines</button> '
         '<span id="explore-copied" role="status"></span></p>'
     )

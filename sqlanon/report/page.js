@@ -64,9 +64,8 @@
   });
   const limitText = parts => 100 * parts / found.scale;
   const lines = (k, parts, levels) => [
-    "[privacy]", `k = ${k}`, "", "[search]", `suppression_limit = ${parts / found.scale}`, "",
-    "# To keep these levels, add to the columns in [attributes]:",
-    ...found.attributes.map((one, i) => `# ${JSON.stringify(one.name)}: min_level = ${levels[i]}, max_level = ${levels[i]}`),
+    "[privacy]", `k = ${k}`, "", "[search]", `suppression_limit = ${parts / found.scale}`, "", "[attributes]",
+    ...found.attributes.map((one, i) => `${one.entry}, min_level = ${levels[i]}, max_level = ${levels[i]} }`),
   ].join("\n") + "\n";
   const cell = (tag, text, name) => {
     const made = document.createElement(tag);
@@ -105,8 +104,8 @@
     at("summary").textContent = `${whole(one.released)} of ${whole(found.rows)} rows are left, in ${whole(one.classes)} ` +
       `groups. ${risk} The loss is ${one.loss.toLocaleString("en-US", { maximumSignificantDigits: 4 })}.`;
     at("verdict").textContent = fits
-      ? `${whole(one.suppressed)} rows are left out; up to ${whole(allowed(parts))} may be.`
-      : `This is no solution: ${whole(one.suppressed)} rows would be left out, and ${whole(allowed(parts))} may be.`;
+      ? `Allowed: ${whole(one.suppressed)} rows are left out; the limit is ${whole(allowed(parts))}.`
+      : `Not allowed: ${whole(one.suppressed)} rows would be left out; the limit is ${whole(allowed(parts))}.`;
     at("verdict").className = fits ? "holds" : "fails";
     Object.assign(at("summary").dataset, {
       suppressed: one.suppressed, classes: one.classes, smallest: one.smallest, loss: one.loss, fits,

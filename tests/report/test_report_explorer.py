@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
@@ -13,7 +15,7 @@ from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import InfeasibleError
-from sqlanon.report.explorer import NODES, controls, explorer, size_in_words
+from sqlanon.report.explorer import NODES, _entry, controls, explorer, size_in_words
 from sqlanon.report.utility import loss_by_column
 
 TABLE = """
@@ -113,6 +115,29 @@ def test_all_points_are_what_anonymize_finds(db: sqlanon.Database, data: dict[st
         least = min(fitting.values())
         assert least == pytest.approx(result.score, abs=1e-12)
         assert fitting[tuple(level or 0 for level in result.generalization.values())] == pytest.approx(least, abs=1e-12)
+
+
+RULES_OF_ALL_KINDS: dict[str, Any] = {
+    'a "b"\n': {"mask": "left"},
+    "ages": {"intervals": {"widths": [0.5, 5], "origin": 0.5, "below": 0.5, "above": 90}},
+    "born": [{"dates": ["month"]}, {"table": "decades"}],
+    "place": {"categories": {"north \u202e": ["a", "b"], "south": ["c"]}},
+    "file": {"file": "ages.csv"},
+    "sex": "suppress",
+}
+
+
+def test_copied_lines_are_those_of_the_policy() -> None:
+    loads = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads
+    more = {"weight": 2.5, "on_unknown": "suppress", "max_level": 1}
+    tree = {name: {"role": "quasi", "hierarchy": rule, **more} for name, rule in RULES_OF_ALL_KINDS.items()}
+    policy = sqlanon.Policy(attributes=tree, privacy={"k": 2})
+    lines = [_entry(name, policy.attributes[name]) + ", min_level = 0, max_level = 1 }" for name in tree]
+    copied = loads("\n".join(["[attributes]", *lines]))
+    pinned = {name: {**spec, "min_level": 0, "max_level": 1} for name, spec in tree.items()}
+    again, meant = (sqlanon.Policy(attributes=one, privacy={"k": 2}) for one in (copied["attributes"], pinned))
+    assert again.attributes == meant.attributes
+    assert again.fingerprint() == meant.fingerprint()
 
 
 def test_labels_show_how_a_value_reads(data: dict[str, Any]) -> None:
