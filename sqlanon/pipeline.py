@@ -74,7 +74,7 @@ def plan(space: Workspace, policy: Policy) -> Plan:
     drafted = draft(steps, run, policy, silent, Laps())
     show_rows(steps, drafted)
     show_audit(steps, drafted)
-    return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine))
+    return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine), policy.search.is_local)
 
 
 def compare(

@@ -364,16 +364,17 @@ def plan(
     sql: Annotated[bool, typer.Option("--sql", help="Print all statements.")] = False,
     dialect: Dialect = None,
 ) -> None:
-    """Show the stages of `anonymize` and their SQL. Reads no rows."""
+    """Show what `anonymize` would do, on one screen; --sql shows its statements. Reads no rows."""
     from sqlanon.cli.plan_summary import plan_summary
     from sqlanon.database import connect
 
+    loaded = load(policy, settings, strategy)
     with connect() as db:
-        found = db.plan(load(policy, settings, strategy), dialect)
+        found = db.plan(loaded, dialect)
     if sql or dialect is not None:
         hand_out(str(found))
     else:
-        say(plan_summary(found, f"sqlanon plan {policy} --sql"))
+        say(plan_summary(loaded, found, f"sqlanon plan {policy} --sql"))
 
 
 @command(MORE, "schema > sqlanon.schema.json")

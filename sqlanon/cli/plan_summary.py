@@ -1,117 +1,148 @@
-"""A plan on one screen: what each stage reads and writes, how many statements it has, and the main one, shortened."""
+"""A plan on one screen: what the policy says, and how many statements each stage has."""
 
 from __future__ import annotations
 
-import re
 import textwrap
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sqlanon.engines.statement_runner import Plan, Stage
+    from sqlanon.engines.statement_runner import Plan
+    from sqlanon.policy import Policy
 
 WIDTH = 80
 """The longest line of a summary, in characters."""
 
-_INDENT = "   "
-_MOST_NAMES = 4
-_TAIL = 28
-_DIALECTS = ("duckdb", "postgres", "spark")
+_MOST_HIERARCHIES = 8
+_LABEL = 15
 
 
-def plan_summary(plan: Plan, command: str) -> str:
-    """The stages in two or three lines each; the command prints all statements."""
+def plan_summary(policy: Policy, plan: Plan, command: str) -> str:
+    """What a policy says, and how many statements each stage has; the command prints them."""
     lines: list[str] = []
-    for number, stage in enumerate(plan.stages, 1):
-        count = len(stage.sql)
-        heading = f"{number}. {stage.name} ({count} statement{'' if count == 1 else 's'})"
-        reads, writes = _tables(stage)
-        flows = [f"{verb} {_few(names)}" for verb, names in (("reads", reads), ("writes", writes)) if names]
-        lines += textwrap.wrap(
-            f"{heading}: {'; '.join(flows) or stage.note}",
-            WIDTH,
-            subsequent_indent=_INDENT,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        if stage.sql:
-            lines.append(_INDENT + _shortened(_main(stage.sql), WIDTH - len(_INDENT)))
-    lines.append("")
+    for label, words in _of_policy(policy, plan):
+        lines += _wrapped(f"{label}:", words)
+    lines += ["quasi-identifiers:", *_hierarchies(policy)]
+    stages = [f"{stage.name} ({len(stage.sql)})" for stage in plan.stages]
+    lines += _wrapped("statements:", ", ".join(stages))
+    return "\n".join([*lines, f"Nothing was run. To print the statements: {command}"])
+
+
+def _of_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
+    from sqlanon.requirements import requirements_in
+
+    yield "source", _source(policy)
+    yield "release", _target(policy)
+    yield "requirements", ", ".join(one.name for one in requirements_in(policy.privacy))
+    yield "strategy", _strategy(policy, plan)
+    search = policy.search
+    limits = [f"at most {_percent(search.suppression_limit)} of the rows suppressed"]
+    limits += [f"at most {search.time_limit:g} seconds"] if search.time_limit is not None else []
+    limits += [f"at most {search.max_checks:,} checks"] if search.max_checks is not None else []
+    yield "measure", ", ".join([search.measure, *limits])
+    for role in ("identifying", "sensitive", "insensitive"):
+        if names := policy.with_role(role):
+            yield role, _few(names, WIDTH - _LABEL)
+
+
+def _source(policy: Policy) -> str:
+    from sqlanon.policy.databases import shown_name
+
+    source = policy.source
+    rows = "a query" if source.query is not None else f"table {source.table}"
+    if source.files:
+        return _few([shown_name(one) for one in source.files], WIDTH - _LABEL)
+    if source.frequency_set:
+        return "counts of a table in a warehouse"
+    if isinstance(source.database, Path):
+        return f"{rows} of {source.database.name}"
+    places = {"PostgreSQL": source.postgres, "Spark": source.spark, "a database": source.database}
+    return next((f"{rows} in {name}" for name, place in places.items() if place is not None), rows)
+
+
+def _target(policy: Policy) -> str:
+    release = policy.release
+    if release is None or not release.has_a_place:
+        return "nowhere: give [release] database or file, or --output FILE"
+    file = release.database or release.file
+    place = file.name if file is not None else "PostgreSQL" if release.postgres is not None else "Spark"
+    return f"{place}, table {release.table}" + (", a draft" if release.draft else "")
+
+
+def _strategy(policy: Policy, plan: Plan) -> str:
+    from sqlanon.policy.strategies import STRATEGIES
+
+    search = policy.search
+    words = search.strategy
+    if search.suppression == "cells":
+        words += " with cells"
+    elif search.traits.summarises:
+        words += f" with {search.summary}s"
+    words += f": {STRATEGIES[search.strategy].finds}"
+    if search.is_local:
+        return words
     if plan.nodes is not None:
-        lines.append(f"The lattice has {plan.nodes:,} generalizations.")
-    else:
-        names = ", ".join(plan.unknown_heights)
-        lines.append(f"The size of the lattice depends on the data: on the values of {names}.")
-    lines.append(f"All statements: {command}")
-    return "\n".join(lines)
+        return f"{words} ({plan.nodes:,} generalizations)"
+    return f"{words} (their number depends on the data: on the values of {', '.join(plan.unknown_heights)})"
 
 
-def _main(statements: tuple[str, ...]) -> str:
-    """The statement that does the work of a stage: the last one that groups, else the last one."""
-    return next((one for one in reversed(statements) if "GROUP BY" in one), statements[-1])
+def _hierarchies(policy: Policy) -> list[str]:
+    names = policy.quasi if len(policy.quasi) <= _MOST_HIERARCHIES else policy.quasi[: _MOST_HIERARCHIES - 1]
+    widest = min(max(map(len, names), default=0), 30)
+    lines = []
+    for name in names:
+        attribute = policy.attributes[name]
+        noise = f"noise, ε = {attribute.noise.epsilon:g}" if attribute.noise is not None else ""
+        rules = noise or ", then ".join(_rule(rule) for rule in attribute.hierarchy or ())
+        lines.append(_cut(f"  {name:<{widest}}  {rules}"))
+    more = len(policy.quasi) - len(names)
+    return [*lines, f"  and {more} more"] if more else lines
 
 
-def _shortened(statement: str, width: int) -> str:
-    """A statement in one line, without quotes and names of schemas: its head, and what it groups by."""
-    text = re.sub(r'"((?:[^"]|"")*)"', r"\1", " ".join(statement.split()))
-    text = re.sub(r"\b(?:sqlanon_work|temp)\.(?:run_\d+|main)\.", "", text)
-    text = re.sub(r"\bsqlanon_work_run_\d+_source\b", "source", text)
-    if len(text) <= width:
-        return text
-    grouped = text.rfind("GROUP BY")
-    tail = "" if grouped < 0 else text[grouped : grouped + _TAIL].rpartition(",")[0] or text[grouped:][:_TAIL]
-    tail += "" if text.endswith(tail) else " ..."
-    head = text[: width - len(tail) - 5].rpartition(" ")[0]
-    return f"{head} ... {tail}" if grouped >= 0 else f"{head} ..."
+def _rule(rule: Any) -> str:
+    """A rule in a few words.
+
+    >>> from sqlanon.policy.rules import DatesRule, FileRule, IntervalsRule, MaskRule, SuppressRule
+    >>> _rule(MaskRule(mask="right")), _rule(IntervalsRule(widths=(5, 10))), _rule(DatesRule(dates=("month", "year")))
+    ('mask from the right', 'intervals of 5, 10', 'dates by month, year')
+    >>> _rule(FileRule(file="x/zip.csv")), _rule(SuppressRule())
+    ('file zip.csv', 'suppress')
+    """
+    match rule.kind:
+        case "mask":
+            return f"mask from the {rule.mask}"
+        case "intervals":
+            return f"intervals of {', '.join(f'{width:g}' for width in rule.widths)}"
+        case "dates":
+            return f"dates by {', '.join(rule.dates)}"
+        case "file":
+            return f"file {rule.file.name}"
+        case "table":
+            return f"table {rule.table}"
+    return str(rule.kind)
 
 
-def _tables(stage: Stage) -> tuple[list[str], list[str]]:
-    """What the statements of a stage read, and what they write; tables that they make for themselves are not read."""
-    reads: dict[str, None] = {}
-    writes: dict[str, None] = {}
-    for statement in stage.sql:
-        tree = _parsed(statement)
-        if tree is None:
-            continue
-        target = tree.this if isinstance(tree, exp.Create | exp.Insert) else None
-        if target is not None:
-            target = target.find(exp.Table)
-        if target is not None:
-            writes[_name(target)] = None
-        for name in _read(tree, target):
-            if name not in writes:
-                reads[name] = None
-    return list(reads), list(writes)
+def _percent(limit: Any) -> str:
+    return f"{100 * float(limit):.4g} %"
 
 
-def _read(tree: exp.Expr, target: exp.Expr | None) -> Iterator[str]:
-    inside = {cte.alias for cte in tree.find_all(exp.CTE)}
-    for table in tree.find_all(exp.Table):
-        if table is target or table.name in inside:
-            continue
-        if isinstance(table.this, exp.Identifier):
-            yield _name(table)
-        else:  # a macro over the release
-            yield "the release"
+def _wrapped(label: str, words: str) -> list[str]:
+    return textwrap.wrap(
+        words, WIDTH, initial_indent=f"{label:<{_LABEL}}", subsequent_indent=" " * _LABEL,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
-def _parsed(statement: str) -> exp.Expr | None:
-    for dialect in _DIALECTS:
-        try:
-            return sqlglot.parse_one(statement, dialect=dialect)
-        except SqlglotError:
-            continue
-    return None
+def _few(names: Sequence[str], width: int) -> str:
+    """Names in one line: all of them, or the first ones and the number of the others."""
+    for shown in range(len(names), 0, -1):
+        more = len(names) - shown
+        text = ", ".join(names[:shown]) + (f" and {more} more" if more else "")
+        if len(text) <= width:
+            return text
+    return _cut(f"{len(names)} of them", width)
 
 
-def _name(table: exp.Expr) -> str:
-    return "source" if re.fullmatch(r"sqlanon_work_run_\d+_source", table.name) else table.name
-
-
-def _few(names: list[str]) -> str:
-    shown = names if len(names) <= _MOST_NAMES else names[: _MOST_NAMES - 1]
-    return ", ".join(shown) + ("" if len(shown) == len(names) else f" and {len(names) - len(shown)} more")
+def _cut(text: str, width: int = WIDTH) -> str:
+    return text if len(text) <= width else text[: width - 4].rpartition(" ")[0] + " ..."

@@ -39,6 +39,7 @@ class Plan:
     stages: tuple[Stage, ...]
     nodes: int | None  # the size of the lattice; None where it depends on data
     unknown_heights: tuple[str, ...]  # the quasi-identifiers whose number of levels depends on data
+    local: bool = False  # the strategy works below the full domain: not on the lattice
 
     def __str__(self) -> str:
         parts = []
@@ -46,7 +47,9 @@ class Plan:
             parts.append(f"-- {number}. {stage.name}: {stage.note}")
             parts += [f"{statement};" for statement in stage.sql]
             parts.append("")
-        if self.nodes is not None:
+        if self.local:
+            parts.append("-- The strategy works below the full domain, in rounds whose number depends on the data.")
+        elif self.nodes is not None:
             parts.append(f"-- The lattice has {self.nodes:,} generalizations.")
         else:
             names = one_line(", ".join(self.unknown_heights))

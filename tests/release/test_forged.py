@@ -143,8 +143,11 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
     ("query", "told"),
     some(
         [
-            ("SELECT * REPLACE (if(cost = 0, '-0.0'::DOUBLE, cost) AS cost) FROM people_v1", ("1 rows", "1 of")),
-            ("FROM people_v1 WHERE cost <> 3 UNION ALL FROM people_v1 WHERE cost = 4", ("1 rows", "1 of")),
+            (
+                "SELECT * REPLACE (if(cost = 0, '-0.0'::DOUBLE, cost) AS cost) FROM people_v1",
+                ("not give: 1;", "release: 1"),
+            ),
+            ("FROM people_v1 WHERE cost <> 3 UNION ALL FROM people_v1 WHERE cost = 4", ("not give: 1;", "release: 1")),
         ],
         2,
     ),

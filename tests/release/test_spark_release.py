@@ -785,7 +785,7 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(plac
         found = db.verify(place, policy, "shared.r")
     assert failed(found) == {"against the source: recoded source"}
     (told,) = [check.message for check in found.checks if check.passed is False]
-    assert "1 rows of the release are not its rows, 1 of its rows are missing" in told
+    assert "rows that the source does not give: 1; rows missing in the release: 1" in told
 
 
 def test_a_release_of_an_older_version_is_verified(place: Any, tmp_path: Path) -> None:
