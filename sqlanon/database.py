@@ -369,7 +369,7 @@ class Database:
             found = None if policy is None else self.verify(release, policy)
             about = None if policy is None else policy.about
             return report_of_release(release, target, found, self._space.limits, about)
-        result = self.anonymize(of, progress)
+        result = self.anonymize(of, progress, record=False)
         compared = self.compare(of, strategies).relation if strategies is None or strategies else None
         return result._write_report(target, private, compared)
 

@@ -17,7 +17,7 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy, why_not_written
-from sqlanon.policy.names import CATALOG, SHARED_CATALOG
+from sqlanon.policy.names import CATALOG, OWN_CATALOG, SHARED_CATALOG
 from sqlanon.resources import __version__, macros, sql_text
 from sqlanon.workdir import private_files
 
@@ -30,6 +30,7 @@ FORMAT = 7
 _HELD_HERE = "Unique file handle conflict"
 """What DuckDB says where two runs of one process have the same file."""
 
+_MANIFEST = template("SELECT 1 FROM sqlanon_catalog.sqlanon.manifest LIMIT 0")
 _FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
 _TABLES_BESIDE = template("""
     SELECT schema_name, bool_or(table_name = 'runs')
@@ -72,6 +73,13 @@ _RELEASES_BESIDE = template("""
     WHERE source = :source AND path <> :place AND replaced_at IS NULL AND :published
 """)
 _PUBLISHED = fragment("NOT coalesce(draft, false)")
+
+_STANDING_BESIDE = template("""
+    SELECT DISTINCT run_id
+    FROM sqlanon_catalog_beside.sqlanon.releases
+    WHERE replaced_at IS NULL AND NOT coalesce(draft, false)
+""")
+_RUNS_OF_RELEASES = template("SELECT DISTINCT run_id FROM sqlanon_catalog.sqlanon.releases")
 
 PATIENCE = 10.0
 """So many seconds another process may hold the catalog: runs hold it for moments, their own and those beside it."""
@@ -152,8 +160,9 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     _refuse_others(path)
     with private_files():
         _attach(engine, path)
-        path.chmod(0o600)  # it may have been somebody's database before
         try:
+            _refuse_release(engine, path)
+            path.chmod(0o600)  # it may have been somebody's database before
             installed = format_of(engine) >= FORMAT
             with engine.transaction():
                 if not installed:
@@ -162,6 +171,16 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
                 yield
         finally:
             engine.detach(ATTACHED)
+
+
+def _refuse_release(engine: DuckDBEngine, path: Path) -> None:
+    """A release goes to others: no private value may come into it."""
+    with suppress(duckdb.CatalogException):
+        engine.rows(_MANIFEST())
+        raise SourceError(
+            f"{path} is a release, and the catalog is private: let [catalog] database name another file, or leave "
+            "[catalog] out"
+        )
 
 
 def _attach(engine: DuckDBEngine, path: Path) -> None:
@@ -231,6 +250,25 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
                 query = _RELEASES_BESIDE(source=source, place=str(but), published=published)
                 return bool(engine.rows(query)[0][0])
         return False
+
+
+def forgotten_merges(engine: DuckDBEngine, path: Path) -> list[Path]:
+    """Catalogs beside the folder's that were merged, with releases that the folder's does not have: it is another one
+    than they were merged into. What cannot be read now is passed over."""
+    aside = sorted(path.parent.glob(f"*{OWN_CATALOG}{MERGED}")) if path.name == SHARED_CATALOG else []
+    if not aside:
+        return []
+    with open_catalog(engine, path):
+        known = set(engine.rows(_RUNS_OF_RELEASES()))
+    return [one for one in aside if is_database(one) and not _standing_beside(engine, one) <= known]
+
+
+def _standing_beside(engine: DuckDBEngine, path: Path) -> set[tuple[Any, ...]]:
+    with _read(engine, path, BESIDE) as is_there, suppress(duckdb.Error):
+        # A view would be a query of somebody else's.
+        if is_there and engine.rows(_LEDGERS_BESIDE())[0][0]:
+            return set(engine.rows(_STANDING_BESIDE()))
+    return set()
 
 
 def format_of(engine: DuckDBEngine) -> int:

@@ -19,8 +19,9 @@ from sqlanon.ledger.earlier import Earlier
 from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
 from sqlanon.ledger.marks import KEY_HASH, key_hash
 from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
-from sqlanon.ledger.records import Publication, Spent, not_compared, publications_elsewhere, read_history
+from sqlanon.ledger.records import Publication, Spent, kept_secret, not_compared, not_in_catalog, publications_elsewhere
 from sqlanon.ledger.source_match import SameRows, sample_of
+from sqlanon.policy import shown_place
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import ANOTHER_PLACE, Reach, kind_at
@@ -75,6 +76,9 @@ class LedgerEntry:
         """Look at what was published by now; and take what the ledger keeps of the source, before a server is busy with
         the release."""
         policy, extended = self.prepared.policy, self.extended
+        assert policy.catalog is not None  # else it would be `NoLedger`
+        with open_catalog(self.run.engine, policy.catalog.database):  # made, if it is not there
+            kept_secret(self.run.engine)
         known = history_of_source(self.run, self.prepared, self.place, self.run_id)
         opened = {} if extended is None else {extended.run_id: extended.release}
         self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, opened)
@@ -200,9 +204,6 @@ def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str
     assert policy.catalog is not None
     path = policy.catalog.database
     found = history(run.engine, path, Reach(policy, prepared.source))
-    if not found.secret:  # somebody has removed the catalog since the run was recorded
-        with open_catalog(run.engine, path):
-            found = read_history(run.engine)
     known, noisy = found.publications, found.spent if policy.noisy else ()
     everything: list[Publication | Spent] = [*known, *noisy]
     others = [one for one in everything if one.source not in (None, run.identity)]
@@ -225,7 +226,25 @@ def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str
         elsewhere=publications_elsewhere(run.engine, path, run.identity, target, folders),
         shares=shares,
         same_source=next((one.same_source or one.source for one in others if one.source in shares), None),
-        notes=[*same_rows.warnings, *not_compared(found.exports)],
+        notes=[
+            *same_rows.warnings,
+            *_undecided([one for one in known if one.source in same_rows.undecided]),
+            *not_in_catalog(run.engine, path),
+            *not_compared(found.exports),
+        ],
         secret=found.secret,
         secret_of=found.secret_of,
     )
+
+
+def _undecided(publications: Sequence[Publication]) -> list[str]:
+    """The warning about releases whose sources may have the same rows."""
+    if not publications:
+        return []
+    newest, more = publications[-1], len(publications) - 1
+    others = f" (and {more} more)" if more else ""
+    return [
+        f"{shown_place(newest.path)}{others} may be a release of the same people: its source has the same columns and "
+        "about as many rows. The two were not compared, because too few rows are unique to recognize them. If they are "
+        "the same people, give both policies the same [source], or compare the files with sqlanon attack"
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -188,6 +189,19 @@ def publications_elsewhere(
                     found[one] = ("catalog" not in one.name, -one.stat().st_mtime, one)
     beside = sorted(found, key=found.__getitem__)
     return sorted(one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target))
+
+
+def not_in_catalog(engine: DuckDBEngine, path: Path) -> list[str]:
+    """The warning about catalogs that were merged into one that is missing."""
+    gone = catalog.forgotten_merges(engine, path)
+    if not gone:
+        return []
+    names, several = ", ".join(one.name for one in gone), len(gone) > 1
+    return [
+        f"{path.name} is not the catalog that {names} {'were' if several else 'was'} merged into: the releases "
+        f"recorded there were not compared with this one. Put that catalog back; or remove {catalog.MERGED} from the "
+        f"name{'s' if several else ''}, and run `sqlanon merge-catalogs {shlex.quote(str(path.parent))}`"
+    ]
 
 
 def named_publications(history: History, after: Sequence[str], source: str) -> list[Publication]:

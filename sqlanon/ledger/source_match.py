@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -46,6 +46,9 @@ LEAST_SHARE = 0.2
 
 LEAST_ALONE = 0.05
 """Where fewer rows are alone in their combination, combinations do not decide whether they are the same rows."""
+
+LIKE_ROWS = 0.1
+"""The numbers of rows of two sources that may be the same differ by at most this share of the larger one."""
 
 KNOWN = 0.5
 """A column is another's if it has so many of its sampled values: the rest may have changed, or be gone."""
@@ -94,7 +97,8 @@ def _key_of(secret: str) -> str:
 @dataclass
 class SameRows:
     """Compares the source of a run with the samples of others in the catalog at ``path``, each hashed with the secret
-    of its run; ``unknown`` is how many could not be compared, and ``why`` the reason if none could."""
+    of its run; ``unknown`` is how many could not be compared, and ``why`` the reason if none could. ``undecided`` are
+    those with the same columns and about as many rows, which may have the same rows."""
 
     run: Run
     policy: Policy
@@ -102,6 +106,7 @@ class SameRows:
     secret_of: Callable[[str], str]
     unknown: int = 0
     why: str = ""
+    undecided: set[str] = field(default_factory=set)
 
     def shares(self, runs: Mapping[str, str]) -> dict[str, float]:
         """By description, the share of rows in common with the sources that have any, of the rows of the smaller."""
@@ -118,7 +123,7 @@ class SameRows:
         try:
             for description, run_id in by_secret:
                 rows = self._hashed_for(rows, run_id)
-                share = self._share(rows, run_id)
+                share = self._share(rows, run_id, description)
                 if share >= LEAST_SHARE:
                     shares[description] = share
         except SourceError as error:
@@ -149,7 +154,7 @@ class SameRows:
             f"another name and {'was' if few else 'were'} not compared: {why}"
         ]
 
-    def _share(self, rows: SampledRows, run_id: str) -> float:
+    def _share(self, rows: SampledRows, run_id: str, description: str) -> float:
         engine, sampled = self.run.engine, self.run.work("source_sample")
         with catalog.open_catalog(engine, self.path):
             engine.execute(create_table(sampled.copy(), _KEPT(run_id=run_id)))
@@ -159,8 +164,15 @@ class SameRows:
                 self.unknown += 1
                 return 0.0
             source_rows, names = known[0]
-            pairs = _paired(rows, sampled, names)
-            return max((_share_of(rows.counts(sampled, one), source_rows) for one in pairs), default=0.0)
+            pairs = [*_paired(rows, sampled, names)]
+            counts = [rows.counts(sampled, one) for one in pairs]
+            share = max((_share_of(one, source_rows) for one in counts), default=0.0)
+            if share < LEAST_SHARE and pairs and len(pairs[0]) in (len(names), len(rows.columns)):
+                here = counts[0][0]
+                alike = abs(here - source_rows) <= LIKE_ROWS * max(here, source_rows)
+                if alike and any(map(may_be_same, counts)):
+                    self.undecided.add(description)
+            return share
         finally:
             engine.execute(drop_table(sampled))
 
@@ -196,6 +208,17 @@ def _share_of(counts: Counts, source_rows: int) -> float:
     if not taken or not more_than_chance(*sampled_by):
         return 0.0
     return share_in_common(source_rows, taken, alone, rows, once, twice)
+
+
+def may_be_same(counts: Counts) -> bool:
+    """Whether as many sampled rows are alone in their combination as of the same rows, five deviations allowed.
+
+    >>> may_be_same((1000, 20, 300, 1000, 18, 0, 18, 200)), may_be_same((1000, 990, 5, 1000, 12, 900, 12, 2))
+    (True, False)
+    """
+    rows, once, _, taken, alone, *_ = counts
+    expected = taken * once / rows if rows else 0.0
+    return alone >= expected - 5 * math.sqrt(expected)
 
 
 def more_than_chance(none: int, one: int, two: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
-from support import PATIENCE, cli, fetch, folder_again, kept, opened_catalog, quoted
+from support import DOCS, PATIENCE, cli, fetch, folder_again, kept, opened_catalog, quoted
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -289,6 +290,43 @@ def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
     assert cli("anonymize", folder / "policy.toml").status == 0
     assert fetch(private, "FROM notes") == [("mine",)]
     assert contents(private)[0] >= TABLES
+    assert not (folder / "sqlanon.catalog.duckdb").exists()
+
+
+def test_a_release_or_the_source_is_no_catalog(after: tuple[Path, Any]) -> None:
+    """Policies, ground values and the secret would go to the readers of the release."""
+    folder = after[0].parent
+    release, source = folder / "release.duckdb", folder / "hospital.duckdb"
+    before = [(one.read_bytes(), mode(one)) for one in (release, source)]
+    asked = "anonymize", folder / "policy.toml", "--output", folder / "second.duckdb"
+    refused = cli(*asked, "--set", f"catalog.database={release}")
+    assert refused.status == 2 and "release.duckdb is a release, and the catalog is private" in refused.err
+    refused = cli(*asked, "--set", f"catalog.database={source}")
+    assert refused.status == 2 and "is the source" in refused.err
+    assert [(one.read_bytes(), mode(one)) for one in (release, source)] == before
+    assert not (folder / "second.duckdb").exists()
+
+
+def test_names_in_the_catalog_are_read_as_the_documentation_writes_them(after: tuple[Path, Any]) -> None:
+    """In sqlanon.catalog.duckdb the name sqlanon is that of the database, too."""
+    path, _ = after
+    assert path.name == "sqlanon.catalog.duckdb"
+    page = (DOCS / "explanation" / "ledger.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) if "ATTACH" in block]
+    with duckdb.connect() as connection, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path.parent)
+        for block in blocks:
+            connection.execute(block)
+            connection.execute("DETACH private")
+    with duckdb.connect(path, read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM sqlanon.sqlanon.runs").fetchall() == [(1,)]
+    assert len(blocks) == 2 and "sqlanon.sqlanon.runs" in page
+
+
+@pytest.mark.slow
+def test_a_report_of_a_policy_makes_no_catalog(folder: Path) -> None:
+    pytest.importorskip("altair", reason="reports need altair")
+    assert cli("report", folder / "policy.toml", "-o", folder / "report.html").status == 0
     assert not (folder / "sqlanon.catalog.duckdb").exists()
 
 

@@ -176,15 +176,38 @@ def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> 
 @pytest.mark.parametrize("seed", some([2, 3], 2))
 def test_another_table_of_the_same_kind_is_another_source(with_one: Path, seed: int) -> None:
     make(with_one / "other.duckdb", seed)
-    publish(policy(with_one, "two", at(with_one, name="other.duckdb"), "zip"))
+    result = publish(policy(with_one, "two", at(with_one, name="other.duckdb"), "zip"))
+    assert not [one for one in result.warnings if "the same people" in one]
+
+
+def test_the_rows_of_a_frame_and_of_its_file_are_not_passed_over_in_silence(tmp_path: Path) -> None:
+    """A file is read without identifying columns: too few of its rows are unique to recognize them."""
+    with duckdb.connect() as connection:
+        rows = "SELECT 'Person ' || i AS name, i % 2 AS sex, i * 7 % 30 AS band FROM range(600) AS t(i)"
+        frame = connection.sql(rows).to_arrow_table()
+        connection.execute(f"COPY ({rows}) TO '{tmp_path / 'people.csv'}'")
+    attributes = {
+        "name": {"role": "identifying"},
+        "band": {"role": "quasi", "hierarchy": {"intervals": [10]}},
+        "sex": {"role": "sensitive"},
+    }
+
+    def asked(name: str, **source: Any) -> sqlanon.Policy:
+        places = {"release": {"database": tmp_path / name}, "catalog": {"database": tmp_path / "catalog.duckdb"}}
+        return sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2}, **places)
+
+    with sqlanon.connect(frame) as db:
+        db.anonymize(asked("one.duckdb")).publish()
+    result = publish(asked("two.duckdb", files=str(tmp_path / "people.csv")))
+    assert [one for one in result.warnings if "one.duckdb may be a release of the same people" in one]
 
 
 def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
-    """All combinations of the one are in the other."""
+    """All combinations of the one are in the other: they may be the same, which a warning says."""
     for name in ("one", "two"):
         with duckdb.connect(str(tmp_path / f"{name}.duckdb")) as connection:
             connection.execute(f"CREATE TABLE t AS SELECT i % 2 AS sex, i * 7 % 30 AS band FROM range({600}) t(i)")
-        publish(
+        result = publish(
             sqlanon.Policy(
                 source={"database": tmp_path / f"{name}.duckdb", "table": "t"},
                 attributes={
@@ -198,6 +221,7 @@ def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
         )
     with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
         assert reader.execute("SELECT count(same_source) FROM sqlanon.ledger").fetchall() == [(0,)]
+    assert [one for one in result.warnings if "rone.duckdb may be a release of the same people" in one]
 
 
 def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> None:

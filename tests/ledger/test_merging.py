@@ -96,6 +96,24 @@ def test_merged_catalogs_hold_releases_against_one_another(folder: Path) -> None
     assert "nothing" not in cli("merge-catalogs", folder).err  # once more, there is nothing to do
 
 
+def test_a_merged_catalog_that_was_moved_away_is_missed(folder: Path) -> None:
+    """A new one would know nothing of what was published before."""
+    merging.merge_catalogs(folder)
+    assert "merged" not in cli("anonymize", folder / "three.toml", "--force").err
+    (folder / "three.duckdb").unlink()
+    (folder / "sqlanon.catalog.duckdb").unlink()
+    told = cli("anonymize", folder / "three.toml")
+    assert told.status == 0
+    assert "sqlanon.catalog.duckdb is not the catalog that one.catalog.duckdb.merged, two.catalog.duckdb.merged" in (
+        told.err.replace("\n", " ")
+    )
+    for name in ("one", "two"):  # as it says
+        (folder / f"{name}.catalog.duckdb.merged").rename(folder / f"{name}.catalog.duckdb")
+    assert cli("merge-catalogs", folder).status == 0
+    again = cli("anonymize", folder / "three.toml", "--output", folder / "four.duckdb")
+    assert again.status == 1 and "one.duckdb" in again.err
+
+
 def test_a_catalog_that_was_merged_is_not_made_again(folder: Path) -> None:
     """Not by a run that began before: it would be held against nothing."""
     one = sqlanon.Policy.load(folder / "one.toml")
