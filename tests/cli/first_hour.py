@@ -71,6 +71,19 @@ def _write(name: str, text: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_text(text)
 
 
+def _earlier(*lines: tuple[str, str]) -> Callable[[Path], object]:
+    """A release of the policy with these lines replaced: first.duckdb."""
+
+    def publish(folder: Path) -> None:
+        text = POLICY
+        for old, new in lines:
+            text = text.replace(old, new)
+        (folder / "first.toml").write_text(text)
+        assert cli("anonymize", "first.toml", "--output", "first.duckdb", cwd=folder).status == 0
+
+    return publish
+
+
 def _published(folder: Path) -> None:
     cli("anonymize", "policy.toml", cwd=folder)
 
@@ -82,6 +95,7 @@ def _database(folder: Path) -> None:
 
 FILES = 'files = "people.csv"'
 ZIP, AGE, SEX = (next(line for line in POLICY.splitlines() if line.startswith(key)) for key in ("zip", "age", "sex"))
+WITH_SETS = ("[release]", '[search]\nstrategy = "mondrian"\nsummary = "set"\n\n[release]')
 DIVERSITY = "k = 2\n\n[[privacy.l_diversity]]\n"
 DISTINCT = DIVERSITY + 'kind = "distinct"\nattribute = '
 
@@ -177,6 +191,31 @@ MISTAKES = [
     Mistake("A folder that is not there", (("release.duckdb", "out/release.duckdb"),)),
     Mistake("The source as the place of the release", (('"release.duckdb"', '"people.csv"'),)),
     Mistake("A k above the number of rows", (("k = 2", "k = 7"),)),
+    Mistake(
+        "A second release that is unsafe beside the first",
+        (
+            (AGE, 'age = { role = "quasi", hierarchy = "suppress", min_level = 1 }'),
+            (SEX, 'sex = { role = "quasi", hierarchy = "suppress", min_level = 1 }'),
+        ),
+        prepare=_earlier(
+            (ZIP, 'zip = { role = "quasi", hierarchy = "suppress", min_level = 1 }'),
+            (AGE, 'age = { role = "quasi", hierarchy = { intervals = [20] }, min_level = 1, max_level = 1 }'),
+        ),
+    ),
+    Mistake(
+        "A second release with other sets of the same people",
+        (WITH_SETS, ("k = 2", "k = 3")),
+        prepare=_earlier(WITH_SETS),
+    ),
+    Mistake(
+        "A release as the catalog",
+        command="anonymize policy.toml --set catalog.database=first.duckdb",
+        prepare=_earlier(),
+    ),
+    Mistake(
+        "The source as the catalog",
+        command="anonymize policy.toml --set catalog.database=people.csv",
+    ),
     Mistake("Verify a file that is no release", command="verify people.csv"),
     Mistake("Verify a file that is not there", command="verify relase.duckdb"),
     Mistake("Verify the policy", command="verify policy.toml"),
@@ -199,10 +238,13 @@ def make(mistake: Mistake, folder: Path) -> Ended:
     return cli(*mistake.command.split(), cwd=folder)
 
 
+_DIFFERS = re.compile(r"[0-9a-f]{64}|\d+\.\d\d(?= s$)|\d{4}-\d\d-\d\d \d\d:\d\d", re.MULTILINE)
+
+
 def answer(mistake: Mistake, ended: Ended, folder: Path) -> str:
     """What stands in the file: the mistake, and all that the terminal shows. Times and hashes differ."""
     lines = [line for _, new in mistake.lines for line in new.splitlines() if line.strip()]
-    shown = re.sub(r"[0-9a-f]{64}|\d+\.\d\d(?= s$)", "...", ended.out + ended.err, flags=re.MULTILINE)
+    shown = _DIFFERS.sub("...", ended.out + ended.err)
     for path in {os.path.realpath(folder), str(folder)}:
         shown = shown.replace(f"{path}{os.sep}", "").replace(path, ".")
     quoted = "\n".join(f"    {line}" for line in [*lines, *[""] * bool(lines), f"$ sqlanon {mistake.command}"])

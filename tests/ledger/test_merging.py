@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import duckdb
@@ -94,6 +95,21 @@ def test_merged_catalogs_hold_releases_against_one_another(folder: Path) -> None
     assert refused.status == 1 and "one.duckdb" in refused.err
     assert cli("verify", folder / "one.duckdb", "--policy", folder / "one.toml").status == 0
     assert "nothing" not in cli("merge-catalogs", folder).err  # once more, there is nothing to do
+
+
+@pytest.mark.slow
+def test_the_commands_of_a_refusal_list_the_rows(folder: Path) -> None:
+    merging.merge_catalogs(folder)
+    refused = cli("anonymize", "three.toml", cwd=folder).err
+    assert len(refused.splitlines()) < 15 and "SELECT" not in refused
+    draft, attack = [shlex.split(line)[1:] for line in refused.splitlines() if line.startswith("      sqlanon ")]
+    assert cli(*draft, cwd=folder).status == 0
+    found = cli(*attack, "--json", cwd=folder)
+    assert found.status == 0
+    worst = json.loads(found.out)["complementary_release"]
+    assert f"({worst['victims']} rows in all" in refused
+    with duckdb.connect() as connection:
+        assert connection.execute(worst["sql"]).fetchall()
 
 
 def test_a_merged_catalog_that_was_moved_away_is_missed(folder: Path) -> None:
