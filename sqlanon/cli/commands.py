@@ -487,7 +487,7 @@ def suggest(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the policy to FILE instead of printing it."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write the policy to FILE, its schema beside it."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     hierarchies: Annotated[
@@ -498,7 +498,7 @@ def suggest(
     threads: Threads = None,
 ) -> None:
     """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
-    from sqlanon.cli.files import refuse_existing, write_private
+    from sqlanon.cli.files import SCHEMA, refuse_existing, write_private, write_schema
     from sqlanon.database import connect
     from sqlanon.sources.formats import file_kind
 
@@ -516,8 +516,12 @@ def suggest(
     if output is None:
         hand_out(text)
         return
-    write_private(output, text)
+    write_private(output, f"#:schema ./{SCHEMA}\n{text}")
+    for line in write_schema(output.absolute().with_name(SCHEMA), force):
+        say(line)
     say(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {output}")
+    if "--hierarchies" in text:  # a comment advises it
+        say("Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force")
 
 
 @command(

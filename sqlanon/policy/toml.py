@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
@@ -12,12 +13,18 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(value: str) -> str:
-    """A text as TOML writes it.
+    """A text as TOML writes it. Characters that nobody sees, or that turn the direction of a line, are escaped.
 
-    >>> print(toml_text('my "col"'))
-    "my \\"col\\""
+    >>> print(toml_text('my "col"'), toml_text("a\u202eb"))
+    "my \\"col\\"" "a\\u202eb"
     """
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return "".join(map(_visible, json.dumps(value, ensure_ascii=False)))
+
+
+def _visible(one: str) -> str:
+    if unicodedata.category(one) not in ("Cc", "Cf", "Co", "Cn", "Zl", "Zp"):
+        return one
+    return f"\\u{ord(one):04x}" if ord(one) <= 0xFFFF else f"\\U{ord(one):08x}"
 
 
 def toml_key(name: str) -> str:

@@ -105,9 +105,13 @@ def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
     raise SourceError(f"source.table: there is no table or view {name!r}{_known_tables(engine)}")
 
 
-def _known_tables(engine: DuckDBEngine) -> str:
+def known_tables(engine: DuckDBEngine) -> list[str]:
     names = engine.rows(_KNOWN_TABLES(database=engine.holder.database))
-    shown = [name if schema == "main" else f"{schema}.{name}" for schema, name in names]
+    return [name if schema == "main" else f"{schema}.{name}" for schema, name in names]
+
+
+def _known_tables(engine: DuckDBEngine) -> str:
+    shown = known_tables(engine)
     return f"; there is: {', '.join(shown)}" if shown else ""
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from sqlanon.hierarchies.parts import TOP, ColumnKind
 from sqlanon.suggest.groupings import RULES, Labelled
 from sqlanon.suggest.profile import Profile
-from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule, intervals
+from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule, intervals, is_measured
 
 INLINE = 60
 """The most values of categories that stand in the policy itself."""
@@ -62,7 +62,7 @@ def file_name(column: str) -> str | None:
     return None if odd or len(column.encode()) > 200 else f"hierarchy_{column}.csv"
 
 
-def with_files(proposals: Sequence[Proposal], folder: FileFolder, shown: Callable[[Path], str]) -> list[Proposal]:
+def use_files(proposals: Sequence[Proposal], folder: FileFolder, shown: Callable[[Path], str]) -> list[Proposal]:
     """The proposals with the files that are there in place of their hierarchies."""
     found = []
     for one in proposals:
@@ -78,7 +78,7 @@ def needs_labels(one: Proposal) -> bool:
     """Whether a proposal has no better hierarchy than the value or nothing, and might have one."""
     column = one.column
     texts = column.kind is ColumnKind.TEXT or column.type.startswith("ENUM")
-    is_plain = one.hierarchy == SUPPRESS or column.icd or (column.written_numbers and not one.known)
+    is_plain = one.hierarchy == SUPPRESS or column.icd or is_measured(column)
     return one.role == "quasi" and texts and is_plain and column.distinct > 2
 
 
@@ -117,7 +117,7 @@ def _write_file(one: Proposal, values: Sequence[Labelled], folder: Path, shown: 
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
         stream.write(text.getvalue())
-    reason = f"{one.reason}; the file groups {rule}: edit it"
+    reason = f"{one.reason}; the file groups {rule}"
     return replace(one, hierarchy={"file": str(file)}, shown={"file": shown(file)}, reason=reason)
 
 
@@ -148,8 +148,7 @@ def _widths(values: Sequence[Labelled]) -> list[Decimal]:
     last = len(numbers) - 1
     quantiles = [float(numbers[round(share * last)]) for share in (0, 0.01, 0.05, 0.95, 0.99, 1)] if numbers else None
     rule = intervals(quantiles, all(one == int(one) for one in numbers))
-    found = rule["intervals"] if isinstance(rule, dict) else []
-    return [Decimal(one) for one in (found["widths"] if isinstance(found, dict) else found)]
+    return [Decimal(one) for one in rule["intervals"]] if isinstance(rule, dict) else []
 
 
 def _by_width(value: str, widths: Sequence[Decimal]) -> list[str]:

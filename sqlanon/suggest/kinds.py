@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -291,9 +291,11 @@ KINDS: tuple[Kind, ...] = (
         rf"{_BEFORE}(?:diagnos[ei]s|diagnose|diagnosen|diseases?|illness(?:es)?|disorders?|symptoms?|icd|icd_?\d+|"
         r"treatments?|therapy|medications?|drugs?|prescriptions?|medical_(?:condition|problem|complaint|procedure)|"
         r"allerg(?:y|ies)|hiv|pregnan(?:t|cy)|smok(?:er|ing)|mental_health|disability|vaccin(?:e|ation)|"
-        r"lab_results?|test_result|blood_?(?:pressure|type|group|sugar)|krankheit|erkrankung|befund|"
-        r"therapie|medikamente?|medikation|blutgruppe|blutdruck|symptome?|schwanger(?:schaft)?|impfung|"
-        r"diagnosi|malattia|diagnostico|diagnostic|enfermedad|doenca|maladie|ziekte|farmaco|medicamento|medicament)"
+        r"lab_results?|test_result|blood_?(?:pressure|type|group|sugar)|krankheit(?:en)?|erkrankung(?:en)?|befund|"
+        r"therapie|medikamente?|medikation|blutgruppe|blutdruck|symptome?n?|beschwerden|schwanger(?:schaft)?|impfung|"
+        r"diagnosi|malattia|diagnostico|diagnostic|enfermedad|doenca|maladie|ziekte|farmaco|medicamento|medicament|"
+        r"sintom[ao]s?|sintomi|klachten|allergien?|alergias?|allergie[es]n?|tratamiento|tratamento|traitement|"
+        r"trattamento|behandlung|behandeling|medicijn(?:en)?|medicaments|medicamentos|farmaci)"
         rf"{_AFTER}",
     ),
     Kind(
@@ -302,6 +304,9 @@ KINDS: tuple[Kind, ...] = (
         rf"{_BEFORE}(?:religion|religious(?:_(?:belief|affiliation))?|faith|denomination|konfession|glaube|religione|religie|religiao|"
         r"political_(?:party|affiliation|views?|opinions?|orientation)|partei|trade_union|gewerkschaft|"
         r"sexual(?:_?(?:orientation|ity))|criminal_(?:record|history|offen[cs]e|conviction)s?|convictions?|"
+        r"parti_politique|partido_politico|partito_politico|politieke_partij|syndicat|sindacato|sindicato|vakbond|"
+        r"orientation_sexuelle|orientacion_sexual|orientacao_sexual|orientamento_sessuale|seksuele_geaardheid|"
+        r"sexuelle_orientierung|casier_judiciaire|antecedentes_(?:penales|criminais)|strafblad|fedina_penale|croyance|geloof|"
         rf"straftat|vorstrafen?|credit_?score|schufa|gpa){_AFTER}",
     ),
     Kind(
@@ -310,7 +315,8 @@ KINDS: tuple[Kind, ...] = (
         rf"{_OF_MONEY}{_BEFORE}(?:salary|income|wages?|earnings|pay|payments?|bonus|debts?|loan|balance|assets|wealth|net_?worth|"
         r"costs?|price|charges?|bill_amount|fees?|revenue|capital_(?:gain|loss)|gehalt|einkommen|lohn|verdienst|"
         rf"schulden|vermoegen|kosten|preis|betrag|saldo|umsatz|salaire|revenu|salario|sueldo|ingresos|"
-        rf"reddito|stipendio|inkomen|salaris|rendimento|renda){_AFTER}",
+        r"(?:jahres|monats|brutto|netto|haushalts)(?:gehalt|einkommen|lohn)|remuneration|retribuzione|ordenado|vencimento|"
+        rf"loon|reddito|stipendio|inkomen|salaris|rendimento|renda){_AFTER}",
     ),
     Kind(ICD, "quasi", None, r"[A-TV-Z]\d[0-9AB]\.[0-9A-Z]{1,4}|[A-TV-Z]\d{2}", 0.9),
     Kind(
@@ -332,6 +338,17 @@ KINDS: tuple[Kind, ...] = (
     ),
 )
 """In the order in which a column's name is held against them: the first that fits is it."""
+
+MENTIONS: Mapping[str, tuple[str, float]] = {
+    "e-mail addresses": (r"(?s).*[^@\s]@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}.*", 0.0),
+    "telephone numbers": (
+        r"(?s)(.*[^\d.])?(\+\d[\d ()/.-]{7,17}\d|\(\d{2,5}\) ?\d{3}[\d /.-]{3,9}|\d{3}[ .-]\d{3}[ .-]\d{4}|"
+        r"0\d{2,4}[ /-]\d{5,9}|0\d([ .]\d{2}){4})([^\d].*)?",
+        0.01,
+    ),
+}
+"""What texts may mention among other words: a pattern, and the share of the values above which the column is
+identifying."""
 
 NUMBERED = re.compile(rf"(?:[a-z0-9]+_)*(?:{_NUMBER})|[a-z]+(?:nummer|nr)|id_[a-z_]+")
 """Words of a column that may number persons, or wards: its values tell."""

@@ -1,7 +1,8 @@
-"""A policy as TOML, with comments."""
+"""A policy as TOML, with comments: lines of at most 100 columns, as far as names and rules allow."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,58 +10,63 @@ from decimal import Decimal
 from sqlanon.policy.toml import toml_key, toml_text, toml_value
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.suggest.propose import Proposal
-from sqlanon.suggest.trials import Trial
-
-_SHOWN = 5
+from sqlanon.suggest.trials import Diversity, Trial, chosen
 
 K = 5
 SUPPRESSION_LIMIT = Decimal("0.05")
 
-_Figures = Mapping[frozenset[str], tuple[float | None, float | None]]
-"""Distinction and separation, by sets of columns."""
+_SHOWN = 5
+_WIDTH = 100  # columns
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a table, every ``step``-th row of it: for the comments."""
+    """What was seen of a table, every ``step``-th row of it: for the comments. ``combinations``: sets of columns, with
+    their distinct combinations and the rows that were looked at."""
 
     rows: int
     step: int
-    apart: _Figures
+    combinations: Sequence[tuple[Sequence[str], int, int]]
     narrowing: Sequence[Narrowing]
     trials: Sequence[Trial]
+    diversity: Sequence[Diversity]
 
 
 def policy_text(
     source: Mapping[str, object], release: Mapping[str, str], proposals: Sequence[Proposal], seen: Seen
 ) -> str:
-    apart, step = seen.apart, seen.step
-    size = f"{seen.rows:,} rows" + (f"; about one in {step:,} was looked at" if step > 1 else "")
+    size = f"{seen.rows:,} rows" + (f", of which about one in {seen.step:,} was read" if seen.step > 1 else "")
+    best = chosen(seen.trials)
     lines = [
-        "#:schema ./sqlanon.schema.json",  # for editors: `sqlanon schema > sqlanon.schema.json` beside the policy
-        "# A policy to start from, written by `sqlanon suggest`. It goes by names, types and figures, and knows",
-        "# nothing of what they mean: read every line before you share anything. It is private, as the table is.",
-        f"# Figures are of {size}.",
-        *(["# (Of all rows, distinction is less; separation is about the same.)"] if step > 1 else []),
+        *_comment(
+            f"A policy to start from, written by `sqlanon suggest` for a table of {size}. sqlanon goes by names, types "
+            "and figures; you know what the columns mean. Read every line before you share a release. Keep this file "
+            "as private as the table."
+        ),
         "",
         "[source]",
+        *(
+            _comment("Texts such as 12 and NA become numbers and NULL: intervals need numbers.")
+            if "query" in source
+            else []
+        ),
         *_pairs(source),
         "",
-        "# identifying: never released. quasi: what others may know of a person: generalized.",
-        "# sensitive: what nobody should learn. insensitive: all else. (The last two are released as they are.)",
-        *_what_tells_apart(proposals, apart),
+        *_comment("identifying: never released. quasi: others may know it, so it is generalized."),
+        *_comment("sensitive: nobody should learn it. insensitive: neither. Both are released unchanged."),
+        *_most_combinations(seen),
         *_what_narrows(seen.narrowing),
         "[attributes]",
-        *(_attribute(one, apart) for one in proposals),
+        *(line for one in proposals for line in _attribute(one)),
         "",
         "[privacy]",
         f"k = {K}  # everyone shares their values with at least k - 1 others",
-        *_about_sensitive(proposals),
+        *(line for one in seen.diversity for line in _about_diversity(one, best)),
         "",
         "[search]",
-        *_about_strategies(seen),
+        *_about_strategies(seen, best),
         f"suppression_limit = {SUPPRESSION_LIMIT}  # at most this share of the rows is left out",
-        "time_limit = 60  # seconds; then the best is taken that was found",
+        "time_limit = 60  # seconds; then the best version so far is taken",
         "",
         "[release]",
         *_pairs(release),
@@ -68,98 +74,138 @@ def policy_text(
     return "\n".join(lines) + "\n"
 
 
-def chosen(trials: Sequence[Trial]) -> Trial | None:
-    """The strategy that keeps the most: first columns, then values. None where none can run.
-
-    >>> from dataclasses import replace
-    >>> rough = Trial("rough", {"strategy": "optimal"}, loss=0.1, fully_suppressed=("age",))
-    >>> fine = Trial("fine", {"strategy": "mondrian"}, loss=0.2)
-    >>> chosen([rough, fine]).name, chosen([replace(fine, error="no")])
-    ('fine', None)
-    """
-    able = [one for one in trials if one.error is None]
-    return min(able, key=lambda one: (len(one.fully_suppressed), one.loss), default=None)
-
-
-def _about_strategies(seen: Seen) -> list[str]:
-    """The figures of all strategies, and the keys that choose the best of them."""
-    best = chosen(seen.trials)
-    if best is None:
-        return []
-    of = f"a sample of {best.rows:,}" if best.rows < seen.rows else f"all {seen.rows:,}"
-    lines = [
-        f"# Strategies that were tried on {of} rows, with the policy above; loss 0: nothing is lost, 1: everything.",
-        *(f"#   {one.name}: {_tried(one)}" for one in seen.trials),
-    ]
-    first, *others = best.search.items()
-    lines.append(f"{first[0]} = {toml_value(first[1])}  # it keeps the most")
-    return lines + _pairs({key: value for key, value in others if value not in ("range", "rows")})
-
-
-def _tried(one: Trial) -> str:
-    if one.error is not None:
-        return one.error.splitlines()[0].split(". ")[0]
-    parts = [f"loss {'at most ' if one.stopped else ''}{one.loss:.2g}"]
-    if one.suppressed_rows:
-        parts.append(f"leaves out {100 * one.suppressed_rows / one.rows:.1f} % of the rows")
-    if one.fully_suppressed:
-        parts.append(f"hides {', '.join(map(toml_key, one.fully_suppressed))}")
-    return ", ".join(parts)
+def _comment(text: str, indent: str = "") -> list[str]:
+    """A comment, folded between words. Names in it are as TOML writes them: nothing ends its line."""
+    width = _WIDTH - 2 - len(indent)
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
+    return [f"# {indent if i else ''}{line}" for i, line in enumerate(lines)]
 
 
 def _pairs(section: Mapping[str, object]) -> list[str]:
-    return [f"{toml_key(key)} = {toml_value(value)}" for key, value in section.items()]
+    return [_folded(f"{toml_key(key)} = ", value) for key, value in section.items()]
 
 
-def _attribute(one: Proposal, apart: _Figures) -> str:
+def _folded(before: str, value: object, after: str = "") -> str:
+    """A key with its value: in one line where it fits, else with a line for each list. (Inside of a list, and only
+    there, a TOML table in braces may have line breaks.)"""
+    plain = f"{before}{toml_value(value)}{after}"
+    return plain if len(plain) <= _WIDTH else f"{before}{_in_lines(value)}{after}"
+
+
+def _in_lines(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{toml_key(key)} = {_in_lines(one)}' for key, one in value.items())} }}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        lines, line = list[str](), ""
+        for one in map(toml_value, value):
+            if line and len(line) + len(one) + 4 > _WIDTH:
+                lines.append(line)
+                line = ""
+            line += f" {one}," if line else f"  {one},"
+        return "\n".join(["[", *lines, line, "]"])
+    return toml_value(value)
+
+
+def _attribute(one: Proposal) -> list[str]:
+    """The line of an attribute, with the reason behind it where it fits, else before it."""
     rule = one.hierarchy if one.shown is None else one.shown
-    hierarchy = "" if rule is None else f", hierarchy = {toml_value(rule)}"
-    figures = f"; {_figures(*apart[alone])}" if (alone := frozenset([one.column.name])) in apart else ""
-    return f'{toml_key(one.column.name)} = {{ role = "{one.role}"{hierarchy} }}  # {one.reason}{figures}'
+    value = {"role": one.role} | ({} if rule is None else {"hierarchy": rule})
+    line = _folded(f"{toml_key(one.column.name)} = ", value)
+    if len(line) + len(one.reason) + 4 <= _WIDTH and "\n" not in line:
+        return [f"{line}  # {one.reason}"]
+    return [*_comment(f"{toml_key(one.column.name)}: {one.reason}"), line]
 
 
-def _figures(distinction: float | None, separation: float | None) -> str:
-    figures = [f"distinction {distinction:.4f}"] if distinction is not None else []
-    figures += [f"separation {separation:.4f}"] if separation is not None else []
-    return ", ".join(figures) or "no rows"
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(toml_key, names))
 
 
-def _what_tells_apart(proposals: Sequence[Proposal], apart: _Figures) -> list[str]:
-    several = [(names, found) for names, found in apart.items() if len(names) > 1 and found[0] is not None]
+def _most_combinations(seen: Seen) -> list[str]:
+    """The sets of columns with the most combinations: they single out the most rows."""
+    several = [one for one in seen.combinations if len(one[0]) > 1 and one[2]]
     if not several:
         return []
-    order = {one.column.name: i for i, one in enumerate(proposals)}
-    several.sort(key=lambda one: (-(one[1][0] or 0), len(one[0]), sorted(order[name] for name in one[0])))
-    lines = [
-        "# What tells rows apart: the distinct combinations of the columns by the rows (distinction), and the share of",
-        "# the pairs of rows that differ in them (separation):",
-    ]
-    for names, found in several[:_SHOWN]:
-        listed = ", ".join(toml_key(name) for name in sorted(names, key=lambda name: order[name]))
-        lines.append(f"#   {listed}: {_figures(*found)}")
+    several.sort(key=lambda one: (-one[1], len(one[0])))  # the rest in the order of the columns
+    of = f"{several[0][2]:,} rows" + (" read" if seen.step > 1 else "")
+    lines = _comment(f"Distinct combinations in the {of} (the more, the easier to recognize):")
+    for names, distinct, _ in several[:_SHOWN]:
+        lines += _comment(f"  {distinct:,}: {_listed(names)}", "    ")
     return lines
 
 
 def _what_narrows(dependencies: Sequence[Narrowing]) -> list[str]:
     if not dependencies:
         return []
-    lines = [
-        "# These columns narrow quasi-identifiers although they are generalized: make them quasi, or leave them out:"
-    ]
+    lines = _comment("These columns give generalized values away. Make them quasi, or leave them out:")
     for one in dependencies:
-        names = ", ".join(map(toml_key, one.columns))
-        lines.append(f"#   {names}: {one.after:,.1f} of {one.before:,.1f} values of {toml_key(one.quasi)} are left")
+        rest = f"of {one.before:,.1f} values of {toml_key(one.quasi)}, {one.after:,.1f} are left"
+        lines += _comment(f"  {_listed(one.columns)}: {rest}", "    ")
     return lines
 
 
-def _about_sensitive(proposals: Sequence[Proposal]) -> list[str]:
-    sensitive = [one.column.name for one in proposals if one.role == "sensitive"]
-    if not sensitive:
-        return []
-    return [
-        f"# A class whose rows all have the same {toml_key(sensitive[0])} gives it away. Against that:",
-        "# [[privacy.l_diversity]]",
-        f"# attribute = {toml_text(sensitive[0])}",
-        '# kind = "distinct"',
-        "# l = 2",
-    ]
+def _about_strategies(seen: Seen, best: Trial | None) -> list[str]:
+    """The figures of all strategies, and the keys that choose the best of them."""
+    if best is None:
+        stopped = any(one.stopped for one in seen.trials) and seen.rows > 0
+        return (
+            _comment("No strategy was tried: the time limit was over. Compare them: sqlanon compare") if stopped else []
+        )
+    of = f"a sample of {best.rows:,}" if best.rows < seen.rows else f"all {seen.rows:,}"
+    lines = _comment(f"Strategies tried on {of} rows with k = {K} (loss 0: nothing is lost, 1: everything):")
+    for one in seen.trials:
+        lines += _comment(f"  {one.name}: {_tried(one)}", "    ")
+    if any(one.stopped for one in seen.trials):
+        lines += _comment("Those that were stopped may lose less with more time: sqlanon compare shows it.")
+    if not best.is_full_domain:
+        lines += _comment("`extend` and `live` need a full-domain strategy, such as optimal.")
+    least = min(one.loss for one in seen.trials if one.loss is not None)
+    why = "the least loss" if best.loss == least else _why(best, seen.trials)
+    first, *others = best.search.items()
+    lines.append(f"{first[0]} = {toml_value(first[1])}  # {why}")
+    return lines + _pairs({key: value for key, value in others if value not in ("range", "rows")})
+
+
+def _why(best: Trial, trials: Sequence[Trial]) -> str:
+    """Why a strategy is chosen although another one loses less."""
+    less = [one for one in trials if one.loss is not None and best.loss is not None and one.loss < best.loss]
+    if all(len(one.fully_suppressed) > len(best.fully_suppressed) for one in less):
+        return "the least loss of those that keep the most columns"
+    if best.is_full_domain:
+        return "about the least loss, and its releases can be extended"
+    return "the least loss of those that finished"
+
+
+def _tried(one: Trial) -> str:
+    if one.error is not None:
+        return "stopped by the time limit" if one.stopped else _plain(one.error)
+    parts = [f"stopped at a loss of {one.loss:.2g}" if one.stopped else f"loss {one.loss:.2g}"]
+    if one.suppressed_rows:
+        parts.append(f"leaves out {100 * one.suppressed_rows / one.rows:.1f} % of the rows")
+    if one.fully_suppressed:
+        parts.append(f"{_listed(one.fully_suppressed)} fully suppressed")
+    return ", ".join(parts)
+
+
+def _plain(error: str) -> str:
+    """The first sentence of an error, with the characters that a comment may have."""
+    return toml_text(error.split("\n", maxsplit=1)[0].split(". ", maxsplit=1)[0])[1:-1]
+
+
+def _about_diversity(one: Diversity, best: Trial | None) -> list[str]:
+    """Two values of a sensitive attribute in each class: active, or what it would cost."""
+    name, trial = toml_key(one.attribute), one.trial
+    risk = f"Rows in groups that share one {name} give it away."
+    if best is not None and best.released_rows:
+        share = 100 * best.homogeneous[one.attribute] / best.released_rows
+        risk = f"Without this, {share:.2g} % of the rows are in groups that share one {name}, which gives it away."
+    if trial is None:
+        cost = "Not tried."
+    elif trial.loss is None or best is None or (trial.stopped and not one.kept):
+        cost = f"Not active: {_tried(trial)}."
+    else:
+        cost = f"Loss {trial.loss:.2g} instead of {best.loss:.2g}."
+        gone = [name for name in trial.fully_suppressed if name not in best.fully_suppressed]
+        cost += f" Not active: {_listed(gone)} would be fully suppressed." if gone else ""
+        cost += "" if one.kept or gone else " Not active: you decide."
+    section = ["[[privacy.l_diversity]]", f"attribute = {toml_text(one.attribute)}", 'kind = "distinct"', "l = 2"]
+    return [*_comment(f"{risk} {cost}"), *(section if one.kept else [f"# {line}" for line in section])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from sqlglot import exp
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
+from sqlanon.expressions import col, template
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.sources.column_figures import (
     NEARLY,
@@ -21,7 +23,7 @@ from sqlanon.sources.column_figures import (
 )
 from sqlanon.sources.run import Run
 from sqlanon.suggest.groupings import find_groupings, make_vocabulary
-from sqlanon.suggest.kinds import ICD, KINDS
+from sqlanon.suggest.kinds import ICD, KINDS, MENTIONS
 
 ENOUGH = 50_000
 """About this many rows of a larger table are profiled: every n-th one."""
@@ -32,10 +34,16 @@ _CLOSER = 10_000
 CODES = -1
 """The number of the pattern of short codes."""
 
-NUMBERS = -2
-"""The number of the pattern of numbers."""
+NUMBERS, WHOLE_NUMBERS, MISSING = -2, -3, -4
+"""The numbers of the patterns of numbers, of whole ones, and of words for a missing value."""
 
-_NUMBER = r"-?\d+(\.\d+)?"
+_FIRST_MENTION = -10
+
+_WHOLE = r"-?(0|[1-9]\d{0,14})"
+_NUMBER = _WHOLE + r"(\.\d{1,15})?"
+_MISSING = r"(?i)\s*(#?n/?a|n\.a\.|nan|null|none|nil|\?+|-+|\.+|unknown|missing|k\.?\s?a\.?|s/?d|n\.?d\.?|" + (
+    r"unbekannt|inconnue?|desconocid[oa]|desconhecid[oa]|sconosciut[oa]|onbekend)?\s*"
+)
 _CODE = r"[A-Z0-9][A-Z0-9 ./_-]{0,11}"
 _WORDS = 1000  # distinct texts: more of them are no categories
 _MOSTLY = 0.8  # of the texts
@@ -67,7 +75,19 @@ class Profile:
     @property
     def written_numbers(self) -> bool:
         """Whether its texts are numbers, but for a few words such as NA."""
-        return self.likes.get(NUMBERS, 0.0) >= _MOSTLY
+        return _MOSTLY <= self.likes.get(NUMBERS, 0.0) < 1 or self.numbers_or_missing
+
+    @property
+    def numbers_or_missing(self) -> bool:
+        """Whether its texts are numbers, and words for missing values, and nothing else."""
+        numbers, missing = self.likes.get(NUMBERS, 0.0), self.likes.get(MISSING, 0.0)
+        return missing > 0 and numbers > missing and math.isclose(numbers + missing, 1)
+
+    @property
+    def mentions(self) -> tuple[str, float] | None:
+        """What some of its texts mention among other words, such as e-mail addresses, and the share of them."""
+        shares = {name: self.likes.get(_FIRST_MENTION - j, 0.0) for j, name in enumerate(MENTIONS)}
+        return next(((name, share) for name, share in shares.items() if share > MENTIONS[name][1]), None)
 
     @property
     def icd(self) -> bool:
@@ -157,6 +177,24 @@ def profile_table(run: Run) -> TableProfile:
     return TableProfile(rows, step, sample, vocabulary, profiles)
 
 
+_TEXTS = template("SELECT :columns FROM :rows")
+
+
+def number_types(run: Run, columns: Sequence[str]) -> dict[str, str]:
+    """Of columns of texts those that hold numbers, and words for missing values, in all rows; and the type for each."""
+    steps, texts = StatementRunner(run.engine), dict(enumerate(columns))
+    if not texts:
+        return {}
+    patterns = {0: f"{_NUMBER}|{_MISSING}", 1: f"{_WHOLE}|{_MISSING}"}
+    rows = _TEXTS(columns=[col(name) for name in columns], rows=run.source.relation)
+    found = steps.figures(content_figures(rows, texts, patterns))
+    return {
+        name: "BIGINT" if found[f"like_{i}_1"] == found[f"seen_{i}"] else "DOUBLE"
+        for i, name in texts.items()
+        if found[f"like_{i}_0"] == found[f"seen_{i}"]
+    }
+
+
 def _quantiles(found: Sequence[float | None] | None) -> tuple[float, ...] | None:
     known = tuple(one for one in found or () if one is not None)
     return known if found and len(known) == len(found) else None
@@ -165,6 +203,7 @@ def _quantiles(found: Sequence[float | None] | None) -> tuple[float, ...] | None
 def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
     """By column of texts: the share of its values that look like each kind."""
     patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None}
-    patterns |= {CODES: _CODE, NUMBERS: _NUMBER}
+    patterns |= {CODES: _CODE, NUMBERS: _NUMBER, WHOLE_NUMBERS: _WHOLE, MISSING: _MISSING}
+    patterns |= {_FIRST_MENTION - j: pattern for j, (pattern, _) in enumerate(MENTIONS.values())}
     found = steps.figures(content_figures(rows, texts, patterns))
     return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

@@ -19,6 +19,7 @@ from sqlanon.suggest.kinds import (
     FAMILY,
     ICD,
     KINDS,
+    NAME,
     NUMBERED,
     OTHER_CODE,
     PLACE,
@@ -37,11 +38,16 @@ from sqlanon.suggest.profile import CODES, Profile
 MOST = 10
 """The most quasi-identifiers that are proposed: more of them leave nothing of a table."""
 
+NEEDS_FILES = "numbers and words such as NA; for round widths: --hierarchies"
+"""A comment on columns that intervals cannot have: they need numbers."""
+
 Rule = str | dict[str, Any]
 """A hierarchy as the tree of a policy has it."""
 
 SUPPRESS = "suppress"
 _LONG = 50  # characters, on average: texts that may say anything
+_FREE = 20  # characters, on average: where values are many, texts and no categories
+_ENOUGH = 20  # values: of fewer, that they differ says little
 _FEW = 12  # distinct numbers that are categories
 _SOME_CODES = 20
 _WIDE = 24  # characters: of longer texts a mask would have too many levels
@@ -90,10 +96,10 @@ def _role_of(column: Profile) -> Proposal:
 
 def _unseen(column: Profile) -> Proposal | None:
     if column.nested:
-        reason = "nested: left out; give its parts as columns of their own, with a query under [source]"
+        reason = "nested: make its parts columns, with a query under [source]"
         return Proposal(column, "identifying", reason)
     if column.type in ("BLOB", "GEOMETRY", "JSON"):
-        return Proposal(column, "identifying", "for all that is known a picture, or a document")
+        return Proposal(column, "identifying", "may hold pictures or documents")
     return None
 
 
@@ -106,6 +112,8 @@ def _identifying(column: Profile, by_name: Kind | None, by_content: tuple[Kind, 
         reason = f"by its type: {OTHER_CODE}"
     elif by_content is not None and by_content[0].role == "identifying":
         reason = _looks_like(*by_content)
+    elif column.mentions is not None:
+        reason = f"{_share(column.mentions[1])} of its texts mention {column.mentions[0]}"
     elif by_name is None and NUMBERED.fullmatch(words_of(column.name)) and _can_number(column):
         reason = f"by its name, and its many values: {OTHER_CODE}"
     return None if reason is None else Proposal(column, "identifying", reason, known=True)
@@ -120,7 +128,7 @@ def _too_little_or_too_much(column: Profile) -> Proposal | None:
     if column.constant:
         return Proposal(column, "insensitive", "the same in all rows")
     if column.mean_length >= _LONG:
-        return Proposal(column, "identifying", "long texts: they may say anything")
+        return Proposal(column, "identifying", "long texts may say anything")
     return None
 
 
@@ -141,23 +149,22 @@ def _known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float]
 
 
 def _sensitive(column: Profile, kind: Kind) -> Proposal:
-    """What is released as it is must not tell rows apart by itself."""
+    """What is released unchanged must be a category, or an amount that many rows share."""
     reason = f"by its name: {kind.name}"
-    if not column.nearly_unique:
-        return Proposal(column, "sensitive", reason, known=True)
-    if column.kind is ColumnKind.TEXT:
-        return Proposal(column, "identifying", f"{reason}; but its texts tell rows apart")
+    if not column.many or column.values < _ENOUGH:
+        return Proposal(column, "sensitive", f"{reason}; released unchanged", known=True)
+    if column.kind is ColumnKind.TEXT and (column.nearly_unique or column.mean_length >= _FREE):
+        return Proposal(column, "identifying", f"{reason}; but its texts are free: they may say anything")
     rule = hierarchy_for(column, None)
-    return Proposal(column, "quasi", f"{reason}; but its values tell rows apart: generalized", rule, True)
+    return Proposal(column, "quasi", f"{reason}; but few rows share a value: generalized", rule, True)
 
 
 def _unknown(column: Profile) -> Proposal:
     if column.nearly_unique and column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.OTHER):
-        return Proposal(column, "identifying", "nearly unique: it tells rows apart all by itself")
-    reason = "neither its name nor its content tells what it is: a quasi-identifier, to be safe"
-    if column.written_numbers:
-        reason += "; its values are numbers, but for a few words such as NA"
-    return Proposal(column, "quasi", reason, hierarchy_for(column, None))
+        return Proposal(column, "identifying", "nearly every row has another value")
+    if column.kind is ColumnKind.TEXT and column.many and column.mean_length >= _FREE and not column.written_numbers:
+        return Proposal(column, "identifying", "free text may say anything")
+    return Proposal(column, "quasi", "not recognized: quasi, to be safe", hierarchy_for(column, None))
 
 
 def _looks_like(kind: Kind, share: float) -> str:
@@ -175,10 +182,16 @@ def _by_content(column: Profile, by_name: Kind | None) -> tuple[Kind, float] | N
         for i, kind in enumerate(KINDS)
         if kind.content is not None
         and column.likes.get(i, 0.0) >= kind.share
-        # What may be a category is one, if the name says so.
-        and (not kind.many or (column.many and by_name is None))
+        # What may be a category is one, if the name says so; but names of persons are never released.
+        and (not kind.many or (column.many and (by_name is None or (by_name.role, kind.name) == ("sensitive", NAME))))
     ]
     return max(found, key=lambda one: (one[0].share < 0.5, one[1]), default=None)
+
+
+def is_measured(column: Profile) -> bool:
+    """Whether the texts of a column are numbers among words, of which intervals make sense."""
+    kind = kind_by_name(column.name)
+    return column.written_numbers and (kind is None or kind.name not in (ZIP, DATE, *_CATEGORIES))
 
 
 def hierarchy_for(column: Profile, kind: Kind | None) -> Rule:
@@ -204,7 +217,7 @@ def _ages(column: Profile) -> Rule:
     """Ages of 90 and more are one, as HIPAA has it."""
     widths = [5, 10, 20, 40]
     is_old = column.quantiles is not None and column.quantiles[-1] >= _OLD
-    return {"intervals": {"widths": widths, "above": _OLD}} if is_old else {"intervals": widths}
+    return {"intervals": widths} | ({"above": _OLD} if is_old else {})
 
 
 def _calendar(column: Profile, birth: bool) -> list[str]:
@@ -234,7 +247,7 @@ def intervals(quantiles: Sequence[float] | None, whole: bool) -> Rule:
     >>> intervals((0.0, 0.01, 0.02, 0.78, 0.79, 0.8), whole=False)
     {'intervals': [Decimal('0.02'), Decimal('0.1'), Decimal('0.2'), Decimal('0.4')]}
     >>> intervals((-10, -10, -9, 20, 500, 100_000), whole=True)
-    {'intervals': {'widths': [5, 10, 20, 100, 200], 'above': 600}}
+    {'intervals': [5, 10, 20, 100, 200], 'above': 600}
     """
     if quantiles is None:
         return SUPPRESS
@@ -262,8 +275,7 @@ def intervals(quantiles: Sequence[float] | None, whole: bool) -> Rule:
         ends["below"] = _plain(widths[-1] * math.floor(low / widest))
     if greatest - high > spread:
         ends["above"] = _plain(widths[-1] * (math.floor(high / widest) + 1))
-    plain = [_plain(one) for one in widths]
-    return {"intervals": {"widths": plain, **ends} if ends else plain}
+    return {"intervals": [_plain(one) for one in widths], **ends}
 
 
 def _plain(one: Decimal) -> int | Decimal:
@@ -274,7 +286,7 @@ def _not_too_many(proposals: list[Proposal]) -> list[Proposal]:
     """Leave out the quasi-identifiers that are too many: first what nothing is known of, then what tells most apart."""
     quasi = [one for one in proposals if one.role == "quasi"]
     kept = sorted(quasi, key=lambda one: (not one.known, one.column.distinct))[:MOST]
-    reason = f"more than {MOST} quasi-identifiers leave nothing of a table: left out, to be safe"
+    reason = f"left out, as the policy has {MOST} quasi-identifiers"
     return [
         replace(one, role="identifying", hierarchy=None, reason=f"{one.reason}; {reason}")
         if one.role == "quasi" and one not in kept

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlglot import exp
+
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import HierarchyError, InfeasibleError
+from sqlanon.errors import HierarchyError, InfeasibleError, SourceError
+from sqlanon.expressions import col, fragment, named, table, template
 from sqlanon.frequency.scan import scan
 from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
+from sqlanon.sources.duckdb import known_tables
 from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.groupings import labelled_values
-from sqlanon.suggest.hierarchies import FileFolder, needs_labels, with_files, with_labels
+from sqlanon.suggest.hierarchies import FileFolder, needs_labels, use_files, with_labels
 from sqlanon.suggest.kinds import OTHER_CODE
 from sqlanon.suggest.policy_text import SUPPRESSION_LIMIT, K, Seen, policy_text
-from sqlanon.suggest.profile import TableProfile, profile_table
-from sqlanon.suggest.propose import SUPPRESS, Proposal, propose
-from sqlanon.suggest.trials import Trial, try_strategies
+from sqlanon.suggest.profile import TableProfile, number_types, profile_table
+from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured, propose
+from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
 
 SIZE = 3
 """The size of the largest sets of quasi-identifiers."""
@@ -33,14 +38,15 @@ _PERSONS = f"by its name: {OTHER_CODE}"
 
 @dataclass(frozen=True)
 class Place:
-    """Where the table is, with absolute paths; and the folder that paths of the policy are relative to (None: they
-    stay absolute); the folder of hierarchy files (None: none are written)."""
+    """Where the table is, with absolute paths; the folder that paths of the policy are relative to (None: they stay
+    absolute); the folder of hierarchy files (None: none are written); a query in place of the table."""
 
     table: str | None = None
     database: Path | None = None
     files: tuple[str, ...] = ()
     folder: Path | None = None
     hierarchies: Path | None = None
+    query: str | None = None
 
     @property
     def source(self) -> dict[str, object]:
@@ -51,9 +57,7 @@ class Place:
         if self.files:
             shown = [self.shown(one) for one in self.files]
             found["files"] = shown if len(shown) > 1 else shown[0]
-        elif self.table is not None:
-            found["table"] = self.table
-        return found
+        return found | self._relation
 
     def shown(self, path: str | Path) -> str:
         """A path as the policy has it."""
@@ -66,36 +70,100 @@ class Place:
     @property
     def read(self) -> dict[str, object]:
         """``[source]`` for the trials, where the connection does not say all of it."""
-        found: dict[str, object] = {} if self.table is None or self.files else {"table": self.table}
-        return found | ({"files": list(self.files)} if self.files else {})
+        return self._relation | ({"files": list(self.files)} if self.files else {})
+
+    @property
+    def _relation(self) -> dict[str, object]:
+        if self.query is not None:
+            return {"query": self.query}
+        return {} if self.table is None or self.files else {"table": self.table}
 
     @property
     def name(self) -> str:
         return (table_parts(self.table or "") or (Path(self.files[0]).stem if self.files else "table",))[-1]
 
 
-def asks_nothing(table: str | None, files: Sequence[str] = ()) -> Policy:
+def asks_nothing(table: str | None = None) -> Policy:
     """A policy by which a table is bound, and which says nothing of its columns."""
+    return _of_any_columns(Place(table))
+
+
+def _of_any_columns(place: Place) -> Policy:
     attributes = {"sqlanon: any": {"role": "quasi", "hierarchy": "suppress"}}
-    return Policy(source=Place(table, files=tuple(files)).read, attributes=attributes, privacy={"k": 2})
+    return Policy(source=place.read, attributes=attributes, privacy={"k": 2})
 
 
 def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
     beside = place.database or (Path(place.files[0]) if place.files else None)
     folder = FileFolder(None if beside is None else beside.parent, place.hierarchies)
-    with begin(asks_nothing(place.table, place.files)) as run:
+    if place.database is not None and place.table is None and place.query is None:
+        _refuse_without_table(begin, place.database)
+    with begin(_of_any_columns(place)) as run:
         profile = profile_table(run)
-        rules = _with_labels(run, profile, propose(profile.profiles), folder, place)
-        apart = _apart(run, profile, rules)
-        narrowing = _dependencies(run, profile, rules)
+        instead = None if place.query is not None else _with_numbers(begin, run, profile, place)
+        if instead is None:
+            rules = _with_labels(run, profile, propose(profile.profiles), folder, place)
+            combinations = _combinations(run, profile, rules)
+            narrowing = _dependencies(run, profile, rules)
+    if instead is not None:
+        return suggest(begin, instead)
     person = _person(rules)
-    files = _that_fit(begin, rules, with_files(rules, folder, place.shown), place.read)
-    proposals = _that_hold(begin, files, place.read)
-    trials = _trials(begin, proposals, place.read | person)
+    fitting = _fitting_files(begin, rules, use_files(rules, folder, place.shown), place.read)
+    proposals = _advised(_valid_rules(begin, fitting, place.read))
+    trials, diversity = _trials(begin, proposals, place.read | person)
     file_name = re.sub(r"\W+", "_", place.name).strip("_") or "table"
     release = {"database": f"{file_name}_release.duckdb", "table": place.name if place.table else file_name}
-    seen = Seen(profile.rows, profile.step, apart, narrowing, trials)
+    seen = Seen(profile.rows, profile.step, combinations, narrowing, trials, diversity)
     return policy_text(place.source | person, release, proposals, seen)
+
+
+def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> None:
+    with begin(_of_any_columns(Place(query="SELECT 1 AS one"))) as run:
+        names = known_tables(run.engine)
+    command = f"sqlanon suggest {shlex.quote(database.name)} {shlex.quote(names[0] if names else 'TABLE')}"
+    there = f"; there is: {', '.join(names)}" if names else "; it has no tables"
+    raise SourceError(f"{database.name}: name a table, as in `{command}`{there}")
+
+
+def _with_numbers(begin: Callable[[Policy], Run], run: Run, profile: TableProfile, place: Place) -> Place | None:
+    """The place with a query that makes numbers of texts such as "12" and "NA", where there are some: intervals need
+    numbers. None for files and frames, which have no queries."""
+    parts = table_parts(place.table or "")
+    if not parts or place.files:
+        return None
+    texts = [one.name for one in profile.profiles if one.numbers_or_missing and is_measured(one)]
+    casts = [_as_number(name, type_) for name, type_ in number_types(run, texts).items()]
+    if not casts:
+        return None
+    own, *schemas = reversed(parts)
+    query = _NUMBERS(casts=casts, rows=table(own, *schemas))
+    instead = replace(place, query=query.sql("duckdb"))
+    with suppress(SourceError), begin(_of_any_columns(instead)) as again:
+        if StatementRunner(again.engine).count(again.source.relation) == profile.rows:
+            return instead
+    return None
+
+
+_NUMBERS = template("SELECT * REPLACE (:casts) FROM :rows")
+_WHOLE = fragment("TRY_CAST(:text AS BIGINT)")
+_DECIMAL = fragment("TRY_CAST(nullif(lower(:text), 'nan') AS DOUBLE)")
+
+
+def _as_number(name: str, type_: str) -> exp.Expr:
+    """A cast by which words become NULL: NaN, too, which is in no interval."""
+    return named((_WHOLE if type_ == "BIGINT" else _DECIMAL)(text=col(name)), name)
+
+
+def _advised(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """The proposals, with advice on numbers that have no intervals."""
+    return [
+        replace(one, reason=f"{one.reason}; {NEEDS_FILES}")
+        if one.role == "quasi"
+        and is_measured(one.column)
+        and not (isinstance(one.hierarchy, dict) and "file" in one.hierarchy)
+        else one
+        for one in proposals
+    ]
 
 
 def _with_labels(
@@ -117,50 +185,47 @@ def _with_labels(
     return found
 
 
-def _that_fit(
-    begin: Callable[[Policy], Run],
-    rules: Sequence[Proposal],
-    with_files: Sequence[Proposal],
-    source: Mapping[str, object],
+def _fitting_files(
+    begin: Callable[[Policy], Run], rules: Sequence[Proposal], files: Sequence[Proposal], source: Mapping[str, object]
 ) -> Sequence[Proposal]:
     """The proposals with files; without those that are no hierarchies of their columns."""
-    changed = [one for one, before in zip(with_files, rules, strict=True) if one != before]
-    if not changed or _holds(begin, changed, source):
-        return with_files
-    wrong = {one.column.name for one in changed if not _holds(begin, [one], source)}
+    changed = [one for one, before in zip(files, rules, strict=True) if one != before]
+    if not changed or _builds(begin, changed, source):
+        return files
+    wrong = {one.column.name for one in changed if not _builds(begin, [one], source)}
     return [
-        replace(before, reason=f"{before.reason}; its hierarchy file does not fit: it is not used")
+        replace(before, reason=f"{before.reason}; its hierarchy file does not fit, and is not used")
         if one.column.name in wrong
         else one
-        for one, before in zip(with_files, rules, strict=True)
+        for one, before in zip(files, rules, strict=True)
     ]
 
 
 def _trials(
     begin: Callable[[Policy], Run], proposals: Sequence[Proposal], source: Mapping[str, object]
-) -> Sequence[Trial]:
-    """What strategies keep of a sample, by the policy that is proposed."""
+) -> tuple[Sequence[Trial], Sequence[Diversity]]:
+    """What strategies keep of a sample, by the policy that is proposed; and what diversity costs with the best one."""
     attributes = {
-        one.column.name: {"role": one.role} | ({} if one.hierarchy is None else {"hierarchy": one.hierarchy})
+        one.column.name: {"role": "identifying" if one.role == "insensitive" else one.role}
+        | ({} if one.hierarchy is None else {"hierarchy": one.hierarchy})
         for one in proposals
     }
     search = {"suppression_limit": SUPPRESSION_LIMIT}
     policy = Policy(source=source, attributes=attributes, privacy={"k": K}, search=search)
-    return try_strategies(begin, policy)
+    sensitive = [one.column.name for one in proposals if one.role == "sensitive"]
+    return try_with_diversity(begin, policy, sensitive)
 
 
-def _apart(
+def _combinations(
     run: Run, table_profile: TableProfile, proposals: Sequence[Proposal]
-) -> Mapping[frozenset[str], tuple[float | None, float | None]]:
+) -> Sequence[tuple[Sequence[str], int, int]]:
+    """Sets of quasi-identifiers, with their distinct combinations and the rows that were looked at."""
     names = [one.column.name for one in proposals if one.role == "quasi"]
-    if not names:
-        return {}
+    if len(names) < 2:
+        return []
     steps = StatementRunner(run.engine)
     query = figures_of(steps, run.work, table_profile.sample, names, names, SIZE)
-    return {
-        frozenset(attributes): (distinction, separation)
-        for attributes, _, _, _, distinction, separation in steps.ask(query, [])
-    }
+    return [(attributes, distinct, rows) for attributes, _, distinct, rows, *_ in steps.ask(query, [])]
 
 
 def _dependencies(run: Run, table_profile: TableProfile, proposals: Sequence[Proposal]) -> Sequence[Narrowing]:
@@ -185,22 +250,21 @@ def _person(proposals: Sequence[Proposal]) -> dict[str, object]:
     return {}
 
 
-def _that_hold(
+def _valid_rules(
     begin: Callable[[Policy], Run], proposals: Sequence[Proposal], source: Mapping[str, object]
 ) -> Sequence[Proposal]:
     """The proposals, with ``suppress`` in place of a hierarchy that has no place for some values."""
-
     with_rules = [one for one in proposals if one.hierarchy not in (None, SUPPRESS)]
-    if not with_rules or _holds(begin, with_rules, source):
+    if not with_rules or _builds(begin, with_rules, source):
         return proposals
-    wrong = [one for one in with_rules if not _holds(begin, [one], source)]
+    wrong = [one for one in with_rules if not _builds(begin, [one], source)]
     reason = "some values have no place in intervals or dates"
     return [
         replace(one, hierarchy=SUPPRESS, reason=f"{one.reason}; {reason}") if one in wrong else one for one in proposals
     ]
 
 
-def _holds(begin: Callable[[Policy], Run], some: Sequence[Proposal], source: Mapping[str, object]) -> bool:
+def _builds(begin: Callable[[Policy], Run], some: Sequence[Proposal], source: Mapping[str, object]) -> bool:
     """Whether hierarchies are trees over all values of their columns."""
     attributes = {one.column.name: {"role": "quasi", "hierarchy": one.hierarchy or SUPPRESS} for one in some}
     policy = Policy(source={**source, "undeclared": "drop"}, attributes=attributes, privacy={"k": 2})

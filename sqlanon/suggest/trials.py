@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-
-from sqlglot import exp
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlanon import pipeline
 from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, SqlanonError
-from sqlanon.expressions import Namer, anonymous, col, template
+from sqlanon.expressions import anonymous, col, subquery, template
 from sqlanon.policy import Policy
 from sqlanon.policy.sections import SearchSection
+from sqlanon.policy.strategies import traits_of
 from sqlanon.recode.stage import recode
+from sqlanon.risk.disclosure import homogeneity
 from sqlanon.search.compare import loss_of, with_search
 from sqlanon.search.lattice import silent
 from sqlanon.search.stage import search
@@ -33,18 +33,18 @@ ROWS = 100_000
 """The most rows of a sample."""
 
 SECONDS = 20.0
-"""What all trials together may take."""
+"""What all trials together may take: seconds of a machine that does nothing else, see `_Clock`."""
 
 CANDIDATES: Mapping[str, Mapping[str, str]] = {
-    "optimal": {"strategy": "optimal"},
     "mondrian with sets": {"strategy": "mondrian", "summary": "set"},
     "mondrian": {"strategy": "mondrian", "summary": "range"},
+    "optimal": {"strategy": "optimal"},
+    "subtree": {"strategy": "subtree"},
     "local": {"strategy": "local"},
     "optimal with cells": {"strategy": "optimal", "suppression": "cells"},
-    "subtree": {"strategy": "subtree"},
 }
 """The strategies that are tried, by names for people: the keys of ``[search]`` that choose them. Each guarantees all
-that a policy may require of classes."""
+that a policy may require of classes. The quick ones come first: what they find does not depend on the time limit."""
 
 _FINEST = "mondrian with sets"
 _FINER = (_FINEST, "local", "optimal with cells")
@@ -72,7 +72,7 @@ def keeps_most(trials: Iterable[Trial], columns: Collection[str], loss: float) -
 
 
 _SHARE = 0.6  # of the time that is left, what the next trial may take; the last one may take all of it
-_SEARCHES = 0.4  # of the time of a trial, what its search may take; the rest is for counting
+_SEARCHES = 0.6  # of the time of a trial, what its search may take; the rest is for counting
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ class Trial:
         Whether its time ended the search: with more, it may lose less.
     error:
         Why it found nothing; else None.
+    homogeneous:
+        By sensitive attribute, the rows in classes that share one value of it; of the attributes that were asked for.
     """
 
     name: str
@@ -108,6 +110,49 @@ class Trial:
     seconds: float = 0.0
     stopped: bool = False
     error: str | None = None
+    homogeneous: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def released_rows(self) -> int:
+        return self.rows - (self.suppressed_rows or 0)
+
+    @property
+    def is_full_domain(self) -> bool:
+        """Whether `extend` and `live` can use it."""
+        return not traits_of(self.search["strategy"]).local and self.search.get("suppression") != "cells"
+
+
+_CLOSE_FACTOR, _CLOSE, _FARTHEST = 1.1, 0.02, 1.5
+
+
+def chosen(trials: Sequence[Trial]) -> Trial | None:
+    """The strategy that keeps the most: first columns, then values. None where none can run.
+
+    Among those that lose about the same (10 % or 0.02 more than the least loss, and never half as much again), the one
+    whose releases can be extended comes first. A search that was stopped counts only where it keeps another column, or
+    loses less than half: its figure depends on the machine.
+
+    >>> from dataclasses import replace
+    >>> rough = Trial("rough", {"strategy": "optimal"}, loss=0.1, fully_suppressed=("age",))
+    >>> fine = Trial("fine", {"strategy": "mondrian"}, loss=0.2)
+    >>> chosen([rough, fine]).name, chosen([replace(fine, error="no")])
+    ('fine', None)
+    >>> wide = Trial("wide", {"strategy": "optimal"}, loss=0.21)
+    >>> chosen([wide, fine]).name, chosen([replace(wide, loss=0.23), fine]).name
+    ('wide', 'fine')
+    """
+    able = [(one, one.loss) for one in trials if one.error is None and one.loss is not None]
+    if not able:
+        return None
+    gone = min(len(one.fully_suppressed) for one, _ in able)
+    able = [(one, loss) for one, loss in able if len(one.fully_suppressed) == gone]
+    ended = [(one, loss) for one, loss in able if not one.stopped]
+    least = min(loss for _, loss in able)
+    if ended and min(loss for _, loss in ended) <= 2 * least:
+        able, least = ended, min(loss for _, loss in ended)
+    limit = min(max(_CLOSE_FACTOR * least, least + _CLOSE), _FARTHEST * least)
+    close = [(one, loss) for one, loss in able if loss <= limit]
+    return min(close, key=lambda one: (not one[0].is_full_domain, one[1]))[0]
 
 
 def try_strategies(
@@ -130,7 +175,8 @@ def try_strategies(
     candidates:
         The keys of ``[search]`` of each strategy, by a name.
     seconds:
-        What all of them together may take; default: `SECONDS`. A strategy whose time is over is interrupted.
+        What all of them together may take; default: `SECONDS`. A strategy whose time is over is interrupted. On a
+        busy machine it is time of the processor, and up to three times as much on the clock.
     rows:
         The most rows of the sample. With ``[source] person`` whole persons are sampled.
 
@@ -144,21 +190,116 @@ def try_strategies(
     SourceError
         The source cannot be read, or does not fit the policy.
     """
+    return _try_all(begin, policy, candidates, SECONDS if seconds is None else seconds, rows)[0]
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """What it costs that each class has two values of a sensitive attribute: the trial with that requirement, and
+    those of the attributes before it that the policy keeps. ``kept``: the policy has it."""
+
+    attribute: str
+    trial: Trial | None = None
+    kept: bool = False
+
+
+def try_with_diversity(
+    begin: Callable[[Policy], Run], policy: Policy, sensitive: Sequence[str]
+) -> tuple[list[Trial], list[Diversity]]:
+    """Try all candidates, and then the one that is `chosen` with distinct 2-diversity of sensitive attributes, one
+    after the other. All together they may take `SECONDS`."""
+    return _try_all(begin, policy, CANDIDATES, SECONDS, ROWS, sensitive)
+
+
+_AGAIN, _MOST_AGAIN = 1.5, 3
+"""Time is left for this many times as long as the best candidate took, for so many sensitive attributes."""
+
+_DEAREST, _CHEAP = 2.0, 0.1
+"""A requirement is kept up to this many times the loss, or up to this loss: nine tenths of the detail are left then.
+Beyond both, a person weighs the risk against the loss."""
+
+
+def _try_all(
+    begin: Callable[[Policy], Run],
+    policy: Policy,
+    candidates: Mapping[str, Mapping[str, str]],
+    seconds: float,
+    rows: int,
+    sensitive: Sequence[str] = (),
+) -> tuple[list[Trial], list[Diversity]]:
     with begin(policy) as run:
         if run.source.access != "rows":
             error = (
                 f"the rows of the source stay in {run.source.where}: strategies are tried on rows that are read here"
             )
-            return [Trial(name, keys, error=error) for name, keys in candidates.items()]
-        ends_at = time.monotonic() + (SECONDS if seconds is None else seconds)
+            return [Trial(name, keys, error=error) for name, keys in candidates.items()], []
+        clock = _Clock(seconds)
         with source_errors():
-            sampled = _sample(run, policy, rows)
+            sample = _Sample(run, _sampled(run, policy, rows, sensitive), sensitive)
         trials: list[Trial] = []
         for i, (name, keys) in enumerate(candidates.items()):
-            left = ends_at - time.monotonic()
+            best = chosen(trials) if sensitive else None
+            reserved = 0 if best is None else _AGAIN * best.seconds / clock.pace * min(len(sensitive), _MOST_AGAIN)
+            left = clock.left - reserved
             limit = left if i == len(candidates) - 1 else left * _SHARE
-            trials.append(_try(run, sampled, policy, Trial(name, keys), limit, i))
-        return trials
+            trials.append(_try(sample, policy, Trial(name, keys), limit, clock.pace, f"trial_{i}"))
+        best = chosen(trials)
+        if best is None:
+            return trials, [Diversity(name) for name in sensitive]
+        return trials, _try_diversity(sample, policy, best, clock)
+
+
+class _Clock:
+    """What is left of a time that other work on the machine does not count in: of the clock and of the processor's time
+    for this process, it takes the one that is behind, and a third of the clock at least. Else a busy machine would
+    decide which strategies are tried to their end."""
+
+    _SLOWEST = 3.0
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._wall, self._processor = seconds, time.monotonic(), time.process_time()
+
+    @property
+    def _passed(self) -> tuple[float, float]:
+        wall = time.monotonic() - self._wall
+        return wall, max(min(wall, time.process_time() - self._processor), wall / self._SLOWEST)
+
+    @property
+    def left(self) -> float:
+        return self._seconds - self._passed[1]
+
+    @property
+    def pace(self) -> float:
+        """Seconds on the clock for one of these: 1 on a machine that does nothing else."""
+        wall, passed = self._passed
+        return wall / passed if passed > 0 else 1.0
+
+
+def _try_diversity(sample: _Sample, policy: Policy, best: Trial, clock: _Clock) -> list[Diversity]:
+    found, kept = list[Diversity](), list[str]()
+    for i, name in enumerate(sample.sensitive):
+        asked = [{"attribute": one, "kind": "distinct", "l": 2} for one in (*kept, name)]
+        tree = policy.model_dump(exclude_none=True)
+        stricter = Policy(**{**tree, "privacy": {**tree["privacy"], "l_diversity": asked}})
+        trial = _try(sample, stricter, Trial(best.name, best.search), clock.left, clock.pace, f"diverse_{i}")
+        found.append(Diversity(name, trial, _is_affordable(trial, best)))
+        kept += [name] if found[-1].kept else []
+    return found
+
+
+def _is_affordable(trial: Trial, best: Trial) -> bool:
+    if trial.loss is None or best.loss is None or {*trial.fully_suppressed} - {*best.fully_suppressed}:
+        return False
+    return trial.loss <= max(_DEAREST * best.loss, _CHEAP)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A run, its source with a table of some rows in place of its own, and the sensitive attributes to look at."""
+
+    run: Run
+    source: Source
+    sensitive: Sequence[str]
 
 
 _COUNT = template("SELECT count(*) FROM :rows")
@@ -174,11 +315,12 @@ _BY_PERSON = template("SELECT :columns FROM :rows WHERE :person_hash % :step = 0
 _TO_SPARE = 0.97  # a share of all hashes may have a few rows more than its part
 
 
-def _sample(run: Run, policy: Policy, most: int) -> Source:
+def _sampled(run: Run, policy: Policy, most: int, sensitive: Sequence[str]) -> Source:
     """The source, with a table of some of its rows in place of its own: the columns that a search reads."""
     source, steps, matched = run.source, StatementRunner(run.engine), match_columns(policy, run.source)
     person = matched.person
-    names = dict.fromkeys([*matched.generalized, *matched.sensitive, *([person] if person else [])])
+    more = [matched.by_attribute[name] for name in sensitive]
+    names = dict.fromkeys([*matched.generalized, *matched.sensitive, *more, *([person] if person else [])])
     given = {"rows": source.relation, "columns": [col(name) for name in names or source.columns]}
     count = int(steps.ask(_COUNT(rows=source.relation), [])[0][0])
     step = math.ceil(count / (_TO_SPARE * most))
@@ -191,35 +333,45 @@ def _sample(run: Run, policy: Policy, most: int) -> Source:
     return replace(source, relation=steps.make(run.work("trial_rows"), query), in_place=True)
 
 
-def _try(run: Run, sampled: Source, policy: Policy, trial: Trial, seconds: float, number: int) -> Trial:
+def _try(sample: _Sample, policy: Policy, trial: Trial, seconds: float, pace: float, prefix: str) -> Trial:
     changed = with_search(policy, trial.search)
     if isinstance(changed, PolicyError):
         return replace(trial, error="; ".join(map(str, changed.problems)))
-    limit = min(seconds * _SEARCHES, float(policy.search.time_limit or math.inf))
+    limit = min(seconds * pace * _SEARCHES, float(policy.search.time_limit or math.inf))
     if seconds <= 0:
-        return replace(trial, error="no time was left to try it")
+        return replace(trial, stopped=True, error="no time was left to try it")
     asked = changed.model_copy(update={"search": changed.search.model_copy(update={"time_limit": limit})})
-    started, steps = time.monotonic(), StatementRunner(run.engine)
-
-    def work(name: str) -> exp.Table:
-        return run.work(f"trial_{number}_{name}")
-
+    started = time.monotonic()
     try:
-        with source_errors(), interrupted_after(seconds, run.engines):
-            trial = _figures(steps, run, sampled, asked, work, trial)
+        with source_errors(), interrupted_after(seconds * pace, sample.run.engines):
+            trial = _figures(sample, asked, trial, prefix)
     except SqlanonError as error:
-        late = time.monotonic() - started >= seconds
-        trial = replace(trial, error=f"took more than {seconds:.1f} seconds on the sample" if late else str(error))
+        late = time.monotonic() - started >= seconds * pace
+        why = f"took more than {seconds:.1f} seconds" if late else str(error)
+        trial = replace(trial, stopped=late, error=why)
     return replace(trial, seconds=time.monotonic() - started)
 
 
-def _figures(steps: StatementRunner, run: Run, sampled: Source, policy: Policy, work: Namer, trial: Trial) -> Trial:
-    prepared = pipeline.prepare(steps, policy, sampled, work, run.population)
+_HOMOGENEOUS_ROWS = template("SELECT coalesce(sum(n), 0)::BIGINT FROM :classes AS c")
+
+
+def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Trial:
+    run, sensitive, steps = sample.run, sample.sensitive, StatementRunner(sample.run.engine)
+    prepared = pipeline.prepare(steps, policy, sample.source, lambda name: run.work(f"{prefix}_{name}"), run.population)
+    # Of the sample, only these columns are there.
+    released = tuple(one for one in prepared.released if one.quasi is not None or one.name in sensitive)
+    prepared = replace(prepared, columns=replace(prepared.columns, released=released))
     began, limit = time.monotonic(), policy.search.time_limit
     found = search(steps, prepared, silent)
     stopped = limit is not None and time.monotonic() - began >= limit
     recoding = recode(steps, prepared, found)
     gone = steps.ask(recoding.statement.fully_suppressed(), [])[0]
+    homogeneous = {}
+    if sensitive:
+        release = subquery(recoding.statement.select(shuffled=False), "r")
+        for name in sensitive:
+            classes = subquery(homogeneity(release, policy.generalized, name))
+            homogeneous[name] = int(steps.ask(_HOMOGENEOUS_ROWS(classes=classes), [])[0][0])
     return replace(
         trial,
         loss=loss_of(prepared, found),
@@ -227,4 +379,5 @@ def _figures(steps: StatementRunner, run: Run, sampled: Source, policy: Policy, 
         rows=prepared.marginals.rows,
         suppressed_rows=recoding.figures.suppressed_rows,
         stopped=stopped,
+        homogeneous=homogeneous,
     )

@@ -99,7 +99,7 @@ def make_tables(folder: Path, real: Path | None) -> dict[str, Path]:
     for name in ("penguins", "adult", "fars"):
         if name in found:
             found[name].parent.mkdir()
-            own = HERE / "penguins.csv" if name == "penguins" or real is None else real / name / f"{name}.csv"
+            own = HERE / "data" / "penguins.csv" if name == "penguins" or real is None else real / name / f"{name}.csv"
             found[name].write_bytes(own.read_bytes())
     return found
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
@@ -97,7 +98,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "trees"
     text, policy = suggested(tmp_path, folder)
     files = sorted(one.name for one in folder.iterdir())
-    names = ["code", "colour", "education", "origin_code", "road", "size_text", "x"]
+    names = ["code", "colour", "education", "origin_code", "road", "x"]
     assert files == [f"hierarchy_{name}.csv" for name in names]
     assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}
     assert 'file = "trees/hierarchy_x.csv"' in text
@@ -109,7 +110,6 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     assert "Bachelors;bachelor level;university level;*" in lines("education")
     assert "E11.9;E11;E00-E90 metabolism;*" in lines("code")
     assert "road A0;R…;M–R;*" in lines("road")
-    assert {"20.5;[20, 22);[20, 30);[20, 40);[0, 40);*", "NA;NA;NA;NA;NA;*"} <= set(lines("size_text"))
     assert "red;(each under 10 %);*" in lines("colour")
     with duckdb.connect() as connection:
         connection.execute(PEOPLE)
@@ -126,6 +126,55 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     assert rule_of(policy, "x")["file"] == mine  # type: ignore[index]
     assert rule_of(policy, "colour") == "suppress"
     assert "its hierarchy file does not fit" in text
+
+
+def test_numbers_among_words_have_intervals_by_a_query(tmp_path: Path) -> None:
+    """Where the source is a table: NA becomes NULL, and all other values are there."""
+    text, policy = suggested(tmp_path)
+    assert rule_of(policy, "size_text")["widths"] == (2, 10, 20, 40)  # type: ignore[index]
+    assert policy.source.query is not None
+    assert "Texts such as 12 and NA become numbers and NULL" in text
+    with duckdb.connect() as connection:
+        connection.execute(PEOPLE)
+        query = f"SELECT count(*), count(size_text), sum(size_text) FROM ({policy.source.query})"
+        numbers = "SELECT count(*), count(*) - 1, sum(TRY_CAST(size_text AS DOUBLE)) FROM people"
+        assert connection.execute(query).fetchall() == connection.execute(numbers).fetchall()
+        with sqlanon.connect(connection) as db:
+            assert db.anonymize(policy).smallest_class >= 5
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "<5",
+        "1e3",
+        "007",
+        "1,5",
+        pytest.param("12 kg", marks=pytest.mark.slow),
+        pytest.param("inf", marks=pytest.mark.slow),
+    ],
+)
+def test_a_word_that_says_more_than_missing_keeps_a_column_as_it_is(odd: str, tmp_path: Path) -> None:
+    """Even outside of the rows that are profiled: a query would lose it."""
+    with duckdb.connect() as connection:
+        value = f"CASE WHEN i = 25000 THEN '{odd}' WHEN i % 10 = 0 THEN 'NA' ELSE (i % 70)::VARCHAR END"
+        connection.execute(f"CREATE TABLE t AS SELECT {value} AS size, i % 9 AS x FROM range(30000) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            assert "query" not in db.suggest("t")
+
+
+def test_numbers_among_words_of_a_file_need_hierarchy_files(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(PEOPLE)
+        connection.execute(f"COPY (SELECT age, size_text FROM people) TO '{tmp_path / 'people.csv'}'")
+    plain = cli("suggest", "people.csv", "-o", "p.toml", cwd=tmp_path)
+    assert "For round widths, add: --hierarchies DIR --force" in plain.out
+    done = cli("suggest", "people.csv", "-o", "p.toml", "--hierarchies", "trees", "--force", cwd=tmp_path)
+    assert "round widths" not in done.out
+    lines = (tmp_path / "trees" / "hierarchy_size_text.csv").read_text(encoding="utf-8").splitlines()
+    assert {"20.5;[20, 22);[20, 30);[20, 40);[0, 40);*", "NA;NA;NA;NA;NA;*"} <= set(lines)
+    with sqlanon.connect() as db:
+        assert db.anonymize(Policy.load(tmp_path / "p.toml")).smallest_class >= 5
 
 
 def test_a_file_beside_the_source_is_used_where_it_fits(tmp_path: Path) -> None:

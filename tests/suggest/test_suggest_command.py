@@ -11,8 +11,8 @@ from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.suggest.policy_text import chosen
-from sqlanon.suggest.trials import Trial
+from sqlanon.resources import POLICY_SCHEMA
+from sqlanon.suggest.trials import Trial, chosen
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_policy_file_is_private_and_its_paths_are_relative(folder: Path, monke
     assert "sqlanon anonymize policies/people.toml" in done.out
     assert target.stat().st_mode & 0o777 == 0o600
     assert 'files = ["../data/people_0.csv", "../data/people_1.csv"]' in target.read_text(encoding="utf-8")
-    assert not [one for one in target.parent.iterdir() if one != target]
+    assert {one.name for one in target.parent.iterdir()} == {"people.toml", "sqlanon.schema.json"}
     with sqlanon.connect() as db:
         assert db.anonymize(Policy.load(target)).rows == 300
 
@@ -58,6 +58,36 @@ def test_a_policy_file_that_exists_is_kept(folder: Path, monkeypatch: pytest.Mon
     assert cli(*again, "--force", cwd=folder).status == 0
     assert 'files = "data/people_*.csv"' in (folder / "p.toml").read_text(encoding="utf-8")
     assert (folder / "p.toml").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_schema_that_a_policy_names_is_beside_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that differs is kept without --force; a policy that is printed names none."""
+    without_trials(monkeypatch)
+    schema, ours = folder / "sqlanon.schema.json", POLICY_SCHEMA.read_bytes()
+    first = cli("suggest", "data/people_0.csv", "-o", "p.toml", cwd=folder)
+    assert "sqlanon.schema.json: with it, editors complete" in first.out
+    assert (folder / "p.toml").read_text(encoding="utf-8").startswith("#:schema ./sqlanon.schema.json\n")
+    assert schema.read_bytes() == ours
+    second = cli("suggest", "data/people_1.csv", "-o", "q.toml", cwd=folder)
+    assert "schema" not in second.out
+    schema.write_text("{}")
+    third = cli("suggest", "data/people_1.csv", "-o", "r.toml", cwd=folder)
+    assert (third.status, schema.read_text()) == (0, "{}")
+    assert "is kept; --force replaces it" in third.out
+    assert cli("suggest", "data/people_1.csv", "-o", "r.toml", "--force", cwd=folder).status == 0
+    assert schema.read_bytes() == ours
+    assert "#:schema" not in cli("suggest", "data/people_0.csv", cwd=folder).out
+
+
+def test_an_empty_file_and_a_database_without_a_table(folder: Path) -> None:
+    (folder / "empty.csv").write_text("")
+    refused = cli("suggest", "empty.csv", cwd=folder)
+    assert (refused.status, "empty.csv is empty" in refused.err) == (2, True)
+    with duckdb.connect(str(folder / "people.duckdb")) as connection:
+        connection.execute("CREATE TABLE people AS SELECT 1 AS age")
+    refused = cli("suggest", "people.duckdb", cwd=folder)
+    assert refused.status == 2
+    assert "name a table, as in `sqlanon suggest people.duckdb people`; there is: people" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -89,8 +119,32 @@ def test_the_strategy_that_keeps_the_most_is_named_with_the_figures_of_all(folde
     text, policy = (folder / "p.toml").read_text(encoding="utf-8"), Policy.load(folder / "p.toml")
     assert (done.status, policy.search.strategy, policy.search.summary) == (0, "mondrian", "set")
     for name in ("optimal", "mondrian with sets", "mondrian", "local", "optimal with cells", "subtree"):
-        assert re.search(rf"^#   {name}: (loss (at most )?0\.|took more)", text, re.MULTILINE)
+        assert re.search(rf"^#   {name}: (loss 0\.|stopped)", text, re.MULTILINE)
     assert "tried on all 300 rows" in text
+    assert "`extend` and `live` need a full-domain strategy" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def trial(name: str, loss: float, *, stopped: bool = False, gone: tuple[str, ...] = (), **search: str) -> Trial:
+    return Trial(name, {"strategy": "mondrian", **search}, loss, gone, 100, 0, stopped=stopped)
+
+
+def test_a_strategy_that_can_do_more_is_preferred_to_one_that_loses_about_as_much() -> None:
+    sets, full = trial("sets", 0.1, summary="set"), trial("full", 0.119, strategy="optimal")
+    assert chosen([sets, full]) == full
+    assert chosen([sets, trial("cells", 0.119, strategy="optimal", suppression="cells")]) == sets
+    assert chosen([sets, trial("full", 0.121, strategy="optimal")]) == sets
+    much_finer = trial("sets", 0.02, summary="set")
+    assert chosen([much_finer, trial("full", 0.035, strategy="optimal")]) == much_finer
+
+
+def test_a_search_that_was_stopped_is_chosen_only_where_it_is_far_better() -> None:
+    """What it found by then depends on the machine."""
+    ended = trial("ended", 0.4)
+    assert chosen([ended, trial("stopped", 0.21, stopped=True)]) == ended
+    far_better = trial("stopped", 0.19, stopped=True)
+    assert chosen([ended, far_better]) == far_better
+    assert chosen([trial("rough", 0.1, gone=("age",)), far_better]) == far_better
 
 
 def test_a_strategy_that_keeps_a_column_is_preferred_to_one_that_loses_less() -> None:
