@@ -1,7 +1,7 @@
 """All that must hold of a change, in one command: lint, layers, types, and the tests of the quick lane.
 
 Everything runs, whatever fails before it; the exit status says whether all passed. Arguments go to pytest. Types are
-checked beside the tests, and told of after them. Random searches draw a quarter of their examples, unless
+checked beside the tests, and told of after them. Random searches draw a tenth of their examples, unless
 ``SQLANON_EXAMPLES`` says how many.
 """
 
@@ -27,7 +27,7 @@ TESTS = [sys.executable, "-m", "pytest", "-n", "auto", "-m", "not slow", *sys.ar
 
 
 def main() -> int:
-    os.environ.setdefault("SQLANON_EXAMPLES", "0.25")
+    os.environ.setdefault("SQLANON_EXAMPLES", "0.1")
     passed = {name: told(name, *run(command)) for name, command in STEPS.items()}
     with ThreadPoolExecutor(1) as beside:
         types = beside.submit(run, TYPES, quietly=True)

@@ -415,6 +415,7 @@ def test_results_of_one_database_do_not_mix(hospital: Path, tmp_path: Path) -> N
         assert second.smallest_class >= 20
 
 
+@pytest.mark.slow
 def test_verify_with_the_policy(hospital: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     with sqlanon.connect(hospital) as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb")

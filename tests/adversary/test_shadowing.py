@@ -258,6 +258,7 @@ SETTINGS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["SESSION", pytest.param("GLOBAL", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("place", ["live table", pytest.param("live query", marks=pytest.mark.slow)])
 def test_settings_of_a_connection_change_nothing(scope: str, place: str, folder: Path, tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ def test_a_dry_run_refuses_what_cannot_be_published(folder: Path, monkeypatch: p
     assert "age gives zip away" in ended.err
 
 
+@pytest.mark.slow
 def test_what_is_overridden_is_what_the_catalog_records(folder: Path) -> None:
     policy, changes = folder / "policy.toml", ("--set", "privacy.k=9")
     ended = cli("anonymize", policy, *changes, "--strategy", "datafly", "--output", "other.duckdb", cwd=folder)
@@ -244,6 +245,7 @@ def test_verify(published: Path) -> None:
     assert {"content digest", "columns", "rows", "against the source: generalization"} <= names
 
 
+@pytest.mark.slow
 def test_verify_of_a_release_with_a_changed_row_is_1(copied: Path) -> None:
     release, policy = copied / "release.duckdb", copied / "policy.toml"
     change(release, "UPDATE patients_v1 SET illness = 'none' WHERE rowid = 3")
@@ -268,6 +270,7 @@ def test_verify_names_the_requirements_that_need_the_source(folder: Path) -> Non
     assert last.startswith("Verified: 5-anonymity, equal 0.9-closeness of illness and ")
 
 
+@pytest.mark.slow
 def test_a_release_as_parquet(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', 'file = "release.parquet"')
     printed = json.loads(cli("anonymize", policy, "--json").out)

@@ -211,6 +211,7 @@ def test_the_hospital_gives_its_patients_away(hospital: Path) -> None:
 # The story
 
 
+@pytest.mark.slow
 def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = tmp_path / "new" / "a demo"
     for _ in range(2):  # again in the same directory

@@ -105,6 +105,7 @@ def check_views(rows: list[int], folder: Path) -> None:
 # --- DuckDB itself, in the quick lane
 
 
+@pytest.mark.slow
 def test_duckdb(public: Path) -> None:
     check(sys.executable, "DuckDB", public)
 

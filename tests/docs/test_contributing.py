@@ -165,6 +165,7 @@ def published(db: sqlanon.Database, policy: sqlanon.Policy, path: Path) -> tuple
     return result, [check.name for check in beside.checks if check.passed]
 
 
+@pytest.mark.slow
 @with_recipe("others")
 def test_a_requirement(registered: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A requirement", tmp_path)
@@ -178,6 +179,7 @@ def test_a_requirement(registered: ModuleType, tmp_path: Path) -> None:
         assert fewest.fetchall()[0][0] >= 2
 
 
+@pytest.mark.slow
 @with_recipe("steepest")
 @pytest.mark.usefixtures("registered")
 def test_a_measure(tmp_path: Path) -> None:

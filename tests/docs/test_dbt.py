@@ -108,6 +108,7 @@ def materialize(session: duckdb.DuckDBPyConnection) -> None:
     names["materialize"](names["model"](names["dbtObj"](None), session), session)
 
 
+@pytest.mark.slow
 def test_the_table_has_the_rows_of_an_audited_release(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     materialize(warehouse)
     rows = warehouse.execute("FROM made").fetchall()

@@ -281,6 +281,7 @@ def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
         assert fetch(private, f"SELECT count(*) FROM sqlanon.{quoted(table)}") == [(2,)]
 
 
+@pytest.mark.slow
 def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
     """`[catalog] database` may name any DuckDB file: what is in it stays."""
     private = folder / "private.duckdb"
@@ -414,6 +415,7 @@ def held(path: Path, how: str) -> Iterator[None]:
         process.communicate("")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", some(["reading", "writing"], 2))
 def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     how: str,

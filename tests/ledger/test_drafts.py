@@ -55,6 +55,7 @@ def test_a_draft_says_so_wherever_it_is_read(folder: Path) -> None:
     assert "draft" not in cli("verify", folder / "one.duckdb").out
 
 
+@pytest.mark.slow
 def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
     """Even with all that is written beside the mark: the ledger has what was published."""
     path, asked = folder / "two.duckdb", policy(folder, "two", FINE_ZIP)

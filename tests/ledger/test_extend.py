@@ -82,6 +82,7 @@ def test_new_rows_are_added_by_classes_and_the_rest_waits(hospital: Path) -> Non
     assert (manifest.rows, manifest.released_rows, manifest.suppressed_rows) == (64, 63, 1)
 
 
+@pytest.mark.slow
 def test_too_few_wait_until_there_are_enough(hospital: Path) -> None:
     insert(hospital, (100, 21, "m", "02131", "first"), (101, 21, "m", "02131", "second"))
     found, _ = extend(hospital)
@@ -146,6 +147,7 @@ def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> N
         assert keys.fetchall() == [(sum(released(hospital).values()),) * 2 + (1,)]
 
 
+@pytest.mark.slow
 def test_what_the_release_before_has_is_added_all_the_same(tmp_path: Path) -> None:
     """Four rows are in the first release, are gone for the second, and come back."""
     new = [(100 + i, 21, "m", "02131", f"new {i}") for i in range(4)]

@@ -213,6 +213,7 @@ def test_a_release_that_is_gone_cannot_be_based_on(with_one: Path) -> None:
     publish(policy(with_one, "two", FINE_ZIP))
 
 
+@pytest.mark.slow
 def test_it_may_be_left_out_of_the_ledger(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE, release={"ledger": False}))
     publish(policy(hospital, "two", FINE_ZIP))
@@ -280,6 +281,7 @@ def of_places(place: Path, name: str, groups: dict[str, list[str]], low: int = 0
     )
 
 
+@pytest.mark.slow
 def test_trees_under_the_same_rule_are_told_apart(tmp_path: Path) -> None:
     """Europe and America in one release, two other groups in the other: joined on the cost, countries stand alone."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -347,6 +349,7 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
         publish(asked("two"))
 
 
+@pytest.mark.slow
 def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_published(tmp_path: Path) -> None:
     """One person has seven rows: parts of two persons may have fewer than eight. One person alone is no part."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -407,6 +410,7 @@ def test_what_an_earlier_release_shows_of_few_rows_no_generalization_hides(tmp_p
 # --- what a review found
 
 
+@pytest.mark.slow
 def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) -> None:
     """One promises 2, the other 5: three who came are too few beside the second."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:

@@ -102,6 +102,7 @@ def test_noise_on_another_attribute_is_let_through_unless_there_is_a_total(with_
     assert so_far(with_one) == 1.5
 
 
+@pytest.mark.slow
 def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> None:
     """The oracle adds up what was published, in decimals."""
     total, spent, refused = Decimal("0.7"), Decimal(0), 0

@@ -202,6 +202,7 @@ def test_the_rows_of_a_frame_and_of_its_file_are_not_passed_over_in_silence(tmp_
     assert [one for one in result.warnings if "one.duckdb may be a release of the same people" in one]
 
 
+@pytest.mark.slow
 def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
     """All combinations of the one are in the other: they may be the same, which a warning says."""
     for name in ("one", "two"):
@@ -224,6 +225,7 @@ def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
     assert [one for one in result.warnings if "rone.duckdb may be a release of the same people" in one]
 
 
+@pytest.mark.slow
 def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> None:
     make(tmp_path / "clinic.duckdb")
 

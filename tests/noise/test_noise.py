@@ -202,6 +202,7 @@ TYPES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_released_types_have_room_for_noise(tmp_path: Path) -> None:
     """Of every type a column, with noise far beyond what it holds."""
     date_ = "(DATE '2000-01-01' + i)"
@@ -620,6 +621,7 @@ def test_identifiers_are_removed_and_rows_are_shuffled(published: sqlanon.Releas
     assert set(names) == set(ATTRIBUTES) - {"name"}
 
 
+@pytest.mark.slow
 def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(
     source: Path, published: sqlanon.Release, tmp_path: Path
 ) -> None:

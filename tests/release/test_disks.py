@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from conftest import share
 from test_killed import asked, file_release, make, policy
 
 import sqlanon
@@ -22,6 +23,7 @@ from sqlanon.release.verify import verify_file
 
 MB = 1_000_000
 SIZE = 24 * MB
+SIZES = share(list(range(0, 14 * MB, MB)))
 
 
 @pytest.fixture
@@ -76,8 +78,7 @@ def written(work: Path, disk: Path, what: str) -> Path:
     ("what", "sizes"),
     [
         pytest.param("database", [2 * MB], marks=pytest.mark.slow),
-        *(pytest.param(what, range(0, 14 * MB, MB), marks=pytest.mark.slow) for what in ("database", "parquet")),
-        *(pytest.param("catalog", sizes, marks=pytest.mark.slow) for sizes in (range(0, 14 * MB, MB),)),
+        *(pytest.param(what, SIZES, marks=pytest.mark.slow) for what in ("database", "parquet", "catalog")),
     ],
 )
 def test_a_full_disk_is_named_and_the_release_stays(work: Path, disk: Path, what: str, sizes: list[int]) -> None:

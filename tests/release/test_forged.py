@@ -139,6 +139,7 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
     assert not any(value in told for value in ("flu", "asthma", "gout", "north"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "told"),
     some(
@@ -277,6 +278,7 @@ def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
     assert publish(folder, PLACES[".duckdb"]).sha256 == sha256(release.path)
 
 
+@pytest.mark.slow
 def test_a_later_release_is_not_held_against_a_file_that_was_changed(folder: Path) -> None:
     """Its manifest and its digest are as they were: its rows are in another order."""
     release = publish(folder, PLACES[".parquet"])
@@ -353,6 +355,7 @@ def test_a_version_of_an_older_sqlanon_is_kept_beside_the_new_one(folder: Path) 
     assert any(check.name == "version 1" and check.passed for check in found.checks)
 
 
+@pytest.mark.slow
 def test_a_publication_that_may_not_have_happened_says_nothing_of_a_file(folder: Path) -> None:
     """The hash that a stopped run was about to publish is not held against what is there."""
     release = publish(folder, PLACES[".duckdb"])

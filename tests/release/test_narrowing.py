@@ -168,6 +168,7 @@ def test_it_can_be_refused(hospital: Path) -> None:
     assert policy.fingerprint() != policy_of(hospital).fingerprint()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", some(["mondrian", "local"], 2))
 def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "some.duckdb") as connection:
@@ -344,6 +345,7 @@ def growing(place: Path, **privacy: Any) -> sqlanon.Policy:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dependencies", ["error", pytest.param("warn", marks=pytest.mark.slow)])
 def test_rows_that_are_added_can_narrow(dependencies: str, tmp_path: Path) -> None:
     """The districts of the first rows are of no use, those of the rows that come later are."""

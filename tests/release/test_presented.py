@@ -78,6 +78,7 @@ def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
 # The stable view, and the table of the version
 
 
+@pytest.mark.slow
 def test_readers_name_a_view_that_is_a_list_of_columns(published: sqlanon.Release) -> None:
     views = dict(fetch(published.path, "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"))
     assert views["patients"] == "CREATE VIEW patients AS SELECT zip, age, birth, illness, stay FROM patients_v1;"
@@ -448,6 +449,7 @@ def test_verify_finds_what_must_not_be_told_of_suppressed_rows(statement: str, c
     assert "suppression by value" in failed_alone(copy)
 
 
+@pytest.mark.slow
 def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published: sqlanon.Release) -> None:
     asked = policy(folder)
     assert fetch(copy, "FROM suppression_by")
@@ -494,6 +496,7 @@ def versions(versions_of_before: tuple[Path, Path]) -> Path:
     return folder_again(*versions_of_before)
 
 
+@pytest.mark.slow
 def test_versions_are_kept_and_pruned(versions: Path) -> None:
     asked = keeping_two(versions)
     path = publish(asked).path

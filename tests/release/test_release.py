@@ -297,6 +297,7 @@ def made_older(path: Path, version: str) -> None:
     change(path, older.replace("digest_of_rows", "digest"), f"UPDATE sqlanon.manifest SET {claims}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", some(["0.0.1", sqlanon.__version__], 2))  # before a version is released, it changes
 def test_a_release_with_the_digest_of_an_older_version_is_verified(copy: Path, source: Path, version: str) -> None:
     made_older(copy, version)
@@ -728,14 +729,7 @@ def test_the_catalog_is_never_replaced(source: Path, tmp_path: Path) -> None:
     assert private.read_bytes() == before
 
 
-def test_the_source_file_is_unchanged(source: Path, usual: sqlanon.Result, tmp_path: Path) -> None:
-    before = source.read_bytes(), source.stat().st_mtime_ns
-    publish(source, tmp_path / "r.duckdb", catalog={"database": str(tmp_path / "c.duckdb")})
-    usual.publish(tmp_path / "r.parquet", "patients")
-    assert (source.read_bytes(), source.stat().st_mtime_ns) == before
-    assert [path.name for path in source.parent.iterdir()] == [source.name]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some(["published", "published_parquet"], 2))
 def test_a_release_replaces_an_older_one(
     kind: str, source: Path, tmp_path: Path, request: pytest.FixtureRequest

@@ -122,7 +122,7 @@ def check(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(600))
+@settings(max_examples=examples(300))
 @given(neighbours(), policies())
 def test_one_value_of_one_person_changes_no_figure(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
     check(pair, policy)
@@ -170,6 +170,7 @@ def test_a_height_is_shown_where_labels_show_it() -> None:
     assert json.loads(shown[0]["heights"]) == {"age": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("measure", "suppressed"),
     some(product(["height", "precision", "loss", "relative_height"], ["mask", "drop"]), 8),

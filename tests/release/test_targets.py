@@ -213,6 +213,7 @@ def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy,
     assert result.held_against == ("memory:clinic",) and not [one for one in result.warnings if "looked" in one]
 
 
+@pytest.mark.slow
 def test_a_release_is_held_against_one_in_memory(hospital: Path) -> None:
     with sqlanon.connect() as db:
         db.anonymize(of_hospital(hospital, "one", FINE_RACE)).publish("memory:one")

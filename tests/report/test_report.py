@@ -286,6 +286,7 @@ def test_no_private_value_is_in_a_page(name: str, pages: Pages, source: duckdb.D
     assert "Note number" not in everything
 
 
+@pytest.mark.slow
 def test_the_search_finds_private_values_in_the_private_page(pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
     text = read(pages["private"]).text
     values = [value for (value,) in source.execute("SELECT DISTINCT city::VARCHAR FROM people").fetchall()]

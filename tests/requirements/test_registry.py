@@ -221,6 +221,7 @@ def test_the_risk_of_a_source_has_it(tmp_path: Path) -> None:
     assert (one.classes, one.rows) == (len(broken), sum(map(len, broken)))
 
 
+@pytest.mark.slow
 def test_a_plan_and_a_report_have_it(tmp_path: Path) -> None:
     policy = write(tmp_path, patients())
     with sqlanon.connect() as db:
@@ -296,6 +297,7 @@ FEW = POLICY.replace('[[privacy.others]]\nattribute = "illness"\nrows = 2', "[pr
 )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_classes")
 def test_a_requirement_on_the_table_goes_all_the_way(tmp_path: Path) -> None:
     rows = patients()

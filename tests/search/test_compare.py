@@ -172,6 +172,7 @@ def test_what_is_wrong_with_the_source_is_an_error(folder: Path) -> None:
     assert "visitors" in ended.err
 
 
+@pytest.mark.slow
 def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -> None:
     status, out, shown = on_a_terminal("compare", folder / "policy.toml", "--strategies", FEW, "--json")
     assert status == 0

@@ -97,6 +97,7 @@ def test_whole_classes_is_as_good_as_the_best_generalization(tmp_path: Path, see
     assert tuple(best.generalization.values()) in possible
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [toy.name for toy in TOYS])
 def test_a_release_is_published_verified_and_reported(tmp_path: Path, strategy: str) -> None:
     policy = write(tmp_path, patients(1), strategy, 0.1)

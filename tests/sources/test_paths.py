@@ -40,6 +40,7 @@ def policy_in(folder: Path, kind: str) -> sqlanon.Policy:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "target"),
     [
@@ -65,6 +66,7 @@ def test_any_folder_will_do(name: str, kind: str, target: str, tmp_path: Path) -
     assert any(found[name].skipped is None for name in NAMES_OF_ATTACKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some(["duckdb", "parquet", "csv"], 3))
 def test_what_duckdb_cannot_write_at_a_question_mark_is_said(kind: str, tmp_path: Path) -> None:
     """The source, the hierarchy file and a release may be there to be read."""

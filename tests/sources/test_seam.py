@@ -72,6 +72,7 @@ def listing() -> Iterator[Any]:
         yield module.Listing(ROWS)
 
 
+@pytest.mark.slow
 def test_a_source_of_another_kind_goes_through_all(listing: Any, tmp_path: Path) -> None:
     path, asks = tmp_path / "release.duckdb", policy(catalog={"database": str(tmp_path / "catalog.duckdb")})
     with sqlanon.connect(listing) as db:
@@ -86,6 +87,7 @@ def test_a_source_of_another_kind_goes_through_all(listing: Any, tmp_path: Path)
         assert db.verify(path, asks).verified
 
 
+@pytest.mark.slow
 def test_an_engine_of_another_name_goes_through_all(tmp_path: Path) -> None:
     path, asks = tmp_path / "release.duckdb", policy(catalog={"database": str(tmp_path / "catalog.duckdb")})
     server = KioskEngine(duckdb_table())
