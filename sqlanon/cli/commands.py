@@ -454,7 +454,8 @@ def risk(
 
     loaded = load(policy, settings)
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        found = db.risk(loaded, numbers("--epsilon", epsilon), leakage)
+        with options(epsilon="--epsilon"):
+            found = db.risk(loaded, numbers("--epsilon", epsilon), leakage)
         uniques = None if matrix is None else db.uniques_matrix(loaded, *two_names("--matrix", matrix))
         special = db.suda(loaded, suda_size) if suda or suda_size is not None else None
     if as_json:
@@ -503,9 +504,11 @@ def suggest(
     from sqlanon.sources.formats import file_kind
 
     if output is not None:
+        is_toml = {output.suffix.lower(), output.resolve().suffix.lower()} == {".toml"}
+        if not is_toml and not output.is_dir():  # --force never replaces data
+            message = f"must end in .toml, as policies do, and {output.name!r} does not"
+            raise PolicyError([Problem("--output", message)])
         refuse_existing(output, force)
-        if {output.suffix.lower(), output.resolve().suffix.lower()} != {".toml"}:  # --force never replaces data
-            raise PolicyError([Problem(str(output), "a policy is a TOML file: give it a name that ends in .toml")])
     several = len(inputs) > 1 and all(file_kind(one) for one in inputs)
     if not several and len(inputs) > 2:
         raise PolicyError([Problem("suggest", "give a database and one of its tables, or data files of one table")])

@@ -14,11 +14,15 @@ from sqlanon.resources import POLICY_SCHEMA
 def refuse_existing(path: Path, force: bool) -> None:
     """Refuse a file that is there, before any work is done for it."""
     if path.is_dir():
-        raise PolicyError([Problem(str(path), "is a folder: name a file in it")])
+        raise PolicyError([Problem(str(path), "is a folder: name a file in it")], "the command")
     if not path.absolute().parent.is_dir():
-        raise PolicyError([Problem(str(path), f"its folder {path.absolute().parent} does not exist: create it")])
+        raise PolicyError(
+            [Problem(str(path), f"its folder {path.absolute().parent} does not exist: create it")], "the command"
+        )
     if path.exists() and not force:
-        raise PolicyError([Problem(str(path), "exists already: name another file, or replace it with --force")])
+        raise PolicyError(
+            [Problem(str(path), "exists already: name another file, or replace it with --force")], "the command"
+        )
 
 
 SCHEMA = "sqlanon.schema.json"
@@ -47,4 +51,6 @@ def write_private(path: Path, text: str, mode: int = 0o600) -> None:
         hidden.replace(path)
     except OSError as error:
         hidden.unlink(missing_ok=True)
-        raise PolicyError([Problem(str(path), f"cannot be written: {error.strerror or error}")]) from None
+        raise PolicyError(
+            [Problem(str(path), f"cannot be written: {error.strerror or error}")], "the command"
+        ) from None

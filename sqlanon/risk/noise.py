@@ -32,7 +32,7 @@ def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
     if epsilons and not policy.noisy:
         problems.append(Problem("epsilon", "is for attributes with noise, and the policy has none"))
     if problems:
-        raise PolicyError(problems)
+        raise PolicyError(problems, "the arguments")
 
 
 def assess_noise(

@@ -249,6 +249,9 @@ def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> 
         ways.append("lower k")
     elif blamed:
         ways.append(f"loosen {' or '.join(blamed)}")
+    limited = [name for name, one in prepared.policy.attributes.items() if one.max_level is not None]
+    if limited:
+        ways.append(f"raise the max_level of {' or '.join(limited)}")
     return f". What can help: {', or '.join(ways)}" if ways else ""
 
 

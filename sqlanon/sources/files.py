@@ -46,7 +46,7 @@ from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.csv import copy_csv, scan_csv
 from sqlanon.sources.excel import scan_excel
 from sqlanon.sources.extensions import load_extension
-from sqlanon.sources.formats import ENDINGS, file_kind
+from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
 from sqlanon.sources.json import scan_json
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
@@ -162,8 +162,7 @@ def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
     kinds = [file_kind(path) for path in paths]
     if None in kinds:
         strange = Path(shown_address(paths[kinds.index(None)]))
-        known = ", ".join(FORMATS[kind].words for kind in ENDINGS)
-        raise SourceError(f"source.files: {strange.name} is none of {known} by its ending; give files of one kind")
+        raise SourceError(f"source.files: {strange.name} has no ending of data files: {KNOWN_ENDINGS}")
     if len(set(kinds)) > 1:
         words = " and ".join(FORMATS[kind].words for kind in dict.fromkeys(kinds) if kind)
         raise SourceError(f"source.files: {words} are mixed; give files of one kind")

@@ -19,6 +19,10 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+KNOWN_ENDINGS = ", ".join(one for endings in ENDINGS.values() for one in endings if one.count(".") == 1)
+"""The endings of data files, for people."""
+
+
 def file_kind(path: str) -> str | None:
     """The format of a file by its ending, or of a folder by what stands before it; else None.
 

@@ -31,7 +31,7 @@ from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
 from sqlanon.sources.duckdb import bind_source
-from sqlanon.sources.formats import ENDINGS, file_kind
+from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower, read_given
 from sqlanon.sources.run import Run
 from sqlanon.sources.scope import bring_temporary, refuse_functions
@@ -226,10 +226,8 @@ class Workspace:
                     raise SourceError(wrong) from error
                 first = str(error).splitlines()[0]
                 if "not a valid DuckDB" in first:
-                    known = ", ".join(
-                        ending for endings in ENDINGS.values() for ending in endings if ending.count(".") < 2
-                    )
-                    raise SourceError(f"{database} is not a DuckDB database; data files end in {known}") from error
+                    wrong = f"{database} is not a DuckDB database; data files end in {KNOWN_ENDINGS}"
+                    raise SourceError(wrong) from error
                 advice = "; a process that has it open for writing must close it first" if "lock" in first else ""
                 raise SourceError(f"{database} cannot be opened for reading: {first}{advice}") from error
             holder = self._engine.beside()

@@ -1,4 +1,4 @@
-"""Fifty mistakes that people make in their first hour, as a folder of files, a policy and a command.
+"""The mistakes that people make in their first hour, as a folder of files, a policy, and a command or Python.
 
 Run as a script, this rewrites `tests/golden/first_hour.txt`: read every answer in the diff aloud before you commit it.
 """
@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.sources import extensions
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -53,12 +57,15 @@ database = "release.duckdb"
 
 @dataclass(frozen=True)
 class Mistake:
-    """What somebody does: with these lines of the policy replaced, after this preparation, this command."""
+    """What somebody does: with these lines of the policy replaced, after this preparation, this command or Python,
+    without a library or an extension of DuckDB."""
 
     title: str
     lines: tuple[tuple[str, str], ...] = ()
     command: str = "anonymize policy.toml"
     prepare: Callable[[Path], object] = lambda folder: None
+    python: str = ""
+    without: str = ""
 
 
 def _line(key: str, new: str) -> tuple[str, str]:
@@ -93,6 +100,10 @@ def _database(folder: Path) -> None:
         connection.execute("CREATE TABLE people AS SELECT 1 AS age; CREATE TABLE visits AS SELECT 2 AS age")
 
 
+def _unknown_format(folder: Path) -> None:
+    (folder / "people.xyz").write_text(PEOPLE)
+
+
 FILES = 'files = "people.csv"'
 ZIP, AGE, SEX = (next(line for line in POLICY.splitlines() if line.startswith(key)) for key in ("zip", "age", "sex"))
 WITH_SETS = ("[release]", '[search]\nstrategy = "mondrian"\nsummary = "set"\n\n[release]')
@@ -109,6 +120,42 @@ MISTAKES = [
     Mistake("An option that does not exist", command="anonymize policy.toml --out release.duckdb"),
     Mistake("A number of threads that is none", command="anonymize policy.toml --threads many"),
     Mistake("Memory without a unit", command="anonymize policy.toml --memory-limit 2"),
+    Mistake("No threads", command="anonymize policy.toml --threads 0"),
+    Mistake("A setting without a value", command="anonymize policy.toml --set privacy.k"),
+    Mistake("A setting of a key that does not exist", command="anonymize policy.toml --set privacy.kk=10"),
+    Mistake("A setting without its section", command="anonymize policy.toml --set k=10"),
+    Mistake("A setting that is no number", command="anonymize policy.toml --set privacy.k=many"),
+    Mistake("A setting out of its bounds", command="anonymize policy.toml --set search.suppression_limit=5"),
+    Mistake(
+        "A setting of a column that does not exist", command="anonymize policy.toml --set attributes.agee.weight=2"
+    ),
+    Mistake(
+        "Several settings that are wrong", command="anonymize policy.toml --set privacy.k=0 --set serch.strategy=ola"
+    ),
+    Mistake("A strategy on the command line that does not exist", command="anonymize policy.toml --strategy best"),
+    Mistake(
+        "A strategy that does not fit the policy",
+        (("k = 2", "k = 2\naverage_risk = 0.2"),),
+        command="anonymize policy.toml --strategy mondrian",
+    ),
+    Mistake("A release as CSV", command="anonymize policy.toml --output release.csv"),
+    Mistake("A dialect that does not exist", command="plan policy.toml --dialect oracle"),
+    Mistake("An export of rows that are here", command="anonymize policy.toml --export folder --dialect trino"),
+    Mistake("A report without a file", command="report policy.toml"),
+    Mistake("A report as PDF", command="report policy.toml -o report.pdf"),
+    Mistake(
+        "A private report of a release", command="report release.duckdb -o report.html --private", prepare=_published
+    ),
+    Mistake("A comparison in a public report", command="report policy.toml -o report.html --compare"),
+    Mistake("A matrix of one column", command="risk policy.toml --matrix zip"),
+    Mistake("A matrix of a column that does not exist", command="risk policy.toml --matrix zip,agee"),
+    Mistake("An epsilon that is no number", command="risk policy.toml --epsilon small"),
+    Mistake("An epsilon without noise", command="risk policy.toml --epsilon 1"),
+    Mistake("A size of no quasi-identifiers", command="risk policy.toml --suda-size 0"),
+    Mistake("An attack that does not exist", command="attack release.duckdb --only linkage", prepare=_published),
+    Mistake("A SHA-256 that is none", command="verify release.duckdb --sha256 abc", prepare=_published),
+    Mistake("A suggested policy in place of the data", command="suggest people.csv -o people.csv"),
+    Mistake("A suggested policy in place of another", command="suggest people.csv -o policy.toml"),
     # Reading the policy
     Mistake("A bracket that is not closed", (_line("attributes", "[attributes"),)),
     Mistake("A text without quotes", ((FILES, "files = people.csv"),)),
@@ -148,6 +195,15 @@ MISTAKES = [
         "Several mistakes at once",
         ((SEX, 'sex = { role = "quasi" }'), ("k = 2", "k = 0"), (FILES, 'files = "people.csv"\nfolder = "x"')),
     ),
+    # Nothing meets the policy
+    Mistake(
+        "Nothing may be generalized",
+        command="anonymize policy.toml --set attributes.zip.max_level=0 --set attributes.age.max_level=0",
+    ),
+    Mistake(
+        "Nothing for a local strategy to find",
+        command="anonymize policy.toml --strategy mondrian --set privacy.k=7",
+    ),
     # The source
     Mistake("A file that is not there", ((FILES, 'files = "persons.csv"'),)),
     Mistake("A pattern that no file matches", ((FILES, 'files = "data/*.parquet"'),)),
@@ -167,6 +223,14 @@ MISTAKES = [
     ),
     Mistake("Widths for texts", (_line("name", 'name = { role = "quasi", hierarchy = { intervals = [5] } }'),)),
     Mistake("Dates for numbers", ((AGE, 'age = { role = "quasi", hierarchy = { dates = ["month", "year"] } }'),)),
+    Mistake("A file of an unknown format", ((FILES, 'files = "people.xyz"'),), prepare=_unknown_format),
+    Mistake("Suggest for a file of an unknown format", command="suggest people.xyz", prepare=_unknown_format),
+    Mistake(
+        "Excel without DuckDB's extension",
+        ((FILES, 'files = "people.xlsx"'),),
+        prepare=_write("people.xlsx", "not read"),
+        without="excel",
+    ),
     # Hierarchies
     Mistake(
         "A hierarchy file that is not there", ((SEX, 'sex = { role = "quasi", hierarchy = { file = "sex.csv" } }'),)
@@ -223,6 +287,33 @@ MISTAKES = [
     Mistake("Suggest without a table", command="suggest people.duckdb", prepare=_database),
     Mistake("Compare with a strategy that does not exist", command="compare policy.toml --strategies optimal,modrian"),
     Mistake("A report of a file that is not there", command="report relase.duckdb -o report.html"),
+    Mistake("A report without its libraries", command="report policy.toml -o report.html", without="altair"),
+    # Python
+    Mistake("A number instead of a source", python="sqlanon.connect(42)"),
+    Mistake("Rows instead of a source", python='sqlanon.connect([{"age": 34}, {"age": 36}])'),
+    Mistake("A source that is not there", python='sqlanon.connect("persons.duckdb")'),
+    Mistake("A source of an unknown format", prepare=_unknown_format, python='sqlanon.connect("people.xyz")'),
+    Mistake("All threads", python='sqlanon.connect("people.csv", threads="all")'),
+    Mistake("The path of a policy as the policy", python='sqlanon.Policy("policy.toml")'),
+    Mistake("The path of a policy to anonymize", python='sqlanon.connect("people.csv").anonymize("policy.toml")'),
+    Mistake("A dictionary to anonymize", python='sqlanon.connect("people.csv").anonymize({"privacy": {"k": 5}})'),
+    Mistake("An empty policy", python="sqlanon.Policy()"),
+    Mistake("A requirement without its section", python='sqlanon.Policy(attributes={"age": {"role": "quasi"}}, k=5)'),
+    Mistake("A role without its key", python='sqlanon.Policy(attributes={"age": "quasi"}, privacy={"k": 5})'),
+    Mistake(
+        "A name instead of a list of strategies",
+        python='sqlanon.connect().compare(sqlanon.Policy.load("policy.toml"), "mondrian")',
+    ),
+    Mistake(
+        "Nowhere to publish",
+        (("[release]\n", ""), ('database = "release.duckdb"\n', "")),
+        python='sqlanon.connect().anonymize(sqlanon.Policy.load("policy.toml")).publish()',
+    ),
+    Mistake(
+        "A private report of a release, in Python",
+        prepare=_published,
+        python='sqlanon.connect().report("release.duckdb", "report.html", private=True)',
+    ),
 ]
 
 
@@ -235,7 +326,23 @@ def make(mistake: Mistake, folder: Path) -> Ended:
         text = text.replace(old, new)
     (folder / "policy.toml").write_text(text)
     mistake.prepare(folder)
-    return cli(*mistake.command.split(), cwd=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        if mistake.without == "excel":
+            for name in ("_load", "_install"):
+                patch.setattr(extensions, name, _unavailable)
+            patch.setattr(extensions, "_is_loaded", lambda engine, name: False)
+        elif mistake.without:
+            patch.setitem(sys.modules, mistake.without, None)
+        if not mistake.python:
+            return cli(*mistake.command.split(), cwd=folder)
+        patch.chdir(folder)
+        with pytest.raises((sqlanon.SqlanonError, TypeError)) as raised:
+            exec(mistake.python, {"sqlanon": sqlanon})
+        return Ended(1, "", f"{raised.type.__name__}: {raised.value}\n")
+
+
+def _unavailable(*_: object) -> None:
+    raise duckdb.IOException("not there")
 
 
 _DIFFERS = re.compile(r"[0-9a-f]{64}|\d+\.\d\d(?= s$)|\d{4}-\d\d-\d\d \d\d:\d\d", re.MULTILINE)
@@ -245,10 +352,13 @@ def answer(mistake: Mistake, ended: Ended, folder: Path) -> str:
     """What stands in the file: the mistake, and all that the terminal shows. Times and hashes differ."""
     lines = [line for _, new in mistake.lines for line in new.splitlines() if line.strip()]
     shown = _DIFFERS.sub("...", ended.out + ended.err)
+    shown = re.sub(rf"{re.escape(duckdb.__version__)}(/\w+)?", "VERSION", shown)
     for path in {os.path.realpath(folder), str(folder)}:
         shown = shown.replace(f"{path}{os.sep}", "").replace(path, ".")
-    quoted = "\n".join(f"    {line}" for line in [*lines, *[""] * bool(lines), f"$ sqlanon {mistake.command}"])
-    return f"## {mistake.title}\n\n{quoted}\n\n{shown.strip()}\n\n(exit {ended.status})\n"
+    done = f">>> {mistake.python}" if mistake.python else f"$ sqlanon {mistake.command}"
+    quoted = "\n".join(f"    {line}".rstrip() for line in [*lines, *[""] * bool(lines), done])
+    ending = "" if mistake.python else f"\n(exit {ended.status})\n"
+    return f"## {mistake.title}\n\n{quoted}\n\n{shown.strip()}\n{ending}"
 
 
 def approved() -> dict[str, str]:

@@ -375,7 +375,10 @@ def test_file_that_is_not_what_its_name_says(tmp_path: Path) -> None:
         with sqlanon.connect(path) as db, pytest.raises(SourceError):
             db.anonymize(make_policy(ROLES, table=None))
     path = write(tmp_path / "people.xls", csv_text())
-    with sqlanon.connect() as db, pytest.raises(SourceError, match=r"people\.xls is none of Parquet, CSV"):
+    with (
+        sqlanon.connect() as db,
+        pytest.raises(SourceError, match=r"people\.xls has no ending of data files: \.parquet"),
+    ):
         db.anonymize(make_policy(ROLES, source={"files": [path]}))
 
 

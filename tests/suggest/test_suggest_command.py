@@ -161,5 +161,5 @@ def test_a_policy_never_takes_the_place_of_data(folder: Path) -> None:
     (folder / "link.toml").symlink_to(data)
     for name in ("data/people_0.csv", "link.toml"):
         told = cli("suggest", data, "-o", name, "--force", cwd=folder)
-        assert told.status == 2 and "ends in .toml" in told.err
+        assert told.status == 2 and "must end in .toml" in told.err
     assert data.read_bytes() == before
