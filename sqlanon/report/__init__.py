@@ -39,11 +39,11 @@ def target_of(path: str | os.PathLike[str]) -> Path:
     >>> target_of("release.duckdb")
     Traceback (most recent call last):
         ...
-    sqlanon.errors.ReleaseError: release.duckdb: a report is a page: its name must end in .html
+    sqlanon.errors.ReleaseError: release.duckdb: the report's name must end in .html
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
-        raise ReleaseError(f"{target}: a report is a page: its name must end in .html")
+        raise ReleaseError(f"{target}: the report's name must end in .html")
     if not target.absolute().parent.is_dir():
         raise ReleaseError(f"{target}: there is no folder {target.absolute().parent}")
     if target.is_file() and not _is_ours(target):

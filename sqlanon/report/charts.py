@@ -24,7 +24,7 @@ BEFORE, AFTER, CHOSEN = "#8a93a6", "#3a7bd5", "#e39a0b"
 BEFORE_WORD, AFTER_WORD = "the source", "the release"
 STATUSES: Mapping[str, tuple[str, str]] = {
     "satisfies": ("meets the policy", "#2a9d6f"),
-    "violates": ("does not", "#d1495b"),
+    "violates": ("breaks the policy", "#d1495b"),
     "open": ("undecided", "#c9a227"),
     "unseen": ("not looked at", "#a9b0bd"),
 }

@@ -35,6 +35,10 @@ SECONDS = 10.0
 """The time in which they are counted."""
 MOST = 100
 """The least end of the scale of k."""
+_NO_LEVELS = (
+    "The policy's strategy does not choose one level for each column. With a full-domain strategy, such as optimal, "
+    "the page has sliders here."
+)
 
 # One row for each size below the greatest k, of classes that meet the other requirements; one for those above, and one
 # for the classes that break them.
@@ -64,7 +68,7 @@ def explorer(draft: ReleaseDraft) -> Explorer:
     prepared, levels = draft.prepared, draft.result.levels
     why_not = _why_not(draft)
     if why_not is not None or levels is None:
-        return Explorer(None, why_not=why_not or "This strategy does not choose one level for each column.")
+        return Explorer(None, why_not=why_not or _NO_LEVELS)
     nodes, box = _counted(prepared, levels)
     policy, marginals = prepared.policy, prepared.marginals
     scale, limit = _scaled(policy.search.suppression_limit)
@@ -127,9 +131,7 @@ def _why_not(draft: ReleaseDraft) -> str | None:
     asked, search = prepared.requirements, policy.search
     several = asked.shields or asked.table or asked.estimates or asked.covering is not None
     reasons = {
-        "This strategy does not choose one level for each column.": search.is_local
-        or search.traits.of_combinations
-        or draft.result.levels is None,
+        _NO_LEVELS: search.is_local or search.traits.of_combinations or draft.result.levels is None,
         "The policy counts persons, and a person may be in several groups.": policy.source.person is not None,
         "A requirement of this policy is on more than one group at a time.": several or policy.population is not None,
         "The release is based on earlier ones.": prepared.earlier.after,

@@ -36,7 +36,7 @@ from sqlanon.release.verify import audited_of, verification_sql, verify_release
 from sqlanon.report.distributions import Distribution, distribution
 from sqlanon.report.explorer import Explorer, explorer
 from sqlanon.report.risks import earlier_risk, risks_of_release, uniques_in_source
-from sqlanon.report.utility import NO_NUMBERS, Numbers, loss_by_column, numbers_of, range_kind
+from sqlanon.report.utility import NO_NUMBERS, ColumnLeft, Numbers, columns_left, loss_by_column, numbers_of, range_kind
 from sqlanon.requirements import Requirement, requirement_checks, requirements_in
 from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.search.full_domain import allowed_rows, measure_of
@@ -68,6 +68,7 @@ class ReportFacts:
     risks: tuple[ResidualRisk, ...] = ()
     numbers: Numbers = NO_NUMBERS
     about: AboutSection | None = None
+    left: Mapping[str, ColumnLeft] = field(default_factory=dict)
 
     @property
     def requirements(self) -> list[Requirement]:
@@ -359,4 +360,5 @@ def _facts(
         numbers = numbers_of(engine, relation, released, labels, few)
     described = tuple(ColumnReport(one.name, columns[one.name], one.role, counted[one.name]) for one in claims.columns)
     statements = tuple(verification_sql(claims))
-    return ReportFacts(claims, published, few, tuple(checks), sizes, described, statements, risks, numbers)
+    left = {} if of_persons(claims) else columns_left(engine, relation, labels, few)
+    return ReportFacts(claims, published, few, tuple(checks), sizes, described, statements, risks, numbers, None, left)

@@ -120,7 +120,7 @@ def earlier_risk(checks: Sequence[Check], why_not: str | None) -> ResidualRisk:
     some = f"{len(broken) or len(unsure):,} of {len(checks):,}"
     what = "would give more away together with this one" if broken else "could not be compared with this one"
     why = first.message.partition(".\n")[0]
-    finding = f"{some} earlier releases {what}. {first.name}: {why}."
+    finding = f"{some} earlier releases {what}. With {first.name.removeprefix('together with ')}: {why}."
     remedy = 'Base this release on the earlier ones: `after = "all"` in `[release]`. Or replace the earlier release.'
     gives = "give" if len(broken) > 1 else "gives"
     line = f"Earlier releases: {some} {gives} more away together with this one." if broken else ""

@@ -99,7 +99,9 @@ def sections(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
     yield PageSection("policy", "What the policy requires", _policy(facts))
     yield PageSection("checks", "Does it hold?", _verdicts(facts, inside))
     if facts.sizes is None:
-        yield PageSection("broken", "The rest", "<p>The file does not hold what it claims: the page shows no more.</p>")
+        yield PageSection(
+            "broken", "The rest", "<p>The file is not what it claims to be, so the page shows no more.</p>"
+        )
     else:
         yield PageSection("columns", "What happened to each column", _columns(facts, inside, charts))
         yield PageSection("groups", "How large the groups are", _classes(facts, facts.sizes, inside, charts))
@@ -150,14 +152,14 @@ def _verdicts(facts: ReportFacts, inside: Inside | None) -> str:
     names = {one.name for one in facts.requirements}
     integrity = [check for check in facts.checks if check.name not in names and check.passed is True]
     first = [check for check in facts.checks if check not in integrity]
-    headings = ["what", "verdict", "what was seen"]
+    headings = ["requirement or check", "result", "what was found"]
     table = ""
     if first:
-        table = _scroll(html_table("Each requirement, and what did not pass", headings, _verdict_rows(first)))
+        table = _scroll(html_table("Requirements", headings, _verdict_rows(first)))
     if integrity:
         count = "One check" if len(integrity) == 1 else f"{len(integrity):,} checks"
         inner = _scroll(html_table("Checks of the release itself", headings, _verdict_rows(integrity)))
-        table += f"<details><summary>{count} of the release itself: all hold</summary>{inner}</details>"
+        table += f"<details><summary>{count} of the release itself: all passed</summary>{inner}</details>"
     warned = "".join(f"<li>{escaped(one)}</li>" for one in (() if inside is None else inside.warnings))
     warnings = f"<h3>What to know before sharing</h3>\n<ul>{warned}</ul>" if warned else ""
     return f"{table}{warnings}{_dependencies(inside)}"
@@ -296,32 +298,52 @@ def _highest(sizes: ClassSizes) -> str:
 
 def utility(facts: ReportFacts, inside: Inside | None) -> str:
     """Loss by column, means and correlations; of a private page before and after."""
-    parts = [_scroll(_losses(facts, inside)), *_means(facts, inside), *_correlations(facts, inside)]
+    parts = [_kept(facts), _scroll(_losses(facts, inside)), *_means(facts, inside), *_correlations(facts, inside)]
     if inside is None:
-        parts.append("<p>A private page compares these figures with those of the source.</p>")
+        parts.append('<p class="soft">A private page compares these figures with those of the source.</p>')
     return "\n".join(parts)
 
 
 def _losses(facts: ReportFacts, inside: Inside | None) -> str:
+    """Of each generalized column what is left; on a private page also its loss."""
     claims = facts.claims
     levels = {name.lower(): level for name, level in claims.generalization.items()}
     heights = {name.lower(): height for name, height in (claims.heights or {}).items()}
     losses = {} if inside is None else {name.lower(): loss for name, loss in inside.losses.items()}
+    labels = {one.name: range_kind(claims, one.name) for one in facts.columns}
     rows = []
     for one in facts.columns:
-        key = one.name.lower()
+        key, left = one.name.lower(), facts.left.get(one.name)
         if key not in levels:
             continue
         level, height = levels[key], heights.get(key)
-        of = "" if height is None else f" of {height}"
-        left = "" if one.after.values is None or one.after.others else f"{one.after.values:,}"
-        lost = [percent(losses[key])] if key in losses else [""] if losses else []
-        rows.append([one.name, f"{_level(level)}{of if level is not None else ''}", left, *lost])
-    headings = ["column", "level", "values in the release", *(["loss"] if losses else [])]
+        of = "" if height is None or level is None else f" of {height}"
+        width = None if left is None else left.width
+        years = " years" if labels[one.name] == "date" else ""
+        rows.append([
+            one.name,
+            f"{_level(level)}{of}",
+            "not counted" if left is None else f"{left.values:,}",
+            "not counted" if left is None else percent(left.hidden),
+            "" if width is None else f"{rounded(width)}{years}",
+            *([percent(losses[key]) if key in losses else ""] if losses else []),
+        ])  # fmt: skip
+    headings = ["column", "level", "values left", "rows that read *", "mean width of ranges"]
     caption = "What is left of the generalized columns"
     if losses:
+        headings.append("loss")
         caption += "; loss is the share of the detail that is gone, with the rows that are left out"
-    return html_table(caption, headings, rows, [2, 3][: len(headings) - 2])
+    return html_table(caption, headings, rows, [2, 3, 4, 5][: len(headings) - 2])
+
+
+def _kept(facts: ReportFacts) -> str:
+    claims = facts.claims
+    share = percent(claims.suppressed_rows / max(claims.rows, 1))
+    gone = f" ({share})" if claims.suppressed_rows else ""
+    said = f"{claims.released_rows:,} rows are released; {claims.suppressed_rows:,}{gone} are left out."
+    if claims.measure == "loss" and claims.score is not None:
+        said += f" The loss of all generalized columns together is {claims.score:.3g} (0: nothing, 1: everything)."
+    return f"<p>{escaped(said)}</p>"
 
 
 def _means(facts: ReportFacts, inside: Inside | None) -> Iterator[str]:

@@ -33,6 +33,46 @@ _CORRELATION = fragment("corr(:x, :y) FILTER (WHERE :both)")
 _FIGURES = template("SELECT :figures FROM :numbers")
 
 
+_LEFT = template("""
+    SELECT
+        count(*) AS values,
+        count(*) FILTER (WHERE n < :few) AS rare,
+        coalesce(sum(n), 0)::BIGINT AS rows,
+        coalesce(sum(n) FILTER (WHERE label = '*'), 0)::BIGINT AS hidden,
+        coalesce(sum(n) FILTER (WHERE high IS NOT NULL AND low IS NOT NULL), 0)::BIGINT AS ranged,
+        sum(n * (high - low)) / sum(n) FILTER (WHERE high IS NOT NULL AND low IS NOT NULL) AS width
+    FROM (
+        SELECT label, n, :low::DOUBLE AS low, :high::DOUBLE AS high
+        FROM (SELECT :column::VARCHAR AS label, count(*) AS n FROM :relation GROUP BY :column) AS v
+    ) AS w
+""")
+
+
+@dataclass(frozen=True)
+class ColumnLeft:
+    """What is left of a generalized column, by its released labels: how many there are, the share of the rows that read
+    ``*``, and the mean width where all others are ranges of numbers, or of dates in years."""
+
+    values: int
+    hidden: float
+    width: float | None
+
+
+def columns_left(
+    engine: Engine, relation: exp.Expr, labels: Mapping[str, RangeKind | None], few: int
+) -> dict[str, ColumnLeft]:
+    """Of columns whose labels are all in enough rows to be counted."""
+    found = {}
+    for name, kind in labels.items():
+        low, high = spans_of(col("label"), kind or "number")
+        query = _LEFT(low=low, high=high, column=col(name), relation=relation.copy(), few=few)
+        values, rare, rows, hidden, ranged, width = engine.rows(query)[0]
+        is_ranged = ranged and ranged + hidden == rows and width > 1
+        if not rare:
+            found[name] = ColumnLeft(values, hidden / max(rows, 1), width if is_ranged else None)
+    return found
+
+
 @dataclass(frozen=True)
 class ColumnNumbers:
     """A column of numbers, or of dates in years: the rows that have one, their mean and standard deviation."""

@@ -16,6 +16,7 @@ from conftest import make_policy
 import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.policy import AboutSection
+from sqlanon.release.check import Check
 from sqlanon.release.residual_risk import ResidualRisk, by_severity
 from sqlanon.report.facts import ReportFacts
 from sqlanon.report.page import page
@@ -158,10 +159,10 @@ def test_requirements_on_the_source_are_named_where_only_the_release_is_there(tm
 def test_checks_of_the_file_fold_away_and_failures_do_not(facts: ReportFacts) -> None:
     file = replace(facts.checks[0], name="digest", message="as claimed")
     folded = page(replace(facts, checks=(*facts.checks, file)))
-    details = folded[folded.index("One check of the release itself: all hold") :]
+    details = folded[folded.index("One check of the release itself: all passed") :]
     assert "as claimed" in details[: details.index("</details>")]
     broken = page(replace(facts, checks=(*facts.checks, replace(file, passed=False, message="changed"))))
-    assert "of the release itself: all hold" not in broken
+    assert "of the release itself: all passed" not in broken
     assert "This release does NOT hold what it claims." in broken
 
 
@@ -207,6 +208,47 @@ def test_a_draft_says_so(facts: ReportFacts) -> None:
     assert '<p class="private">DRAFT. This release is for trying out' in text
     assert "<title>DRAFT · stays" in text
     assert "DRAFT" not in page(facts)
+    checked = (*facts.checks, Check("draft", None, "not published"))  # as `verify` says it
+    head = page(replace(facts, claims=claims, checks=checked)).partition("</header>")[0]
+    assert "The policy&#x27;s requirements hold. A draft: not compared with earlier releases. 3 serious" in head
+    assert "source" not in head[head.index("<h1>") :]
+
+
+def test_a_public_page_says_what_is_left_of_each_column() -> None:
+    """Of a local strategy, too, and without the source; labels that few rows have are not counted."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT 20 + i % 40 AS age, 'z' || (i % 4) AS zip, DATE '1980-01-01' + i::INT AS born, "
+            "'s' || (i % 5) AS s FROM range(400) AS r(i)"
+        )
+        with sqlanon.connect(connection) as db:
+            policy = make_policy(
+                {"age": {"intervals": [10, 20]}, "zip": "suppress", "born": {"dates": ["year"]}, "s": "sensitive"},
+                k=10,
+                table="t",
+                search={"strategy": "optimal"},
+            )
+            found = db.anonymize(policy)
+            facts = found._unpublished().facts()
+    shown = connection_rows(facts)
+    assert set(shown) == {"age", "zip", "born"}
+    for name, level in found.generalization.items():
+        left = facts.left[name]
+        assert shown[name][1] == f"{left.values:,}" and left.hidden == float(level == found.heights[name])
+    widths = {"age": {1: 10.0, 2: 20.0}, "born": {1: 1.0}}
+    for name, by_level in widths.items():
+        wanted = by_level.get(found.generalization[name] or 0)
+        assert facts.left[name].width == (None if wanted is None else pytest.approx(wanted, rel=0.01))
+    rare = page(replace(facts, left={}))
+    assert '<td class="number">not counted</td>' in rare
+
+
+def connection_rows(facts: ReportFacts) -> dict[str, list[str]]:
+    """The cells of the table of what is left, by column."""
+    text = page(facts)
+    table = text[text.index("What is left of the generalized columns") :]
+    rows = re.findall(r"<tr><th[^>]*>(.*?)</th>(.*?)</tr>", table[: table.index("</table>")])
+    return {name: re.findall(r"<td[^>]*>(.*?)</td>", cells) for name, cells in rows if "<td" in cells}
 
 
 # For internal use only
