@@ -567,7 +567,7 @@ def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["policy.toml", "-o", "people.duckdb"], "its name must end in .html"),
+        (["policy.toml", "-o", "people.duckdb"], "the report's name must end in .html"),
         (["policy.toml", "-o", "nowhere/page.html"], "there is no folder"),
         (["policy.toml", "-o", "page.html", "--policy", "policy.toml"], "is for a report of a release"),
         (["policy.toml", "-o", "page.html", "--compare"], "needs a private report"),
