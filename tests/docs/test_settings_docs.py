@@ -32,7 +32,7 @@ def test_the_commands(tmp_path: Path) -> None:
     smallest = [int(re.findall(r"smallest has (\d+)", out)[0]) for line, out in found.items() if "--dry-run" in line]
     assert min(smallest) >= 5 and min(smallest[1:3]) >= 10
     *_, summary, statements = found.values()
-    assert "All statements: " in summary and len(statements) > 4 * len(summary)
+    assert "To print the statements: " in summary and len(statements) > 4 * len(summary)
 
 
 def test_the_marks_and_the_commands_that_have_set() -> None:
