@@ -89,6 +89,7 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_what_tests_set_exists() -> None:
     found = {path: file for file in FILES for path in paths(tree_of(file))}
     constants = {getattr(support, name) for name in ("SMALL_SET", "COARSE_SET", "SMALL_SPARK", "PATIENCE")}

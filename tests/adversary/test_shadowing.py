@@ -542,6 +542,7 @@ def live_rows(path: Path) -> tuple[Any, ...]:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", some(["before", "after"], 2))
 def test_macros_change_no_live_view(when: str, used: set[str], tmp_path: Path) -> None:
     found = []

@@ -70,6 +70,7 @@ def rewrite(folder: Path, old: str, new: str) -> Path:
 # Done: 0
 
 
+@pytest.mark.slow
 def test_what_breaks_an_earlier_release_is_published_by_force_alone(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', 'database = "one.duckdb"\n[catalog]\ndatabase = "c.duckdb"')
     assert cli("anonymize", policy).status == 0
@@ -179,6 +180,7 @@ def adult_policy(data: Path, folder: Path) -> Path:
     return folder / "adult.toml"
 
 
+@pytest.mark.slow
 def test_the_figures_of_the_contract_on_adult_and_progress_on_a_terminal(data: Path, tmp_path: Path) -> None:
     """The object that the design prints, but for the times and the number of checks."""
     status, out, shown = on_a_terminal("anonymize", adult_policy(data, tmp_path), "--json")

@@ -369,6 +369,7 @@ def filed(little: Path, **sections: Any) -> sqlanon.Policy:
     return plain_policy(LITTLE_ROLES, **{**own, **sections})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["duckdb", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
     asked = filed(little)
@@ -415,6 +416,7 @@ def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_catalog_alone_tells_them(little: Path) -> None:
     asked = filed(little)
     with sqlanon.connect() as db:

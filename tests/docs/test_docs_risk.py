@@ -12,7 +12,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_readme import FIRST_POLICY, FOLDER, blocks, sqlanon
+from support import cli
+from test_readme import FIRST_POLICY, FOLDER, blocks
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
@@ -93,7 +94,7 @@ def test_the_python_of_risk(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 def test_the_command_of_risk(hospital: Path) -> None:
     (command,) = blocks("sh", RISK)
-    done = sqlanon(*shlex.split(command)[1:], cwd=hospital)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "unique rows: zip by birth_date" in done.stdout
-    assert "bits of leakage" in done.stdout
+    done = cli(*shlex.split(command)[1:], cwd=hospital)
+    assert (done.status, done.err) == (0, "")
+    assert "unique rows: zip by birth_date" in done.out
+    assert "bits of leakage" in done.out

@@ -161,6 +161,7 @@ def test_ci_calls_the_commands_of_the_readme() -> None:
 # --- README.md
 
 
+@pytest.mark.slow
 def test_the_readme_makes_a_release(tmp_path: Path) -> None:
     """Its two commands, and the policy that it shows, on a file with the columns of that policy."""
     with duckdb.connect() as connection:

@@ -499,6 +499,7 @@ def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None
     assert (hospital / "two.duckdb").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", some(["one.catalog.duckdb", "ledger.db", "elsewhere/history"], 3))
 def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Path, place: str) -> None:
     """In the folders of the catalog, of the source and of the release."""

@@ -95,6 +95,7 @@ def test_by_force_it_is_published_with_a_warning(with_one: Path) -> None:
     assert so_far(with_one) == 3.0
 
 
+@pytest.mark.slow
 def test_noise_on_another_attribute_is_let_through_unless_there_is_a_total(with_one: Path) -> None:
     with pytest.raises(AuditError, match=r"1\.5 in all; \[privacy\] epsilon_total allows 1\.2"):
         publish(policy(with_one, "one", {"weight": 0.5}, total=1.2))

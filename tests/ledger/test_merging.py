@@ -80,6 +80,7 @@ def test_a_folder_has_one_catalog_by_default(tmp_path: Path) -> None:
     assert not other.made(policy.fingerprint())
 
 
+@pytest.mark.slow
 def test_merged_catalogs_hold_releases_against_one_another(folder: Path) -> None:
     told = cli("anonymize", folder / "three.toml", "--output", folder / "elsewhere.duckdb").err
     lines = [line for line in told.splitlines() if "catalog" in line]

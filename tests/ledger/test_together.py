@@ -137,6 +137,7 @@ def test_what_a_release_is_based_on_is_based_on_is_one_of_them(folder: Path) -> 
     assert [after(name) for name in ("one", "two", "three")] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_what_a_stopped_run_may_have_published_stands_in_the_way_where_it_cannot_be_read(folder: Path) -> None:
     (folder / "there").mkdir()
     publish(folder, "there/one", 3)

@@ -568,6 +568,7 @@ def test_of_a_view_the_rest_is_judged_with_the_values_of_the_whole_source() -> N
         assert set(records.released) == set(range(60)) - gone
 
 
+@pytest.mark.slow
 def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp_path: Path) -> None:
     policy = with_privacy(policy_for(source, search={"suppression_limit": 0.5}), confidence=0.9)
     with sqlanon.connect() as db:
@@ -1150,6 +1151,7 @@ def folder(source: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_anonymize_prints_the_figures_of_noise(folder: Path) -> None:
     ended = cli("anonymize", folder / "policy.toml", "--json")
     assert (ended.status, ended.err) == (0, "")

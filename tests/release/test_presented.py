@@ -309,6 +309,7 @@ def test_labels_of_files_have_ends_where_they_hold_their_values(
     assert labels_of(values, rule, tmp_path, min_level=1, max_level=1) == expected
 
 
+@pytest.mark.slow
 def test_the_top_and_names_have_no_ends_and_null_is_no_label(tmp_path: Path) -> None:
     assert labels_of("(1), (2), (NULL)", {"intervals": [10]}, tmp_path, min_level=2) == [("*", 1, None, None)]
     found = labels_of("('ab'), ('aa'), (NULL), ('b1')", {"mask": "right"}, tmp_path, min_level=1, max_level=1)
@@ -515,6 +516,7 @@ def test_versions_are_kept_and_pruned(versions: Path) -> None:
         assert db.verify(path, asked).verified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     some(["UPDATE patients_v1 SET illness = 'x' WHERE stay < 5", "DELETE FROM patients_v1 WHERE stay < 5"], 2),

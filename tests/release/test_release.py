@@ -103,6 +103,7 @@ def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
     return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
 
 
+@pytest.mark.slow
 def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
     """Before it is tampered with: what is found after that is found for that."""
     assert failed_alone(copy) == set()

@@ -83,6 +83,7 @@ def figures(data: dict[str, Any], levels: tuple[int, ...], k: int) -> dict[str, 
 POINTS = [(2, (0, 0, 0)), (5, (1, 1, 0)), (7, (1, 2, 1)), (31, (2, 3, 0)), (3, (3, 3, 1))]
 
 
+@pytest.mark.slow
 def test_what_the_page_says_is_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
     seen = set()
     for k, levels in POINTS:

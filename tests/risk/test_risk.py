@@ -561,6 +561,7 @@ def check(case: PrivacyCase) -> None:
 quick = settings(max_examples=examples(8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @quick
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together(case: PrivacyCase) -> None:

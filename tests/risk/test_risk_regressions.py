@@ -53,6 +53,7 @@ def publish(db: duckdb.DuckDBPyConnection, path: Path, **policy: Any) -> Path:
 # --- attacks ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_attacks_tell_how_many_rows_are_decoys(
     people: duckdb.DuckDBPyConnection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

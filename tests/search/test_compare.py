@@ -41,6 +41,7 @@ def compared(relation: Any) -> list[dict[str, Any]]:
 # The command
 
 
+@pytest.mark.slow
 def test_json_has_an_object_for_each_strategy(folder: Path) -> None:
     ended = cli("compare", folder / "policy.toml", "--strategies", FEW, "--json")
     assert (ended.status, ended.err) == (0, "")

@@ -85,6 +85,7 @@ def test_descent_ends_where_no_step_down_is_possible(tmp_path: Path, seed: int, 
     assert not result.optimal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_whole_classes_is_as_good_as_the_best_generalization(tmp_path: Path, seed: int) -> None:
     rows = patients(seed)

@@ -455,6 +455,7 @@ def test_an_export_overwrites_nothing(found: sqlanon.Result, tmp_path: Path) -> 
     assert (found.export(tmp_path / "empty", "trino") / "audit.sql").is_file()
 
 
+@pytest.mark.slow
 def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """What it makes cannot be compared with releases: both sides say so, as long as the ledger has it."""
     policy = from_set(make_policy(FEW, k=6, table="patients"), tmp_path / "f.parquet")
