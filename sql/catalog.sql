@@ -1,13 +1,13 @@
--- The catalog: what the program knows, to be asked in SQL, years later too. It is private: it holds ground values.
+-- The catalog: runs, hierarchies and releases, to query in SQL years later. It is private: it has ground values.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- The format of these tables, for later versions to know. 2: the ledger. 3: versions in one place.
+-- The format of these tables, for later versions. 2: the ledger. 3: versions in one place.
 -- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
 -- 6: drafts. 7: catalogs that were merged into this one.
 CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 7 AS format;
 
--- One row a run of `anonymize`.
+-- One row for each run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
     run_id VARCHAR PRIMARY KEY,
     started_at TIMESTAMP NOT NULL,
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS sqlanon.runs (
     sqlanon_version VARCHAR NOT NULL
 );
 
--- Where the hierarchy tables of a policy are: level_0 (ground value) to level_<height>, leaf to root.
+-- The hierarchy tables of a policy: level_0 (ground value) to level_<height>, leaf to root.
 CREATE TABLE IF NOT EXISTS sqlanon.hierarchies (
     policy_hash VARCHAR NOT NULL,
     attribute VARCHAR NOT NULL,
@@ -39,10 +39,10 @@ CREATE TABLE IF NOT EXISTS sqlanon.hierarchies (
     PRIMARY KEY (policy_hash, attribute)
 );
 
--- Every generalization that a run looked at.
+-- Each generalization that a run checked.
 CREATE TABLE IF NOT EXISTS sqlanon.lattice (
     run_id VARCHAR NOT NULL,
-    levels INTEGER[] NOT NULL,            -- one a quasi-identifier, as the policy orders them
+    levels INTEGER[] NOT NULL,            -- one for each quasi-identifier, in the order of the policy
     height INTEGER NOT NULL,
     bound DOUBLE,
     status VARCHAR NOT NULL,              -- satisfies | violates | open
@@ -51,39 +51,39 @@ CREATE TABLE IF NOT EXISTS sqlanon.lattice (
     score DOUBLE
 );
 
--- One row a publication. What stands below `digest` is what later releases are held against.
+-- One row for each publication. Later releases are compared with these.
 CREATE TABLE IF NOT EXISTS sqlanon.releases (
     run_id VARCHAR NOT NULL,
     published_at TIMESTAMP NOT NULL,
-    path VARCHAR NOT NULL,                -- where it is; the rows stay there
+    path VARCHAR NOT NULL,                -- its place; the rows are there only
     table_name VARCHAR NOT NULL,
     released_rows BIGINT NOT NULL,
     digest VARCHAR NOT NULL
 );
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS source VARCHAR;         -- JSON: of what it is a release
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS source VARCHAR;         -- JSON: the description of its source
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS policy_hash VARCHAR;
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS manifest_hash VARCHAR;  -- of what it claims
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS epsilon DOUBLE;         -- of a record, with noise
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS after VARCHAR[];        -- run_ids of those it is safe with
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       -- paths of those it breaks, by --force
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS extends VARCHAR;        -- run_id of the one whose rows it has, too
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS replaced_at TIMESTAMP;  -- when another took its place
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS version INTEGER;        -- of those in one file
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS sha256 VARCHAR;         -- of the file, as it was published then
--- When a run was about to publish it. NULL as soon as it is known to be out; the row goes if it is known not to be.
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS manifest_hash VARCHAR;  -- the hash of its manifest
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS epsilon DOUBLE;         -- for each record, with noise
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS after VARCHAR[];        -- run_ids of those on which it is based
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       -- paths of those that it breaks (--force)
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS extends VARCHAR;        -- run_id of the release that it extends
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS replaced_at TIMESTAMP;  -- when another release took its place
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS version INTEGER;        -- its number among those in one file
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS sha256 VARCHAR;         -- of the file when it was published
+-- When a run began to publish it. NULL once it is published; if it is not published, the row is deleted.
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS intended_at TIMESTAMP;
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS noise VARCHAR;          -- JSON: epsilon by attribute
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS same_source VARCHAR;    -- the description of an earlier release's
-                                                                              -- source whose rows its own has
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS draft BOOLEAN;          -- true: nothing is compared with it
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS same_source VARCHAR;    -- the description of an earlier source
+                                                                              -- that has the same rows
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS draft BOOLEAN;          -- true: not compared with other releases
 
--- Which rows of the source are in a release: hashes of their keys, with the secret.
+-- The rows of the source that a release has: hashes of their keys, made with the secret.
 CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
     run_id VARCHAR NOT NULL,
     key_hash UUID NOT NULL
 );
 
--- The hierarchies of what was published, as they were then: level_0 (ground value) to level_<height>.
+-- The hierarchies of published releases, as they were then: level_0 (ground value) to level_<height>.
 CREATE TABLE IF NOT EXISTS sqlanon.released_hierarchies (
     run_id VARCHAR NOT NULL,
     attribute VARCHAR NOT NULL,
@@ -91,27 +91,27 @@ CREATE TABLE IF NOT EXISTS sqlanon.released_hierarchies (
     table_name VARCHAR NOT NULL           -- in schema sqlanon
 );
 
--- Rows of the sources of releases, taken at random, each value as a hash with the secret: they show whether a later
--- source has these rows, whatever it is called. Who has this file has the secret, too, and can guess values.
+-- Random rows of the sources of releases, each value as a hash made with the secret. They show whether a later source
+-- has the same rows, whatever its name. A reader of this file has the secret, too, and can test guesses of values.
 CREATE TABLE IF NOT EXISTS sqlanon.source_samples (
     run_id VARCHAR NOT NULL,
     source_rows BIGINT NOT NULL,
     column_names VARCHAR[] NOT NULL,
-    hashes UBIGINT[] NOT NULL             -- one a column
+    hashes UBIGINT[] NOT NULL             -- one for each column
 );
 
--- What keys are hashed with: one row, made when the first keys are kept. Who has a release and guesses keys learns
--- nothing without it.
+-- The secret with which keys and samples are hashed: one row. Without it, a reader of a release cannot test guesses of
+-- keys.
 CREATE TABLE IF NOT EXISTS sqlanon.secret (secret VARCHAR NOT NULL);
 
--- With what the keys and samples of some runs are hashed instead: runs of other catalogs, which were merged into this.
+-- The secrets of runs from other catalogs that were merged into this one.
 CREATE TABLE IF NOT EXISTS sqlanon.merged_secrets (
     run_id VARCHAR PRIMARY KEY,
     secret VARCHAR NOT NULL
 );
 
--- Where the decoys of a run are: rows of nobody, with the columns of its release. Nothing in the release tells them.
--- The real rows are FROM release EXCEPT ALL FROM <table_name>.
+-- The tables of decoys: invented rows, with the columns of the run's release, which does not mark them. The real rows
+-- are FROM release EXCEPT ALL FROM <table_name>.
 CREATE TABLE IF NOT EXISTS sqlanon.decoys (
     run_id VARCHAR PRIMARY KEY,
     table_name VARCHAR NOT NULL,          -- in schema sqlanon
@@ -119,22 +119,21 @@ CREATE TABLE IF NOT EXISTS sqlanon.decoys (
     made_at TIMESTAMP NOT NULL
 );
 
--- One row an export for a warehouse: whether its statement was run there is not known here. Releases are not compared
--- with it; a warning counts the rows of this table. Delete those of tables that were never made, or that nobody has.
+-- One row for each export for a warehouse, whether or not its statement was run there. Releases are not compared with
+-- it; a warning counts the rows of this table. Delete the rows of tables that were never made, or that nobody has.
 CREATE TABLE IF NOT EXISTS sqlanon.exports (
     run_id VARCHAR NOT NULL,
     exported_at TIMESTAMP NOT NULL,
     path VARCHAR NOT NULL,                -- the folder
-    table_name VARCHAR NOT NULL,          -- what is made there
+    table_name VARCHAR NOT NULL,          -- the table that it makes there
     dialect VARCHAR NOT NULL,
     source VARCHAR NOT NULL               -- JSON, as in releases
 );
-ALTER TABLE sqlanon.exports ADD COLUMN IF NOT EXISTS draft BOOLEAN;           -- true: no warning counts it
+ALTER TABLE sqlanon.exports ADD COLUMN IF NOT EXISTS draft BOOLEAN;           -- true: not counted by warnings
 
--- Publications with the figures of their runs. What is known of a record from all releases of a source that have noise
--- adds up, those that others have replaced among them, and drafts not: epsilon_so_far. A result that is published twice
--- shows the same noise, and counts once. The tables have no schema here: a view looks in its own schema, and in a file
--- called sqlanon.catalog.duckdb the name sqlanon is that of the database, too.
+-- Publications with the figures of their runs. epsilon_so_far adds up the noise of all releases of a source, also of
+-- replaced ones, but not of drafts. A result that is published twice shows the same noise, and counts once. The tables
+-- have no schema here, because in a file called sqlanon.catalog.duckdb the database is called sqlanon, too.
 CREATE OR REPLACE VIEW sqlanon.ledger AS
 SELECT
     r.run_id, r.published_at, r.path, r.table_name, r.source, coalesce(r.policy_hash, n.policy_hash) AS policy_hash,

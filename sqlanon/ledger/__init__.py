@@ -1,4 +1,4 @@
-"""The ledger: what was published, and what later releases have to do with it. It is kept in the catalog."""
+"""The ledger: the releases that were published, and checks of later ones against them. It is in the catalog."""
 
 from sqlanon.ledger.earlier import Earlier, earlier_publications, mark_earlier, opened, show_marking
 from sqlanon.ledger.joint_audit import JointAudit

@@ -25,10 +25,10 @@ ATTACHED = CATALOG
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
 FORMAT = 7
-"""Of the catalog's tables: where it is no older, nothing has to be installed."""
+"""The format of the catalog's tables: a catalog of this format, or a newer one, needs no installation."""
 
 _HELD_HERE = "Unique file handle conflict"
-"""What DuckDB says where two runs of one process have the same file."""
+"""What DuckDB says if two runs of one process open the same file."""
 
 _MANIFEST = template("SELECT 1 FROM sqlanon_catalog.sqlanon.manifest LIMIT 0")
 _FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
@@ -82,7 +82,7 @@ _STANDING_BESIDE = template("""
 _RUNS_OF_RELEASES = template("SELECT DISTINCT run_id FROM sqlanon_catalog.sqlanon.releases")
 
 PATIENCE = 10.0
-"""So many seconds another process may hold the catalog: runs hold it for moments, their own and those beside it."""
+"""Seconds to wait for a catalog that another process holds: runs hold it for moments."""
 
 
 def init_database(path: Path) -> None:
@@ -110,7 +110,7 @@ def _refuse_others(path: Path) -> None:
 
 
 def refuse_merged(path: Path) -> None:
-    """A catalog that was merged into another is not made again: it would know nothing of what was published."""
+    """A catalog that was merged into another is not made again: it would be empty."""
     if not path.exists() and merged(path).exists():
         raise SourceError(
             f"the catalog {path} was merged into {SHARED_CATALOG}: let [catalog] database name that one, or leave "
@@ -135,7 +135,7 @@ def is_database(path: Path) -> bool:
 
 
 def is_catalog(path: Path) -> bool:
-    """Whether a DuckDB file has a catalog and nothing else. A file that cannot be opened now may be one."""
+    """Whether a DuckDB file has a catalog and nothing else; also if it cannot be opened now."""
     if not is_database(path):
         return False
     with closing(duckdb.connect()) as connection:
@@ -150,8 +150,8 @@ def is_catalog(path: Path) -> bool:
 
 @contextmanager
 def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
-    """Attach the catalog for a moment, and write to it in one transaction; made if it is not there, for its owner's
-    eyes only. Where another process holds it, this one waits for it, but not for long.
+    """Attach the catalog for a moment, and write to it in one transaction. A missing one is made, readable for its
+    owner only. If another process holds it, wait up to `PATIENCE` seconds.
 
     So it is never open while a run searches, hashes rows or writes a release. A run that is published opens it four
     times: for the record of the run, for the history that the release is compared with, for the intent to publish, and
@@ -184,7 +184,7 @@ def _refuse_release(engine: DuckDBEngine, path: Path) -> None:
 
 
 def _attach(engine: DuckDBEngine, path: Path) -> None:
-    """Attach the catalog, as soon as no other process holds it: one that only looks at it does, too."""
+    """Attach the catalog as soon as no other process holds it, be it only to read."""
     give_up = time.monotonic() + PATIENCE
     try:
         while True:
@@ -225,7 +225,7 @@ def replace_table(engine: DuckDBEngine, target: exp.Table, query: exp.Query) -> 
 
 @contextmanager
 def _read(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
-    """Attach a catalog to look something up, unless it cannot be read now."""
+    """Attach a catalog for reading, unless it cannot be read now."""
     try:
         engine.attach(path, name, read_only=True)
     except duckdb.Error:
@@ -238,7 +238,7 @@ def _read(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bo
 
 
 def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bool:
-    """Whether another catalog has releases of a source that stand, but in one place; not, if it cannot be read now."""
+    """Whether another catalog has releases of a source, except at one place. No, if it cannot be read now."""
     with _read(engine, path, BESIDE) as is_there:
         try:
             if not is_there or not engine.rows(_LEDGERS_BESIDE())[0][0]:
@@ -312,15 +312,15 @@ def recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[e
 
 
 def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
-    """The hash of the file that was published last in a place; None if the catalog has none or cannot be read now, and
-    where a run was stopped that may have published there."""
+    """The hash of the newest file that was published at a place; None if the catalog has none or cannot be read now,
+    or if a stopped run may have published there."""
     with _read(engine, path) as is_there:
         rows = _rows_of_any_version(engine, _SHA256(place=place)) if is_there else []
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
 def recorded_as_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
-    """Whether what the catalog has of a digest are drafts alone; not, if it has nothing, or cannot be read now."""
+    """Whether the catalog has drafts with a digest, and no release. No, if it cannot be read now."""
     with _read(engine, path) as is_there:
         rows = _rows_of_any_version(engine, _DRAFTS(digest=digest)) if is_there else []
     return any(is_draft for (is_draft,) in rows)

@@ -74,7 +74,7 @@ def opened(engine: DuckDBEngine, publication: Publication, reach: Reach, verifie
     with place.opened(engine.limits, publication.version, publication.sha256, verified) as release:
         _refuse_others(publication, release.manifest, release.digest, release.failures)
         if release.is_changed:
-            raise ReleaseError(f"{path} is not the release that the ledger has of it: its file was changed")
+            raise ReleaseError(f"{path} is not the release that the ledger recorded: its file was changed")
         with release.rows(engine, name) as relation:
             yield Earlier(path, release.manifest, relation, publication)
 
@@ -82,11 +82,11 @@ def opened(engine: DuckDBEngine, publication: Publication, reach: Reach, verifie
 def _refuse_others(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
     place = shown_place(publication.path)
     if publication.manifest_hash not in (None, manifest.fingerprint()):
-        raise ReleaseError(f"{place} is not the release that the ledger has of it: its manifest was changed")
+        raise ReleaseError(f"{place} is not the release that the ledger recorded: its manifest was changed")
     if digest != publication.digest:
-        raise ReleaseError(f"{place} is not the release that the ledger has of it: it was changed")
+        raise ReleaseError(f"{place} is not the release that the ledger recorded: its rows were changed")
     if failures:
-        raise BrokenReleaseError(f"{place} is not as it was published: {'; '.join(failures)}")
+        raise BrokenReleaseError(f"{place} was changed since it was published: {'; '.join(failures)}")
 
 
 def mark_earlier(
@@ -147,8 +147,8 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     based = [one for one in known if one.run_id in runs]
     if gone := len(set(runs) - {one.run_id for one in based}):
         raise ReleaseError(
-            f"the release is based on {gone} that are gone: others have taken their places; without them it cannot be "
-            "made again from the source"
+            f"{gone} of the releases on which this one is based were replaced: without them it cannot be made again "
+            "from the source"
         )
     return based
 
@@ -181,7 +181,7 @@ def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -
         problems.append(Problem(place, f"{name} has masked rows, which cannot be recognized: name other releases"))
     elif several := sorted(column for column in quasi if one.level(column, 0) is None):
         message = f"{name} shows {', '.join(several)} at several levels"
-        problems.append(Problem(place, f"{message}: a release can be based on one of the full domain only"))
+        problems.append(Problem(place, f"{message}: a release can be based on a full-domain release only"))
     if one.manifest.decoys:
         problems.append(
             Problem(place, f"{name} has decoys, which a release based on it would reveal: name other releases")
@@ -245,8 +245,8 @@ def _mark(
         found = count(target)
     engine.execute(drop_table(rows))
     if one.manifest.released_rows and not found:
-        hint = "is it a release of this table, and are its keys written as they were?"
-        raise SourceError(f"no row of {shown_place(one.path)} is found in the source: {hint}")
+        hint = "check that it is a release of this table and that the keys are written in the same way"
+        raise SourceError(f"no row of {shown_place(one.path)} was found in the source: {hint}")
     return target, there == one.manifest.released_rows
 
 

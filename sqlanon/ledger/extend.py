@@ -118,7 +118,7 @@ def release_to_extend(run: Run, policy: Policy) -> Extended:
         manifest = release.manifest
     if not policy.made(manifest.policy_hash):
         raise ReleaseError(
-            f"{publication.path} was made by another policy: extend it with that one, or anonymize anew with "
+            f"{publication.path} was made by another policy: extend it with that policy, or run anonymize with "
             "[release] after"
         )
     return Extended(publication, manifest, [one for one in known if one.run_id in publication.after])
@@ -167,7 +167,7 @@ def _refuse_changes(
     recoding = FullDomainRecoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
     found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
     if found != [(one.name, one.type) for one in manifest.columns]:
-        wrong.append(Problem("source", "its columns are not those of the release: anonymize anew"))
+        wrong.append(Problem("source", "its columns are not those of the release: run anonymize again"))
     for i, name in enumerate(policy.generalized):
         then = trees.get(name.lower())
         if levels[name] == 0 or then is None:
@@ -175,7 +175,7 @@ def _refuse_changes(
         query = changed_labels(then.table, prepared.hierarchies[i].table, min(levels[name], then.height))
         if changed := run.engine.rows(query)[0][0]:
             message = f"{changed:,} values have another label than when the release was made (by a longer text under a "
-            message += "mask, a number with more digits, an edited file): anonymize anew"
+            message += "mask, a number with more digits, an edited file): run anonymize again"
             wrong.append(Problem(join("attributes", name), message))
     if wrong:
         raise SourceError("; ".join(map(str, wrong)))

@@ -1,9 +1,9 @@
-"""The joint audit: whether a new release breaks an earlier one, or is broken by it.
+"""The joint audit: whether a new release is safe beside an earlier one.
 
-It runs what an attacker would run on the files: the complementary release and the temporal attack, for combinations
+It runs the attacks of a reader of both files, the complementary release and the temporal attack, for combinations
 with fewer rows than the smaller k of the two. The parts of these statements are made as tables, once for all queries of
-two releases: the engine knows the sizes of tables, and not of the parts of a statement; and too many pairs to compare
-are noticed while they are made.
+two releases: the engine knows the sizes of tables, but not of parts of a statement, and too many pairs to compare
+show early.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
 
 MOST_MEETING = 20_000_000
-"""The most pairs of groups that can be the same rows: some gigabytes, where they are made."""
+"""The most pairs of groups that can be the same rows: they take some gigabytes."""
 
 SHOWN_CATALOGS = 3
 """The most other catalogs that a warning names."""
@@ -96,13 +96,13 @@ _ROWS_OF_A_PERSON = template("""
 
 
 def grouped(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """The distinct rows of a release in some columns, and how many of its rows each stands for."""
+    """The distinct rows of a release in some columns, with their counts."""
     return _GROUPED(columns=[col(name) for name in columns], release=release)
 
 
 @dataclass(frozen=True)
 class PairAudit:
-    """The audit of two releases for fewer than k rows, with the parts of its queries that are made already."""
+    """The audit of two releases for fewer than k rows, with the parts of its queries that were made."""
 
     engine: Engine
     work: Namer
@@ -114,7 +114,7 @@ class PairAudit:
     @classmethod
     @contextmanager
     def of(cls, engine: Engine, work: Namer, linked: ReleaseLink, k: int) -> Iterator[PairAudit]:
-        """An audit, whose tables go with its context."""
+        """An audit, whose tables are dropped at the end of its context."""
         audit = cls(engine, work, linked, k)
         try:
             yield audit
@@ -199,7 +199,7 @@ class _NotComparedError(ReleaseError):
 
 @dataclass(frozen=True)
 class _Attack:
-    """What an attack finds, and what its query for people is made of: a long one, which is rarely needed."""
+    """What an attack finds, and the parts of its query for people."""
 
     message: str
     build: Callable[[ReleaseLink, int], exp.Select]
@@ -209,7 +209,7 @@ class _Attack:
 
 @dataclass(frozen=True)
 class SourceHistory:
-    """What the ledger has of the source of a new release, by the time it is published.
+    """The releases of the source of a new release, by the time it is published.
 
     ``earlier`` are the releases that the new one is compared with, ``replaced`` is the one whose place it takes, and
     ``known`` are all of them, by run and path; ``spent`` are those with noise of other runs; ``elsewhere`` are other
@@ -232,11 +232,11 @@ class SourceHistory:
 
 @dataclass
 class JointAudit:
-    """Compares a new release with those that stand of the same source.
+    """Compares a new release with earlier ones of the same source.
 
-    By ``force`` it may break them, with a warning. ``open`` are the releases that are open already, by run: a file can
-    be attached once. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new release,
-    grouped, by the query that groups it. ``queries`` list the rows for which the new release is refused,
+    With ``force`` it may break them, and a warning says so. ``open`` are the releases that are open already, by run: a
+    file can be attached once. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new
+    release, grouped, by the query that groups it. ``queries`` list the rows for which the new release is refused,
     because of ``refusals``.
     """
 
@@ -280,7 +280,7 @@ class JointAudit:
             return
         section, total = self.prepared.policy.release, self.prepared.policy.privacy.epsilon_total
         if section is not None and not section.ledger:
-            message = "release.ledger is false, so that the ledger cannot add this noise to that of later releases"
+            message = "release.ledger is false, so the ledger cannot add up the noise of this and later releases"
             yield self._unless_forced(f"{message}: leave it out")
         spent, all_shares = self.history.spent, self.history.shares
         runs = {one.run_id: one.epsilon for one in spent}
@@ -293,11 +293,11 @@ class JointAudit:
         figures += f"{both:g} in all"
         shares = [all_shares[one.source] for one in spent if one.source and one.source in all_shares]
         if shares:
-            figures += f" (one of them has another name for it, and about {max(shares):.0%} of its rows)"
+            figures += f" (one of them describes it differently and has about {max(shares):.0%} of its rows)"
         if total is not None and both > total * (1 + ROUNDING):
             yield self._unless_forced(f"{figures}; [privacy] epsilon_total allows {total:g}")
         elif total is None and again:
-            message = "this source was published with noise before, and noise that is drawn again averages away"
+            message = "this source was published with noise before, and noise that is drawn again averages out"
             yield self._unless_forced(f"{message}. {figures}: set [privacy] epsilon_total to allow that sum")
 
     def _unless_forced(self, message: str) -> Check:
@@ -312,14 +312,14 @@ class JointAudit:
         found += self._other_catalogs()
         if replaced is not None and replaced.digest != digest:
             found.append(
-                f"it replaces the release of {replaced.published_at:%Y-%m-%d %H:%M}, and was not compared with it: "
+                f"it replaces the release of {replaced.published_at:%Y-%m-%d %H:%M} and was not compared with it: "
                 "somebody with a copy of that one can join the two (sqlanon attack shows what this reveals); "
                 "[release] after and sqlanon extend keep both safe"
             )
         return found
 
     def _other_catalogs(self) -> Iterator[str]:
-        """One line at most about catalogs beside this one."""
+        """At most one line about catalogs beside this one."""
         own = self.prepared.policy.catalog
         elsewhere = self.history.elsewhere
         if own is None or not (elsewhere or self.prepared.policy.has_own_catalog):
@@ -358,7 +358,9 @@ class JointAudit:
         if publication.run_id in self.prepared.earlier.lost:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
-            return Check(name, None, f"rows of it were deleted or changed since, which both together show: {message}")
+            return Check(
+                name, None, f"some of its rows were deleted or changed since, which both together show: {message}"
+            )
         self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
@@ -424,12 +426,12 @@ class JointAudit:
         yield f"      sqlanon attack {earlier} {draft} --policy {file} --only complementary_release,temporal --sql"
 
     def _recognized(self, publication: Publication) -> str:
-        """Why a release of a source under another description is held against this one."""
+        """Why a release of a source under another description is compared with this one."""
         share = self.history.shares.get(publication.source or "")
         return "" if share is None else f"the source shares about {share:.0%} of its rows with that of this release; "
 
     def _not_compared(self, name: str, publication: Publication, why: str, remedy: str | None) -> Check:
-        """A release that is gone is open to nobody; one that is there and cannot be read may be broken."""
+        """Nobody can open a release that is gone; one that is there and cannot be read may be broken."""
         why = self._recognized(publication) + why
         kind = kind_at(publication.path)
         there = not kind.in_files or publication.path.exists() or publication.intended_at is not None
@@ -462,7 +464,7 @@ class JointAudit:
 
     @contextmanager
     def _grouped(self, linked: ReleaseLink) -> Iterator[tuple[exp.Table, exp.Table]]:
-        """The rows of both, grouped: those of the new release once for all others."""
+        """The rows of both, grouped: those of the new release are grouped once for all comparisons."""
         engine, (own, theirs) = self.run.engine, linked.columns
         query = grouped(linked.second, theirs)
         key = query.sql(engine.dialect)
@@ -478,7 +480,7 @@ class JointAudit:
             engine.execute(drop_table(first))
 
     def _public_link(self, one: Earlier, new: ComparedRelease, trees: Trees, compared: ReleaseLink) -> ReleaseLink:
-        """The link of both by names that people can put in place."""
+        """The link of both, by names that people can use."""
         names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
         first, second = replace(one, relation=names[0]), replace(new, relation=names[1])
         shown = link(first.with_set_texts, second.with_set_texts, trees)
@@ -518,7 +520,7 @@ class JointAudit:
                 yield _Attack(f"{message} (temporal attack)", temporal, public.swapped, k)
 
     def _rows_of_a_person(self) -> int:
-        """The most that one has."""
+        """The most rows of one person."""
         person = self.prepared.columns.person
         if person is None:
             return 1
@@ -526,7 +528,7 @@ class JointAudit:
         return int(self.run.engine.rows(query)[0][0] or 1)
 
     def _script(self, publication: Publication, attack: _Attack) -> str:
-        """The query of an attack over the files by names of their own, with the statements that open them."""
+        """The query of an attack, with the statements that open the files."""
         assert self.prepared.policy.catalog is not None
         files = {"earlier": publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
         opening = [

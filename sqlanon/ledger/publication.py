@@ -77,8 +77,9 @@ class LedgerEntry:
         the release."""
         policy, extended = self.prepared.policy, self.extended
         assert policy.catalog is not None  # else it would be `NoLedger`
-        with open_catalog(self.run.engine, policy.catalog.database):  # made, if it is not there
-            kept_secret(self.run.engine)
+        if not policy.catalog.database.exists():  # removed since the run was recorded
+            with open_catalog(self.run.engine, policy.catalog.database):
+                kept_secret(self.run.engine)
         known = history_of_source(self.run, self.prepared, self.place, self.run_id)
         opened = {} if extended is None else {extended.run_id: extended.release}
         self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, opened)
@@ -155,7 +156,7 @@ class DraftEntry:
         known = history(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
         if there := [one for one in known.publications if one.path == self.place]:
             raise ReleaseError(
-                f"the ledger has a release at {there[-1]}, and a draft does not replace it: {ANOTHER_PLACE}"
+                f"the ledger has a release at {there[-1]}, which a draft does not replace: {ANOTHER_PLACE}"
             )
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:

@@ -1,8 +1,8 @@
-"""Writing to the ledger: what a run is about to publish is an intent, settled once the release is in its place.
+"""Writing to the ledger: a run records its intent to publish, and settles it once the release is in its place.
 
-A run that is killed between the two leaves its intent. Whoever opens the ledger next looks at the place: if the release
-is there, its publication is completed; if not, the intent is dropped. Where the place cannot be read the intent stays,
-and counts as a release that is out.
+A run that is killed between the two leaves its intent. The next run that opens the ledger looks at the place: if the
+release is there, its publication is completed; if not, the intent is dropped. If the place cannot be read, the intent
+stays and counts as a published release.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ _FORGET_SAMPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_samples
 _DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
 
 UNRECORDED = ""
-"""In place of the run, of a release that the ledger is to know nothing of, once it is known to be out."""
+"""Stands for the run of a release that the ledger forgets once it is published."""
 
 
 @dataclass(frozen=True)
 class Intent:
-    """A row of the ledger that is not known to be out."""
+    """A row of the ledger whose release may not be published."""
 
     run_id: str
     path: Path
@@ -91,7 +91,7 @@ class Intent:
 
 @contextmanager
 def alone_with(path: Path) -> Iterator[None]:
-    """The lock of a catalog's publications: an intent without it is of a run that has ended."""
+    """Hold the lock of a catalog's publications: an intent without it belongs to a run that has ended."""
     try:
         with alone_at(path):
             yield
@@ -104,9 +104,7 @@ def intents(engine: DuckDBEngine) -> list[Intent]:
 
 
 def settle(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
-    """Complete or drop the intents of runs that have ended, as far as their places can be read. For who has the
-    lock.
-    """
+    """Complete or drop the intents of runs that have ended, if their places can be read. The caller has the lock."""
     with catalog.open_catalog(engine, path):
         found = intents(engine)
     there = {one: _claims_at(one, reach, engine) for one in found}
@@ -122,8 +120,8 @@ def settle(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
 
 
 def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None]) -> None:
-    """Write to the open catalog that an intended release is out, and that what was in its place is gone, but for the
-    versions that are kept there."""
+    """Record in the open catalog that an intended release is published, and that those in its place are replaced,
+    except for the versions that are kept there."""
     place = str(intent.path)
     versions = [one or 1 for one in kept] or [0]
     engine.execute(_REPLACE(place=place, at=str(intent.published_at), kept=[number(one) for one in versions]))
@@ -134,7 +132,7 @@ def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None])
 
 
 def forget_gone(engine: DuckDBEngine) -> None:
-    """Of releases that do not stand, hierarchies, keys and samples are needed no more."""
+    """Delete hierarchies, keys and samples of releases that were replaced."""
     forget_trees(engine)
     engine.execute(_FORGET_KEYS(gone=is_gone()))
     engine.execute(_FORGET_SAMPLES(gone=is_gone()))
@@ -150,8 +148,7 @@ def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[
 
 
 def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
-    """What the ledger has. What a run was about to publish that has ended is looked for; where its place cannot be
-    read, it counts as out."""
+    """Read the ledger, after settling the intents of runs that have ended."""
     if not path.exists():
         catalog.refuse_merged(path)
         return History()
@@ -166,14 +163,14 @@ def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
 
 
 def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> Sequence[Publication]:
-    """The publications that stand: whose place no other has taken, or that are kept beside it; the oldest first."""
+    """The publications that no other has replaced, the oldest first."""
     return history(engine, path, reach).publications
 
 
 def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
-    """What the ledger has of a published release, where it may be more than the policy tells: None where it is not.
+    """The record of a release, if its policy has keys or `after`, which need it.
 
-    Several releases may have the same content: then it is the one in that place, or of that policy, or the newest.
+    Of several releases with the same content, the one in that place, or of that policy, or the newest.
     """
     after = policy.release is not None and bool(policy.release.after)
     if policy.catalog is None or not (after or policy.source.key):
@@ -186,12 +183,11 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
     if not after:
         return None
     ledger = f"the ledger in {policy.catalog.database}"
-    raise ReleaseError(f"{ledger} has no release of this content: on which ones it was based is not known")
+    raise ReleaseError(f"{ledger} has no release with these rows, so the releases on which it is based are not known")
 
 
 def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verification) -> list[Check]:
-    """Whether a release is no draft whose mark is gone, and a file the one that was published in its place last, by the
-    hashes that the ledger has."""
+    """Check that a release is not a draft without its mark, and a file against the recorded hash."""
     if policy.catalog is None:
         return []
     checks = []
@@ -211,9 +207,8 @@ def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verifica
 
 @dataclass(frozen=True)
 class Kept:
-    """What the ledger keeps of a release beside its row: hierarchies, hashes of the keys of its rows, a sample of its
-    source; what these are hashed with, where it is not the catalog's secret; and the row of its run, where that is not
-    there already."""
+    """What the ledger keeps of a release beside its row: hierarchies, hashes of its keys, a sample of its source; the
+    secret of these hashes, if it is not the catalog's; and the row of its run, if that is not recorded yet."""
 
     hierarchies: Sequence[Hierarchy]
     keys: exp.Query | None
@@ -222,7 +217,7 @@ class Kept:
     run: Mapping[str, Any] | None
 
     def write(self, engine: DuckDBEngine, run_id: str) -> None:
-        """To the open catalog; the run may have been published before, or have come to nothing."""
+        """Write it to the open catalog, in place of an earlier attempt of the run."""
         if self.run is not None:
             engine.execute(_FORGET_RUN(run=run_id))
             catalog.insert(engine, "runs", self.run)
@@ -247,10 +242,10 @@ def recording(
     known: Collection[tuple[str, Path]],
     kept: Kept | None,
 ) -> Iterator[None]:
-    """Write to the ledger what is about to be published; and, if all goes well meanwhile, that it is out and that what
-    was in its place is gone. No other run with this catalog publishes meanwhile.
+    """Record an intent to publish; and, if the context succeeds, that the release is published and what it replaced.
+    No other run with this catalog publishes meanwhile.
 
-    Nothing is ``kept`` of drafts, and of releases that the ledger forgets once they are known to be out.
+    Nothing is ``kept`` of drafts, and of releases that the ledger forgets.
     """
     version, run_id = row["version"] or 0, row["run_id"]
     kept_versions = range(version - keep + 1, version)
@@ -283,7 +278,7 @@ def _settled(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
 def _until_known(
     engine: DuckDBEngine, path: Path, intent: Intent, kept: Collection[int], reach: Reach
 ) -> Iterator[None]:
-    """Complete an intent if all goes well meanwhile; else look whether it is out."""
+    """Complete an intent if the context succeeds; else settle it."""
     is_known = False
     try:
         yield
@@ -292,7 +287,7 @@ def _until_known(
                 complete(engine, intent, kept)
         except (SqlanonError, OSError, duckdb.Error) as error:  # it does not undo the release
             raise ReleaseError(
-                f"{shown_place(intent.path)} is published, and the ledger in {path} cannot be written to: "
+                f"{shown_place(intent.path)} is published, but the ledger in {path} cannot be written: "
                 f"{str(error).splitlines()[0]}; the next run with this catalog completes it"
             ) from error
         is_known = True
@@ -322,7 +317,7 @@ def _refuse_overtaken(
 
 @contextmanager
 def recording_export(engine: DuckDBEngine, path: Path, export: Export) -> Iterator[None]:
-    """Write an export to the ledger before its folder is there; and take it back if that comes to nothing."""
+    """Record an export before its folder is written, and take the record back if that fails."""
     with alone_with(path), catalog.open_catalog(engine, path):
         catalog.insert(engine, "exports", asdict(export))
     try:

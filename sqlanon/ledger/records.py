@@ -1,4 +1,4 @@
-"""What the ledger has: publications, what was spent on noise, and exports; each a row of a table of the catalog."""
+"""The records of the ledger: publications, epsilon spent on noise, and exports; each a row of the catalog."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _EXPORTS = template("""
 """)
 
 BESIDE = 30
-"""So many DuckDB files are looked into, which takes 2 ms each."""
+"""The most DuckDB files that are searched for releases, at 2 ms each."""
 
 _LISTED = 2_000
-"""So many files of a folder are looked at."""
+"""The most files of a folder that are listed."""
 
 
 @dataclass(frozen=True)
@@ -59,27 +59,27 @@ class Publication:
     digest: str
     policy_hash: str | None
     source: str | None
-    """What it is a release of: JSON, made by `Workspace.run`. None in catalogs of older versions."""
+    """The description of its source: JSON, made by `Workspace.run`. None in catalogs of older versions."""
     after: tuple[str, ...] = ()
-    """The runs of the releases that it is safe together with."""
+    """The runs of the releases on which it is based."""
     extends: str | None = None
-    """The run of the release whose rows it has, too."""
+    """The run of the release that it extends."""
     manifest_hash: str | None = None
     version: int | None = None
-    """Which of those in its file it is. None in catalogs of older versions, and of a Parquet file."""
+    """Its number among the versions in its file. None in catalogs of older versions, and for a Parquet file."""
     sha256: str | None = None
-    """Of the file as the newest publication in that place left it. None on a server, and of older versions."""
+    """The hash of the file after the newest publication there. None on a server, and for older versions."""
     intended_at: datetime | None = None
-    """When a run was about to publish it that ended before it could say whether it did. None: it is out."""
+    """When a run that did not finish began to publish it. None: it is published."""
     same_source: str | None = None
-    """What an earlier release is of, whose source has rows of its own under another description."""
+    """The description of an earlier source that has the same rows."""
     draft: bool = False
-    """Nothing is compared with it."""
+    """Whether it is a draft, with which no release is compared."""
 
     @property
     def names(self) -> frozenset[str]:
-        """What a policy may call it: its file, with and without its ending and its folder, or its table, with and
-        without its version."""
+        """Its names in policies: its file, with and without ending and folder, or its table, with and without
+        version."""
         own = {shown_place(self.path), self.path.name, self.path.stem, self.table_name}
         return frozenset(own if self.version is None else own | {versioned(self.table_name, self.version)})
 
@@ -117,9 +117,9 @@ _MERGED_SECRETS = template("SELECT run_id, secret FROM sqlanon_catalog.sqlanon.m
 
 @dataclass(frozen=True)
 class History:
-    """What the ledger has by now: the publications that stand, the oldest first; the drafts that stand; what was
-    published with noise, one a run and place; the exports; and what keys and samples are hashed with, which a catalog
-    that is not there lacks, and of runs of catalogs that were merged into this one."""
+    """The ledger as it was read: publications and drafts that were not replaced, the oldest first; releases with noise,
+    one for each run and place; exports; the secret of the hashes (empty without a catalog), and those of runs from
+    merged catalogs."""
 
     publications: Sequence[Publication] = ()
     drafts: Sequence[Publication] = ()
@@ -129,12 +129,12 @@ class History:
     merged_secrets: Mapping[str, str] = field(default_factory=dict)
 
     def secret_of(self, run_id: str) -> str:
-        """What the keys and the sample of a run are hashed with."""
+        """The secret with which the keys and the sample of a run are hashed."""
         return self.merged_secrets.get(run_id, self.secret)
 
 
 def read_history(engine: DuckDBEngine) -> History:
-    """All of it, from the open catalog."""
+    """Read the open catalog."""
     exports = [Export(*row) for row in engine.rows(_EXPORTS())]
     found = standing(engine)
     published, drafts = [one for one in found if not one.draft], [one for one in found if one.draft]
@@ -143,7 +143,7 @@ def read_history(engine: DuckDBEngine) -> History:
 
 
 def kept_secret(engine: DuckDBEngine) -> str:
-    """What keys and samples are hashed with, from the open catalog; made if there is none yet."""
+    """The secret of the open catalog; made if there is none yet."""
     rows = engine.rows(_SECRET())
     if not rows:
         rows = [(secrets.token_hex(32),)]
@@ -152,7 +152,7 @@ def kept_secret(engine: DuckDBEngine) -> str:
 
 
 def standing(engine: DuckDBEngine) -> list[Publication]:
-    """The publications of the open catalog whose place no other has taken."""
+    """The publications of the open catalog that no other has replaced, drafts included."""
     rows = engine.rows(_STANDING())
     found = [
         Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()), *more)
@@ -164,7 +164,7 @@ def standing(engine: DuckDBEngine) -> list[Publication]:
 
 
 def spent_so_far(engine: DuckDBEngine) -> list[Spent]:
-    """What the open catalog has of releases with noise."""
+    """The releases with noise in the open catalog."""
     found = []
     for run_id, place, source, same_source, epsilon, noise in engine.rows(_SPENT()):
         attributes = None if noise is None else frozenset(name.lower() for name in json.loads(noise))
@@ -175,10 +175,7 @@ def spent_so_far(engine: DuckDBEngine) -> list[Spent]:
 def publications_elsewhere(
     engine: DuckDBEngine, path: Path, source: str, target: Path, folders: Iterable[Path] = ()
 ) -> list[Path]:
-    """Other catalogs that have releases of a source, but in one place: nothing is held against these.
-
-    What cannot be read now, or is no catalog, is passed over.
-    """
+    """Other catalogs that have releases of a source, except at one place. Files that cannot be read now are skipped."""
     found = {}
     for folder in {path.parent, *folders}:
         with suppress(OSError):
@@ -205,7 +202,7 @@ def not_in_catalog(engine: DuckDBEngine, path: Path) -> list[str]:
 
 
 def named_publications(history: History, after: Sequence[str], source: str) -> list[Publication]:
-    """Those that a policy's ``after`` names, and those that they are themselves after, as far as they still stand."""
+    """The releases that a policy's ``after`` names, and those on which these are based, unless replaced."""
     known = history.publications
     if "all" in after:
         return [one for one in known if one.source == source]
@@ -217,7 +214,7 @@ def named_publications(history: History, after: Sequence[str], source: str) -> l
             problems.append(Problem("release.after", f"{name!r} is a draft: publish it first, or leave it out"))
         elif not theirs:
             there = ", ".join(sorted({one.path.name for one in known})) or "none"
-            problems.append(Problem("release.after", f"{name!r} is no release in the ledger; there are: {there}"))
+            problems.append(Problem("release.after", f"{name!r} is not in the ledger, which has: {there}"))
     if problems:
         raise PolicyError(problems)
     wanted = {one.run_id for one in found} | {run_id for one in found for run_id in one.after}
@@ -225,7 +222,7 @@ def named_publications(history: History, after: Sequence[str], source: str) -> l
 
 
 def not_compared(known: Sequence[Export]) -> list[str]:
-    """What the holder should know of the exports, once a release is out."""
+    """The warning about exports, after a release is published."""
     if not known:
         return []
     newest, few = known[-1], len(known) == 1
@@ -233,13 +230,13 @@ def not_compared(known: Sequence[Export]) -> list[str]:
         f"{'' if few else 'the newest '}of {newest.exported_at:%Y-%m-%d %H:%M}: {newest.table_name}, {newest.dialect}"
     )
     return [
-        f"the ledger has {len(known)} export{'' if few else 's'} for warehouses ({shown}), and this release was not "
-        f"compared with what {'it makes' if few else 'they make'} there: compare copies of both with sqlanon attack"
+        f"the ledger has {len(known)} export{'' if few else 's'} for warehouses ({shown}), which this release was not "
+        "compared with: compare copies of both with sqlanon attack"
     ]
 
 
 def compared_with_nothing(known: Sequence[Export], publications: Sequence[Publication]) -> list[str]:
-    """What the holder should know of the ledger, once an export is written."""
+    """The warning about releases and exports, after an export is written."""
     found = [
         f"{count} {what}{'s' if count > 1 else ''}"
         for count, what in ((len(publications), "release"), (len(known), "earlier export"))

@@ -150,8 +150,8 @@ class SameRows:
         few = self.unknown == 1
         why = self.why or ("there is no sample of its rows" if few else "there are no samples of their rows")
         return [
-            f"the catalog has releases of {self.unknown} other source{'' if few else 's'}, which may be this one under "
-            f"another name and {'was' if few else 'were'} not compared: {why}"
+            f"the catalog has releases of {self.unknown} other source{'' if few else 's'}, which may be this one "
+            f"under another name. They were not compared with this release: {why}"
         ]
 
     def _share(self, rows: SampledRows, run_id: str, description: str) -> float:

@@ -202,7 +202,7 @@ def test_what_after_does_not_go_with(tmp_path: Path, more: dict[str, Any], words
 
 
 def test_names_that_are_none_are_refused(with_one: Path) -> None:
-    with pytest.raises(PolicyError, match=r"'two' is no release in the ledger; there are: one.duckdb"):
+    with pytest.raises(PolicyError, match=r"'two' is not in the ledger, which has: one.duckdb"):
         publish(policy(with_one, "three", {}, release={"after": ["two"]}))
 
 

@@ -161,4 +161,4 @@ def test_rows_that_are_gone_are_told_of(hospital: Path) -> None:
     change(hospital, "DELETE FROM patients", rows.format(1), rows.format(8).replace("02141", "02138"))
     asked = policy(hospital, "two", coarse, k=3, release={"after": ["one"]})
     result, _ = publish(asked)
-    assert any("rows of it were deleted or changed since" in warning for warning in result.warnings)
+    assert any("rows were deleted or changed since" in warning for warning in result.warnings)
