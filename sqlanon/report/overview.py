@@ -127,7 +127,7 @@ def _grades(facts: ReportFacts) -> str:
             f"Serious: it affects at least {least} of the rows, 1 in {k:,}, the chance of being found that the policy "
             "accepts. Minor: it affects fewer."
         )
-    return f"{said} The percentages are shares of the released rows, or of being found the mean chance."
+    return f"{said} Percentages are shares of the released rows; for being found in a group, the mean chance."
 
 
 def _listed(title: str, found: Sequence[ResidualRisk]) -> Iterator[str]:

@@ -32,6 +32,8 @@ from sqlanon.requirements.audit import Check
 from sqlanon.risk.attackers import population_risk
 from sqlanon.risk.disclosure import skewness
 
+MOST_NAMES = 8
+"""The most columns that a sentence names."""
 _ROWS = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :found AS f")
 SKEWNESS = Disclosure(
     "The group makes a value likely",
@@ -58,6 +60,8 @@ def _being_found(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
         return ResidualRisk(title, "The release has no rows.")
     average = sizes.mean(lambda size: 1 / size)
     known = f"the values of {listed(claims.quasi)}" if claims.quasi else "nothing else"
+    if len(claims.quasi) > MOST_NAMES:
+        known = f"all {len(claims.quasi):,} generalized columns of this person"
     finding = (
         f"Somebody who knows that a person is in the table, and {known}, finds the right row with this chance on "
         f"average, and with a chance of 1 in {sizes.smallest:,} in the smallest group."
