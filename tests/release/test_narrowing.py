@@ -207,7 +207,7 @@ def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path, monkeyp
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         connection.execute(f"CREATE TABLE t AS SELECT * RENAME (district AS salary) FROM ({PEOPLE})")
         text = db.suggest("t")
-    assert "#   salary: 4.0 of 1,000.0 values of zip are left" in text
+    assert "#   salary: of 1,000.0 values of zip, 4.0 are left" in text
     found = sqlanon.attack(release.path, policy, only=["dependencies"])["dependencies"]
     assert found.victims == 0  # four ZIP codes are left of each
     assert sqlanon.attack(release.path, only=["dependencies"])["dependencies"].skipped

@@ -1,19 +1,20 @@
-"""Plays a new user on five tables: suggest, anonymize, compare. Prints commands, seconds, and obstacles.
+"""Plays a new user on five tables: suggest, anonymize, compare. Prints a line for each table, and what was in the way.
 
     python tests/suggest/new_user.py [FOLDER]
 
-``ONLY="adult penguins"`` leaves the others out, and ``STRATEGIES=optimal,mondrian`` names what to compare.
+``ONLY="adult penguins"`` leaves the others out, and ``STRATEGIES=optimal,mondrian`` names what to compare; without it,
+all that `compare` runs by default.
 
-Adult and FARS are in the folder of test data (``SQLANON_DATA``), and are left out where it is missing. The
-penguins are those of the package palmerpenguins (CC0: Horst, Hill and Gorman 2020). Flights and the customers of a
-German shop are made here, the same on every run.
+Four of the tables are real. Adult and FARS are in the folder of test data (``SQLANON_DATA``), and are left out where it
+is missing. The penguins and a hundredth of the flights are in ``data/``, with their origin and licence. The customers
+of a German shop are made here, the same on every run: no such table of real people is free.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,23 +24,11 @@ from pathlib import Path
 
 import duckdb
 
-HERE = Path(__file__).parent
+from sqlanon.policy import Policy
 
-FLIGHTS = """
-    SELECT
-        TIMESTAMP '2024-01-01 05:00:00' + INTERVAL (h(i, 0, 60 * 24 * 364)) MINUTE AS departure,
-        ['AA', 'DL', 'UA', 'WN', 'B6', 'NK'][1 + h(i, 1, 6)] AS carrier,
-        ['ATL', 'LAX', 'ORD', 'DFW', 'DEN', 'JFK', 'SFO', 'SEA', 'MCO', 'BOS', 'PHX'][1 + h(i, 2, 11)] AS origin,
-        ['ATL', 'LAX', 'ORD', 'DFW', 'DEN', 'JFK', 'SFO', 'SEA', 'MCO', 'BOS', 'PHX'][1 + h(i + 1, 3, 11)] AS dest,
-        200 + 10 * h(i, 4, 250) AS distance,
-        (h(i, 5, 30) - 10 + CASE WHEN h(i, 6, 20) = 0 THEN 20 * h(i, 7, 30) ELSE 0 END)::INTEGER AS dep_delay,
-        printf('N%05d', h(i, 8, 90000)) AS ticket_number,
-        chr(65 + h(i, 9, 6)) AS cabin,
-        18 + h(i, 10, 70) AS passenger_age,
-        ['United States', 'Canada', 'Mexico', 'Germany', 'France', 'Japan'][1 + h(i, 11, 30) % 6] AS nationality,
-        round(60 + h(i, 12, 90000) / 100, 2) AS fare
-    FROM range(4000) AS r(i)
-"""
+HERE = Path(__file__).parent
+NAMES = ("adult", "fars", "penguins", "flights", "kunden")
+
 CUSTOMERS = """
     SELECT
         100000 + 7 * i AS Kundennummer,
@@ -77,31 +66,35 @@ class Visit:
     """Columns of which nothing is left in the release."""
     kept_elsewhere: tuple[str, ...] = ()
     """Those of them that another strategy would keep."""
+    compared: dict[str, float] = field(default_factory=dict)
+    """The loss of each strategy that `compare` ran to its end, or to its time limit."""
 
     @property
     def seconds(self) -> float:
         return sum(seconds for _, seconds in self.commands)
 
+    def row(self) -> str:
+        best = f"{self.best:.3f} {self.best_strategy}"
+        hidden = ", ".join(self.hidden) or "none"
+        return f"{self.name:<9} {len(self.commands):>8} {self.seconds:>7.0f} {self.loss:>6.3f}  {best:<18} {hidden}"
 
-def make_tables(folder: Path, real: Path | None) -> dict[str, Path]:
-    """The five tables as files, each in a folder of its own."""
-    found = {}
-    with duckdb.connect() as connection:
-        connection.execute(HASH)
-        for name, query in (("flights", FLIGHTS), ("kunden", CUSTOMERS)):
-            (folder / name).mkdir()
-            ending = "parquet" if name == "flights" else "csv"
-            found[name] = folder / name / f"{name}.{ending}"
-            connection.execute(f"COPY ({query}) TO '{found[name]}'")
-    found["penguins"] = folder / "penguins" / "penguins.csv"
-    for name in ("adult", "fars") if real is not None else ():
-        found[name] = folder / name / f"{name}.csv"
-    for name in ("penguins", "adult", "fars"):
-        if name in found:
-            found[name].parent.mkdir()
-            own = HERE / "data" / "penguins.csv" if name == "penguins" or real is None else real / name / f"{name}.csv"
-            found[name].write_bytes(own.read_bytes())
-    return found
+
+def make_table(name: str, folder: Path, real: Path | None) -> Path | None:
+    """One of the tables as a file, in a folder of its own; None where the test data are missing."""
+    (folder / name).mkdir(parents=True)
+    table = folder / name / f"{name}.{'parquet' if name == 'flights' else 'csv'}"
+    if name == "kunden":
+        with duckdb.connect() as connection:
+            connection.execute(HASH)
+            connection.execute(f"COPY ({CUSTOMERS}) TO '{table}'")
+        return table
+    own = HERE / "data" / table.name
+    if not own.exists():
+        if real is None:
+            return None
+        own = real / name / table.name
+    shutil.copyfile(own, table)
+    return table
 
 
 def visit(name: str, table: Path, strategies: str | None = None) -> Visit:
@@ -113,28 +106,35 @@ def visit(name: str, table: Path, strategies: str | None = None) -> Visit:
     done = json.loads(_run(seen, folder, "anonymize", "policy.toml", "--json") or "{}")
     if not done:
         return seen
-    text = (folder / "policy.toml").read_text(encoding="utf-8")
-    seen.loss = done["score"]
-    released = Path(done["release"])
-    quasi = re.findall(r'^("?)([^"\n]+?)\1 = \{ role = "quasi"', text, re.MULTILINE)
-    names = [one for _, one in quasi]
-    with duckdb.connect(str(released), read_only=True) as connection:
+    policy = Policy.load(folder / "policy.toml")
+    seen.loss, quasi = done["score"], list(policy.quasi)
+    with duckdb.connect(done["release"], read_only=True) as connection:
         counts = connection.execute(
-            f"SELECT {', '.join(f'count(DISTINCT coalesce({_quoted(one)}::VARCHAR, chr(0)))' for one in names)} "
+            f"SELECT {', '.join(f'count(DISTINCT coalesce({_quoted(one)}::VARCHAR, chr(0)))' for one in quasi)} "
             f"FROM {_quoted(done['table'])}"
         ).fetchall()[0]
-    seen.hidden = tuple(one for one, count in zip(names, counts, strict=True) if count == 1)
-    tried = dict(re.findall(r"^#   ([a-z -]+): loss (?:at most )?[^\n]*?(?:hides ([^\n]*))?$", text, re.MULTILINE))
-    seen.kept_elsewhere = tuple(
-        one for one in seen.hidden if any(one not in hides.split(", ") for hides in tried.values())
-    )
+    seen.hidden = tuple(one for one, count in zip(quasi, counts, strict=True) if count == 1)
+    if seen.hidden:
+        seen.kept_elsewhere = _kept_elsewhere(policy, seen.hidden)
     more = [] if strategies is None else ["--strategies", strategies]
     compared = json.loads(_run(seen, folder, "compare", "policy.toml", "--json", *more, timed=False) or "[]")
-    losses = {one["strategy"]: one["loss"] for one in compared if one["loss"] is not None}
-    losses["the release"] = seen.loss
+    # What does not guarantee k is no release of this policy.
+    seen.compared = {
+        one["strategy"]: one["loss"] for one in compared if one["loss"] is not None and one["guarantees_k"]
+    }
+    losses = {"release": seen.loss, **seen.compared}
     seen.best_strategy = min(losses, key=lambda one: losses[one])
     seen.best = losses[seen.best_strategy]
     return seen
+
+
+def _kept_elsewhere(policy: Policy, hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that one of the strategies would keep, by trials of the whole table."""
+    import sqlanon  # noqa: PLC0415
+
+    with sqlanon.connect() as db:
+        trials = [one for one in db.try_strategies(policy, seconds=60) if one.error is None]
+    return tuple(name for name in hidden if any(name not in one.fully_suppressed for one in trials))
 
 
 def _quoted(name: str) -> str:
@@ -153,19 +153,17 @@ def _run(seen: Visit, folder: Path, *arguments: str, timed: bool = True) -> str:
 
 
 def main() -> None:
-    real = Path(os.environ.get("SQLANON_DATA") or HERE.parents[2] / "shared" / "data")
+    data = Path(os.environ.get("SQLANON_DATA") or HERE.parents[2] / "shared" / "data")
+    real = data if data.is_dir() else None
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="new_user_"))
     only = os.environ.get("ONLY", "").split()
-    for name, table in make_tables(folder, real if real.is_dir() else None).items():
-        if only and name not in only:
+    print(f"{'table':<9} {'commands':>8} {'seconds':>7} {'loss':>6}  {'best':<18} fully suppressed")
+    for name in NAMES:
+        table = make_table(name, folder, real) if not only or name in only else None
+        if table is None:
             continue
         seen = visit(name, table, os.environ.get("STRATEGIES"))
-        print(f"{name}: loss {seen.loss:.3g}; the best that compare finds: {seen.best:.3g} ({seen.best_strategy})")
-        for command, seconds in seen.commands:
-            print(f"  {command}: {seconds:.1f} s")
-        print(
-            f"  hidden: {', '.join(seen.hidden) or 'nothing'}; kept elsewhere: {', '.join(seen.kept_elsewhere) or '-'}"
-        )
+        print(seen.row())
         for one in seen.obstacles:
             print(f"  obstacle: {one}")
         sys.stdout.flush()
