@@ -143,16 +143,14 @@ MISTAKES = [
     Mistake("An export of rows that are here", command="anonymize policy.toml --export folder --dialect trino"),
     Mistake("A report without a file", command="report policy.toml"),
     Mistake("A report as PDF", command="report policy.toml -o report.pdf"),
-    Mistake(
-        "A private report of a release", command="report release.duckdb -o report.html --private", prepare=_published
-    ),
+    Mistake("A private report of a release", command="report release.duckdb -o report.html --private"),
     Mistake("A comparison in a public report", command="report policy.toml -o report.html --compare"),
     Mistake("A matrix of one column", command="risk policy.toml --matrix zip"),
     Mistake("A matrix of a column that does not exist", command="risk policy.toml --matrix zip,agee"),
     Mistake("An epsilon that is no number", command="risk policy.toml --epsilon small"),
     Mistake("An epsilon without noise", command="risk policy.toml --epsilon 1"),
     Mistake("A size of no quasi-identifiers", command="risk policy.toml --suda-size 0"),
-    Mistake("An attack that does not exist", command="attack release.duckdb --only linkage", prepare=_published),
+    Mistake("An attack that does not exist", command="attack release.duckdb --only linkage"),
     Mistake("A SHA-256 that is none", command="verify release.duckdb --sha256 abc", prepare=_published),
     Mistake("A suggested policy in place of the data", command="suggest people.csv -o people.csv"),
     Mistake("A suggested policy in place of another", command="suggest people.csv -o policy.toml"),
@@ -311,7 +309,6 @@ MISTAKES = [
     ),
     Mistake(
         "A private report of a release, in Python",
-        prepare=_published,
         python='sqlanon.connect().report("release.duckdb", "report.html", private=True)',
     ),
 ]
