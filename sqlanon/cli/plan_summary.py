@@ -93,8 +93,10 @@ def _hierarchies(policy: Policy) -> list[str]:
     lines = []
     for name in names:
         attribute = policy.attributes[name]
-        noise = f"noise, ε = {attribute.noise.epsilon:g}" if attribute.noise is not None else ""
-        rules = noise or ", then ".join(_rule(rule) for rule in attribute.hierarchy or ())
+        rules = ", then ".join(_rule(rule) for rule in attribute.hierarchy or ())
+        if attribute.noise is not None:
+            epsilon = attribute.noise.epsilon  # else a share of that of the policy
+            rules = "noise" if epsilon is None else f"noise, ε = {epsilon:g}"
         lines.append(_cut(f"  {name:<{widest}}  {rules}"))
     more = len(policy.quasi) - len(names)
     return [*lines, f"  and {more} more"] if more else lines
