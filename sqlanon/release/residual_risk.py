@@ -181,6 +181,8 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
         if not any(one.role == "sensitive" for one in claims.columns):
             no_column = "The policy declares no sensitive column."
             found.append(ResidualRisk("Sensitive values", no_column, status="not counted"))
+    noisy = {name.lower() for name, spec in claims.policy.get("attributes", {}).items() if "noise" in spec}
+    values = {name: one for name, one in values.items() if name.lower() not in noisy}  # nobody knows a noisy value
     return [*found, _rare_values(values, classes.rows, few, claims), _uniques(claims, classes)]
 
 

@@ -96,5 +96,17 @@ def test_the_advice_prevents_it(tmp_path: Path) -> None:
     assert after.status == 0 and "Homogeneity" not in after.out
 
 
+def test_noisy_values_are_nobodys(tmp_path: Path) -> None:
+    pytest.importorskip("opendp", reason="noise needs opendp: pip install '.[dp]'")
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT i % 2 AS ward, 1000 * random() AS cost FROM range(100) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            noisy = {"role": "quasi", "noise": {"bounds": [0, 1000], "epsilon": 1}}
+            tree = make_policy({"ward": "suppress"}, k=10, table="t").model_dump(exclude_none=True)
+            tree["attributes"]["cost"], tree["privacy"]["epsilon"] = noisy, 1
+            release = db.anonymize(sqlanon.Policy(**tree)).publish(tmp_path / "noisy.duckdb", "t")
+    assert release.verify().residual_risk is None
+
+
 def test_serious_follows_the_policy() -> None:
     assert [serious_from(k) for k in (None, 2, 5, 10, 20, 100)] == [0.1, 0.1, 0.1, 0.1, 0.05, 0.01]
