@@ -146,10 +146,7 @@ def _what_narrows(dependencies: Sequence[Narrowing]) -> list[str]:
 def _about_strategies(seen: Seen, best: Trial | None) -> list[str]:
     """The figures of all strategies, and the keys that choose the best of them."""
     if best is None:
-        stopped = any(one.stopped for one in seen.trials) and seen.rows > 0
-        return (
-            _comment("No strategy was tried: the time limit was over. Compare them: sqlanon compare") if stopped else []
-        )
+        return _without_figures(seen)
     of = f"a sample of {best.rows:,}" if best.rows < seen.rows else f"all {seen.rows:,}"
     lines = _comment(f"Strategies tried on {of} rows with k = {K} (loss 0: nothing is lost, 1: everything):")
     for one in seen.trials:
@@ -163,6 +160,17 @@ def _about_strategies(seen: Seen, best: Trial | None) -> list[str]:
     first, *others = best.search.items()
     lines.append(f"{first[0]} = {toml_value(first[1])}  # {why}")
     return lines + _pairs({key: value for key, value in others if value not in ("range", "rows")})
+
+
+def _without_figures(seen: Seen) -> list[str]:
+    """Where no strategy has a figure: the first one that was begun, which usually keeps the most."""
+    begun = next((one for one in seen.trials if one.stopped and one.seconds > 0), None)
+    if begun is None:
+        return []
+    lines = _comment("No strategy was tried to its end within the time limit: sqlanon compare has more time.")
+    first, *others = begun.search.items()
+    lines.append(f"{first[0]} = {toml_value(first[1])}  # it usually keeps the most")
+    return lines + _pairs(dict(others))
 
 
 def _why(best: Trial, trials: Sequence[Trial]) -> str:

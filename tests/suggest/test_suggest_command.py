@@ -12,6 +12,7 @@ from support import cli
 import sqlanon
 from sqlanon.policy import Policy
 from sqlanon.resources import POLICY_SCHEMA
+from sqlanon.suggest.policy_text import Seen, policy_text
 from sqlanon.suggest.trials import Trial, chosen
 
 
@@ -136,6 +137,17 @@ def test_a_strategy_that_can_do_more_is_preferred_to_one_that_loses_about_as_muc
     assert chosen([sets, trial("full", 0.121, strategy="optimal")]) == sets
     much_finer = trial("sets", 0.02, summary="set")
     assert chosen([much_finer, trial("full", 0.035, strategy="optimal")]) == much_finer
+
+
+def test_where_no_strategy_ends_in_time_the_finest_is_proposed() -> None:
+    late = Trial(
+        "mondrian with sets", {"strategy": "mondrian", "summary": "set"}, seconds=9, stopped=True, error="late"
+    )
+    unused = Trial("optimal", {"strategy": "optimal"}, stopped=True, error="no time was left to try it")
+    text = policy_text({}, {}, [], Seen(900, 1, [], [], [late, unused], []))
+    assert 'strategy = "mondrian"  # it usually keeps the most\nsummary = "set"\n' in text
+    assert "within the time limit" in text
+    assert "strategy" not in policy_text({}, {}, [], Seen(900, 1, [], [], [unused], [])).split("[search]")[1]
 
 
 def test_a_search_that_was_stopped_is_chosen_only_where_it_is_far_better() -> None:
