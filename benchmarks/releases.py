@@ -144,11 +144,19 @@ VOLATILE |= {"fully_suppressed", "alternative"}  # older commits do not print th
 
 def _told(key: str, value: Any) -> Any:
     """Of a sentence, its figures, with or without separators of thousands: the words may differ."""
-    if key == "warnings" and isinstance(value, list | tuple):
-        return [_told("message", one) for one in value]
     if key in ("message", "err") and isinstance(value, str):
         return FIGURE.findall(THOUSANDS.sub("", value))
     return RENAMED.get(value, value) if key == "name" and isinstance(value, str) else _plain(value)
+
+
+def _compared(value: Any) -> Any:
+    """A recorded value without the words of its warnings."""
+    if isinstance(value, Mapping):
+        return {
+            key: [_told("message", one) for one in value[key]] if key == "warnings" and value[key] else _compared(one)
+            for key, one in _plain(value).items()
+        }
+    return [_compared(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:
@@ -312,7 +320,7 @@ def main() -> None:
         print(f"{len(found)} policies recorded")
         return
     recorded = json.loads(arguments.file.read_text())
-    lines = differences(_plain({name: recorded[name] for name in found}), _plain(found), "")
+    lines = differences(_compared({name: recorded[name] for name in found}), _compared(found), "")
     print("\n".join(line[:400] for line in lines) or f"{len(found)} policies: no difference")
     sys.exit(1 if lines else 0)
 
