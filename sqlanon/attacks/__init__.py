@@ -1,4 +1,4 @@
-"""Known attacks on releases: each is a query that returns its victims. They are counted; rows are shown on request."""
+"""Published attacks on releases. Each is a query that returns its victims, which are counted."""
 
 from sqlanon.attacks.findings import Attack, Attacks, Finding
 from sqlanon.attacks.run import NAMES, attack, attack_sql

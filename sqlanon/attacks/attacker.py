@@ -1,4 +1,4 @@
-"""What attacks are made with: releases, opened beside the private side that a policy gives."""
+"""The input of attacks: the open releases, and the source and hierarchies of a policy."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _VICTIMS = template("SELECT coalesce(sum(n)::BIGINT, 0) AS victims FROM :found A
 Releases: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 Found: TypeAlias = "tuple[list[Finding], list[str]]"
-"""What an attack finds; and why it does not apply, or not everywhere."""
+"""What an attack finds, and why it does not apply."""
 
 
 @dataclass(frozen=True)
 class PrivateSide:
-    """What the data holder has beside the releases: the source, the hierarchies, perhaps a table from outside."""
+    """The source, the hierarchies and the outside table, if there is one."""
 
     policy: Policy
     run: Run
@@ -82,7 +82,7 @@ class PrivateSide:
 
 @dataclass(frozen=True)
 class Attacker:
-    """What attacks are made with; without ``counts`` no query is run, and all figures are 0."""
+    """The input of attacks. Without ``counts`` no query runs, and all figures are 0."""
 
     engine: Engine
     subjects: Sequence[ComparedRelease]
@@ -93,12 +93,12 @@ class Attacker:
 
     @property
     def trees(self) -> Trees:
-        """The hierarchies that are known."""
+        """The hierarchies of the policy."""
         return self.private.trees if self.private is not None else NO_TREES
 
     @property
     def decoys(self) -> dict[str, int]:
-        """The rows of nobody, by the file of each release that has some."""
+        """The number of decoys, by release file."""
         return {str(one.path): one.manifest.decoys for one in self.subjects if one.manifest.decoys}
 
     def script(self, *queries: exp.Query) -> str:
@@ -123,7 +123,7 @@ class Attacker:
 
 
 def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> str | None:
-    """Why the labels of a release cannot be compared with values; None: they can."""
+    """Why the labels of a release cannot be compared with values, or None."""
     names = label_kinds(attacker.engine, subject, attributes).strange if attacker.counts else []
     return _cannot_compare(f"{subject.path.name} has {UNCOMPARED}, in {', '.join(names)}") if names else None
 
@@ -131,7 +131,7 @@ def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequen
 def why_not_both(
     attacker: Attacker, first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink
 ) -> str | None:
-    """Why the labels of two releases cannot be compared; None: they can."""
+    """Why the labels of two releases cannot be compared, or None."""
     found = kinds_of_both(attacker.engine, linked, first, second) if attacker.counts else None
     return _cannot_compare(found) if isinstance(found, str) else None
 
@@ -149,15 +149,15 @@ def opened_attacker(
     limits: Limits,
     counts: bool = True,
 ) -> Iterator[Attacker]:
-    """Open the releases beside each other, and what the policy gives."""
+    """Open the releases, and the source and hierarchies of the policy."""
     given = [releases] if isinstance(releases, (str, os.PathLike)) else list(releases)
     if any(is_server(os.fspath(one)) for one in given):
-        raise ReleaseError("attacks are made on files: publish the release to one, too")
+        raise ReleaseError("attacks read release files: publish the release to a file, too")
     paths = list(dict.fromkeys(Path(one).absolute() for one in given))
     if not paths:
         raise PolicyError([Problem("releases", "give at least one")])
     if outside is not None and policy is None:
-        raise PolicyError([Problem("--outside", "needs a policy, which has the hierarchies: --policy POLICY.toml")])
+        raise PolicyError([Problem("--outside", "needs the policy with the hierarchies: --policy POLICY.toml")])
     claims = [read_claims(path, limits) for path in paths]
     writer = ScriptWriter()
     with ExitStack() as stack:
@@ -211,7 +211,7 @@ def _private_side(policy: Policy, run: Run, outside: str | None, writer: ScriptW
             values = steps.make(run.work(f"attack_both_{number}"), union_all(star(values), more))
             target = run.work(f"attack_hierarchy_of_both_{number}")
             wider, _ = build_hierarchy(steps, name, attribute.hierarchy, values, type_, target, on_unknown="suppress")
-            # Who is not in the table may have a value that changes how all labels are written (the digits of 101 in
+            # An outside value may change how all labels are written (the digits of 101 in
             # 020-029). Then theirs have no labels, and match nothing.
             if wider is not None and is_same_tree(run.engine, hierarchy, wider):
                 hierarchy = wider
@@ -248,8 +248,6 @@ def _bind_outside(policy: Policy, run: Run, outside: str, writer: ScriptWriter) 
     except SourceError as error:
         raise SourceError(f"--outside {outside}: {error}") from error
     if not wanted & {name.lower() for name in found.columns}:
-        raise SourceError(
-            f"--outside {outside}: it has no column of a quasi-identifier: {', '.join(policy.generalized)}"
-        )
+        raise SourceError(f"--outside {outside}: it has none of the quasi-identifiers {', '.join(policy.generalized)}")
     write_source(section, found, OUTSIDE, writer)
     return found

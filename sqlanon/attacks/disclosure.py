@@ -1,4 +1,4 @@
-"""Attacks on one release: what its classes give away of a sensitive attribute, by the queries of `risk.disclosure`."""
+"""Attacks on the classes of one release, by the queries of `risk.disclosure`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sqlanon.risk.disclosure import (
 
 
 def find_homogeneity(attacker: Attacker) -> Found:
-    """Classes with one sensitive value."""
+    """Classes with a single sensitive value."""
     findings = [
         _finding(attacker, one, name, homogeneity(one.relation, one.manifest.quasi, name))
         for one, name in _attributes(attacker)
@@ -40,7 +40,7 @@ def find_background_knowledge(attacker: Attacker) -> Found:
 
 
 def find_skewness(attacker: Attacker) -> Found:
-    """Values that classes make much more likely."""
+    """Values that are much more likely in a class than elsewhere."""
     findings = []
     for one, name in _attributes(attacker):
         query = skewness(one.relation, one.manifest.quasi, name)
@@ -50,7 +50,7 @@ def find_skewness(attacker: Attacker) -> Found:
 
 
 def find_similarity(attacker: Attacker) -> Found:
-    """Classes whose values are of one kind, by the hierarchy that the policy gives."""
+    """Classes whose values are of one kind, by the policy's hierarchy."""
     findings = []
     for one, name in _attributes(attacker):
         tree = attacker.trees.hierarchies.get(name.lower())

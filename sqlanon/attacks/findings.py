@@ -1,4 +1,4 @@
-"""What attacks on releases find: figures, and the SQL that shows the victims. No row, and no value."""
+"""The results of attacks: figures, and the SQL that shows the victims. They hold no rows and no values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kept:
-    """Detail that a release could keep at no price in privacy: the rows, and the strategy that keeps it."""
+    """Detail that a release could keep at no cost in privacy: the rows, and the strategy that keeps it."""
 
     rows: int
     strategy: str
@@ -17,23 +17,23 @@ class Kept:
 
 @dataclass(frozen=True)
 class Finding:
-    """What an attack finds in one release, or in two.
+    """The result of an attack on one release, or on two.
 
     Attributes
     ----------
     releases:
-        The files; ``source`` is the private table.
+        The release files; ``source`` stands for the private table.
     victims, rows:
-        The released rows that are given away, and all released rows (of two releases: of the smaller).
+        The affected rows, and all released rows (with two releases: of the smaller one).
     sql:
-        Shows the victims: statements for any DuckDB client. They are not run here.
+        Statements that show the victims, for any DuckDB client. They are not run.
     figures:
         More figures of the attack: the sensitive ``attribute``, and counts.
     decoys:
-        How many of the released rows (of two releases: of both) are rows of nobody. No reader can tell which: they are
-        counted among the victims, and in every class, as all rows are.
+        The number of decoys among the released rows (with two releases: of both). No reader can recognize them, so they
+        count as victims, and in every class.
     kept:
-        What the release could show more of, where the attack looks for that; then nobody is a victim.
+        Detail that the release could keep, for `downcoding`, which has no victims.
     """
 
     releases: tuple[str, ...]
@@ -46,11 +46,11 @@ class Finding:
 
     @property
     def share(self) -> float:
-        """The victims by the rows; 0 of no rows."""
+        """``victims / rows``, or 0 without rows."""
         return self.victims / self.rows if self.rows else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The fields, for JSON."""
         own = {"releases": list(self.releases), "victims": self.victims, "share": self.share}
         kept = {} if self.kept is None else {"could_be_finer": self.kept.rows, "strategy": self.kept.strategy}
         return own | dict(self.figures) | kept | {"decoys": self.decoys, "sql": self.sql}
@@ -65,9 +65,9 @@ class Attack:
     name:
         ``homogeneity``, ...
     findings:
-        One for each release, pair of releases, or sensitive attribute that it applies to.
+        One for each release, pair of releases, or sensitive attribute.
     skipped:
-        Why there is none, or not of all of them; else None.
+        Why findings are missing, or None.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Attack:
 
     @property
     def victims(self) -> int | None:
-        """Those of the worst finding."""
+        """The victims of the worst finding."""
         return None if self.worst is None else self.worst.victims
 
     @property
@@ -95,7 +95,7 @@ class Attack:
         return None if self.worst is None else self.worst.sql
 
     def to_dict(self) -> dict[str, Any]:
-        """The worst finding, ready for JSON; all of them where there are several."""
+        """The worst finding, for JSON; with several findings, all of them, too."""
         if self.worst is None:
             return {"victims": None, "share": None, "sql": None, "skipped": self.skipped}
         partly = {"skipped": self.skipped} if self.skipped else {}
@@ -105,14 +105,14 @@ class Attack:
 
 @dataclass(frozen=True)
 class Attacks(Mapping[str, Attack]):
-    """All attacks on some releases, by name.
+    """The results of all attacks, by name.
 
     Attributes
     ----------
     attacks:
-        Each of them, in the order of `NAMES`.
+        The attacks, in the order of `NAMES`.
     decoys:
-        The rows of nobody, by the file of each release that has some.
+        The number of decoys, by release file, for releases that have any.
     """
 
     attacks: tuple[Attack, ...]
@@ -128,5 +128,5 @@ class Attacks(Mapping[str, Attack]):
         return len(self.attacks)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The fields, for JSON."""
         return {one.name: one.to_dict() for one in self.attacks}

@@ -304,7 +304,7 @@ def find_composition(attacker: Attacker) -> Found:
     both = [{name.lower() for name in one.sensitive} for one in attacker.subjects]
     names = sorted(set.intersection(*both)) if both else []
     if len(attacker.subjects) >= 2 and not names:
-        return [], ["needs a sensitive attribute that the releases have in common"]
+        return [], ["needs a sensitive attribute that both releases have"]
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for first, second, linked in pairs:
@@ -331,7 +331,7 @@ def find_unsorted_matching(attacker: Attacker) -> Found:
     for one in [one.with_set_texts for one in attacker.subjects] if private is not None else ():
         linked = _with_source(one, attacker.trees, private.run.source) if private is not None else None
         if linked is None:
-            reasons.append(f"needs the policy that has the hierarchies of {one.path}")
+            reasons.append(f"needs the policy with the hierarchies of {one.path}")
         elif why := why_strange(attacker, one, linked.attributes):
             reasons.append(why)
         else:
@@ -343,7 +343,7 @@ def find_linking(attacker: Attacker) -> Found:
     """A table from outside, joined to each release."""
     private = attacker.private
     if private is None or private.outside is None:
-        return [], ["needs a policy and a table from outside"]
+        return [], ["needs a policy and an outside table"]
     theirs = {name.lower(): name for name in private.outside.columns}
     findings, reasons = [], []
     for one in (each.with_set_texts for each in attacker.subjects):
@@ -354,7 +354,7 @@ def find_linking(attacker: Attacker) -> Found:
             if attribute is not None:
                 attributes.append(attribute)
         if not attributes:
-            reasons.append(f"{one.path} and the table from outside have no quasi-identifier in common")
+            reasons.append(f"{one.path} and the outside table have no quasi-identifier in common")
             continue
         if why := why_strange(attacker, one, attributes):
             reasons.append(why)
@@ -419,7 +419,7 @@ def _comparable_pairs(attacker: Attacker) -> tuple[list[Pair], list[str]]:
         if linked.missing:
             names = ", ".join(map(repr, linked.missing))
             reasons.append(
-                f"needs a policy that has the hierarchies of {names}: the releases show labels of different levels"
+                f"needs a policy with the hierarchies of {names}: the releases have labels of different levels"
             )
         elif why := why_not_both(attacker, first, second, linked):
             reasons.append(why)

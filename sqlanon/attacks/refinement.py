@@ -259,9 +259,7 @@ def find_dependencies(attacker: Attacker) -> Found:
         others = [name for name in one.columns if not one.is_quasi(name) and name in theirs]
         levels = {name.lower(): level for name, level in one.manifest.levels(private.heights).items()}
         if not others or any(level is None for level in levels.values()):
-            reasons.append(
-                f"needs one level for each attribute, and columns that are not generalized: {one.path} has none"
-            )
+            reasons.append(f"needs one level for each attribute, and unchanged columns: {one.path} has none")
             continue
         found = []
         for name, level in levels.items():
@@ -276,7 +274,7 @@ def find_dependencies(attacker: Attacker) -> Found:
                 found.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
         findings += [each for each in found if each.victims] or found[:1]
         if not found:
-            reasons.append(f"needs an attribute that is generalized: {one.path} has none")
+            reasons.append(f"needs a generalized attribute: {one.path} has none")
     return findings, reasons
 
 
@@ -316,9 +314,7 @@ def _full_domain_releases(attacker: Attacker) -> tuple[list[tuple[ComparedReleas
         if not policy.made(one.manifest.policy_hash):
             reasons.append(f"needs the policy that made {one.path}")
         elif policy.noisy or policy.source.person is not None or not looks_at_rows_alone(requirements):
-            reasons.append(
-                "looks at rows and their sensitive values: not at persons, noise, a population, the whole table"
-            )
+            reasons.append("covers rows and sensitive values, not persons, noise, populations or the whole table")
         elif any(level is None for level in levels.values()):
             reasons.append(f"needs one level for each attribute: {one.path} has several")
         else:

@@ -1,4 +1,4 @@
-"""The verbs: published attacks on releases."""
+"""`attack` and `attack_sql`."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ def attack(
     releases:
         One release file, or several releases of one table.
     policy:
-        Gives the hierarchies and the source. Needed where releases are at different levels of an attribute, for a
-        table from outside, and for attacks that read the source.
+        Names the hierarchies and the source. Needed for releases with different levels of an attribute, for an
+        outside table, and for attacks that read the source.
     outside:
-        A table that names people: a Parquet or CSV file, or a table of the database that the policy's source is in. Its
-        columns have the quasi-identifiers' names, and values as they are.
+        A table that names people: a Parquet or CSV file, or a table in the database of the policy's source. Its
+        columns have names of quasi-identifiers, and original values.
     only:
         The names of the attacks to run. Default: all of `NAMES`.
     known:
-        How many sensitive values an adversary with background knowledge can rule out.
+        The number of sensitive values that an attacker with background knowledge can rule out.
     memory_limit, threads:
-        As of `sqlanon.connect`.
+        As for `sqlanon.connect`.
 
     Returns
     -------
-    By name, each attack's victims, their share of the released rows, and the SQL that shows them; or why it was
+    For each attack, its victims, their share of the released rows, and the SQL that shows them; or why it was
     skipped.
 
     Raises
     ------
     ReleaseError
-        A file is not there, or is no release; or a release is in PostgreSQL.
+        A file does not exist or is not a release, or a release is in PostgreSQL.
     PolicyError
-        An attack has no such name, or ``known`` is less than 0.
+        There is no attack of that name, or ``known`` is negative.
     SourceError, HierarchyError
         The source or the outside table cannot be read, or does not fit the policy.
 
@@ -107,9 +107,9 @@ def attack_sql(
     only: Sequence[str] | None = None,
     known: int = 1,
 ) -> str:
-    """The statements that show the victims of `attack`, for any DuckDB client; no attack is run.
+    """The statements that show the victims of `attack`, for any DuckDB client. No attack is run.
 
-    Parameters and errors are those of `attack`. Hierarchies are built, if there is a policy.
+    Parameters and errors are those of `attack`.
     """
     names = _names(only, known)
     with (

@@ -258,11 +258,11 @@ def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, scor
     if steps.dry:
         return DecoyResult(decoys, replace(recoding, statement=statement), score, statement)
     figures = figures_of_all(steps, prepared, plain)
-    warning = f"{decoys.rows:,} of the released rows are decoys, in {decoys.classes:,} classes, and k counts them: "
+    warning = f"{decoys.rows:,} of the released rows are decoys, in {decoys.classes:,} classes. k counts them; "
     warning += f"without them, the smallest class has {decoys.smallest_class_without:,} of {k:,} rows"
     warnings = [*recoding.warnings, warning]
     if prepared.policy.catalog is None:
-        warnings.append("there is no catalog, so only this result knows which rows are decoys")
+        warnings.append("without a catalog, only this result knows which rows are decoys")
     filled = replace(recoding, figures=figures, smallest_class=k, statement=statement, warnings=tuple(warnings))
     return DecoyResult(decoys, filled, measure_of(prepared).score(plain.levels, figures), statement)
 

@@ -1,4 +1,4 @@
-"""`live`: search as `anonymize` does, then leave a view in the private database that does the rest when it is read."""
+"""`live`: search like `anonymize`, then create a view that recodes and suppresses whenever it is read."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ from sqlanon.sources.workspace import Workspace
 
 @dataclass(frozen=True)
 class LiveView:
-    """A view in the private database that shows a table as its policy asks, whatever is in it when it is read.
+    """A view in the private database that shows a table generalized and suppressed by its policy, whenever it is read.
 
     Attributes
     ----------
     view, schema, table:
-        Its name, the schema that it and its table are in, and the table.
+        The name of the view, its schema, and its table.
     secure:
-        Whether it is a secure view: the engine itself hides what is behind it.
+        Whether it is a secure view, which the engine protects.
     replaced:
-        Whether there was a live view of that name before.
+        Whether it replaced a live view of that name.
     generalization, heights:
-        Level by quasi-identifier, and the top of its hierarchy.
+        The level of each quasi-identifier, and the top level of its hierarchy.
     measure, score, optimal:
-        What was minimised, how far, and whether it is proven that nothing is better; of the table as it was then.
+        The measure, its score, and whether it is proven to be the best, for the table at that time.
     rows, suppressed_rows, limit_rows:
-        Of the table when the view was made; what the view left out then; and what it may leave out of so many rows
-        before another search is advised.
+        The rows of the table when the view was created, the rows suppressed then, and the number of suppressed rows
+        above which another search is advised.
     warnings:
-        What the data holder should know.
+        Messages for the data holder.
     """
 
     view: str
@@ -178,7 +178,7 @@ def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
 
 
 def _wanted(engine: DuckDBEngine, known: list[Known], table_name: str | None, name: str | None) -> Known:
-    """The live view that is to be removed. Its table need not be there any more."""
+    """The live view to remove. Its table may be gone."""
     try:
         base = _base(engine, table_name)
         places: list[tuple[str | None, str]] = [(base.db, base.name)]
@@ -204,7 +204,7 @@ def _wanted(engine: DuckDBEngine, known: list[Known], table_name: str | None, na
 def _broken(one: Known) -> str:
     return (
         f"the live view {one.name!r} in schema {one.schema!r} is broken: its table, or a column of it, is gone; "
-        "make it again by its policy, or remove it with --drop"
+        "create it again with its policy, or remove it with --drop"
     )
 
 
@@ -215,11 +215,13 @@ def _refuse(space: Workspace, policy: Policy, name: str | None) -> None:
     if name is not None and not name.strip():
         raise SourceError("the name of the view is empty")
     if name is not None and name.lower() in (STATUS, DEFINITIONS):
-        raise SourceError(f"the view cannot be called {name!r}, as what {SCHEMA} itself makes: use another name")
+        raise SourceError(
+            f"the view cannot be called {name!r}, which is a name of the schema {SCHEMA}: use another name"
+        )
 
 
 def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> _Searched:
-    """Search the best generalization, in a database that is in a file, or that a live connection has in use."""
+    """Search for the best generalization, in a database file or the current database of a live connection."""
     engine = run.engine
     base = _base(engine, policy.source.table)
     _refuse_ambiguous(base, home)
@@ -241,7 +243,7 @@ def _columns(engine: DuckDBEngine, base: exp.Table) -> dict[str, LiveColumn]:
 
 
 def _base(engine: DuckDBEngine, name: str | None) -> exp.Table:
-    """The private table, which must be of the database in use: a view elsewhere would not find it."""
+    """The private table, which must be in the current database."""
     base = find_table(engine, name)
     database = engine.holder.database
     if base.catalog.lower() != database.lower():
@@ -251,13 +253,13 @@ def _base(engine: DuckDBEngine, name: str | None) -> exp.Table:
 
 
 def _refuse_ambiguous(base: exp.Table, home: Path | None) -> None:
-    """Refuse a database that has the name of a schema that the statements name."""
+    """Refuse a database with the name of a schema in the statements."""
     called = base.catalog if home is None else home.stem
     schemas = {base.db.lower(), SCHEMA} - ({"main"} if home is not None else set())  # main.duckdb it calls main_db
     if called.lower() in schemas:
         remedy = "attach it under another name" if home is None else "rename the file"
         raise SourceError(
-            f"the database is called {called!r}, as a schema in it is, which DuckDB cannot distinguish: {remedy}"
+            f"the database is called {called!r}, like a schema in it, and DuckDB cannot distinguish them: {remedy}"
         )
 
 
@@ -280,7 +282,7 @@ def _draft(engine: DuckDBEngine, searched: _Searched, name: str | None) -> tuple
 
 @contextmanager
 def _writable() -> Iterator[None]:
-    """Errors of the engine become a `SourceError` that quotes nothing of the data."""
+    """Convert errors of the engine to a `SourceError` without values."""
     try:
         yield
     except duckdb.Error as error:
@@ -307,10 +309,10 @@ def named_so(known: Sequence[Known], schema: str, name: str) -> Known | None:
 def refuse_others(engine: DuckDBEngine, before: Known | None, schema: str, name: str) -> None:
     found = _there(engine, schema, name)
     if found is not None and (before is None or not _is_ours(found)):
-        raise SourceError(f"there is a {found[0]} {name!r} already, which sqlanon live did not make: use another name")
+        raise SourceError(f"there is a {found[0]} {name!r} that sqlanon live did not create: use another name")
     status = _there(engine, SCHEMA, STATUS)
     if status is not None and not _is_ours(status):
-        raise SourceError(f"there is a {status[0]} {SCHEMA}.{STATUS} already, which is not sqlanon's: rename it")
+        raise SourceError(f"there is a {status[0]} {SCHEMA}.{STATUS} that sqlanon did not create: rename it")
 
 
 def _is_ours(found: tuple[str, str | None]) -> bool:
@@ -324,7 +326,7 @@ def _there(engine: DuckDBEngine, schema: str, name: str) -> tuple[str, str | Non
 
 
 def can_be_secure(engine: DuckDBEngine) -> bool:
-    """Whether the database in use can have secure views: DuckDB 2 has them, in memory and in files of its version."""
+    """Whether the current database can have secure views, as DuckDB 2 can in memory and in files of its version."""
     if int(duckdb.__version__.partition(".")[0]) < 2:
         return False
     path, tags = engine.rows(_DATABASE())[0]
@@ -333,14 +335,14 @@ def can_be_secure(engine: DuckDBEngine) -> bool:
 
 
 def status_of(engine: DuckDBEngine, known: Known) -> tuple[int, int, int]:
-    """Of a live view, now: the rows of its table, how many it leaves out, and how many it may."""
+    """The current rows of the table, the suppressed ones, and their limit."""
     query = _STATUS_OF(status=status_query([known]), schema=known.schema, view=known.name)
     rows, suppressed, limit = engine.rows(query)[0]
     return rows, suppressed, limit
 
 
 def sound(engine: DuckDBEngine, known: Sequence[Known]) -> list[Known]:
-    """The live views that can be read: not those whose table is gone, or a column of it."""
+    """The live views that can be read: their table and its columns exist."""
     return [one for one in known if _can_be_read(engine, table(status_name(one), SCHEMA))]
 
 

@@ -27,7 +27,7 @@ def noisy_columns(policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
         noise, type_ = policy.attributes[name].noise, source.columns[column]
         assert noise is not None
         if not can_be_noisy(type_):
-            wrong.append(f"attribute {name!r} is {type_}: noise is for numbers and dates; cast it with query = ...")
+            wrong.append(f"attribute {name!r} is {type_}, but noise needs numbers or dates: cast it with query = ...")
             continue
         one = NoisyColumn(column, type_, places[column], epsilons[name], noise.round, _bounds(noise.bounds))
         if noise.bounds is not None and isinstance(noise.bounds[0], date) != (type_ == "DATE"):
@@ -62,7 +62,7 @@ def columns_for_noise(engine: Engine, policy: Policy, source: Source) -> tuple[N
 
 def _without_noise(counts: Mapping[str, int], policy: Policy) -> list[str]:
     return [
-        f"attribute {name!r} has {count:,} rows without a value that noise can be added to (NULL, NaN, infinite, or "
+        f"attribute {name!r} has {count:,} rows whose value cannot have noise (NULL, NaN, infinite, or "
         "too large for its type): a reader could tell them from the rest of their class; set "
         'on_unknown = "suppress", or leave them out with query = ...'
         for name, count in counts.items()

@@ -156,7 +156,7 @@ def _draws_there(engine: Engine, workers: Workers, columns: Sequence[NoisyColumn
         workers.map_there(target, records, drawing([one.epsilon for one in columns]), types)
         if engine.rows(_UNDRAWN(drawn=target))[0][0]:
             raise SourceError(
-                f"{workers.place}: noise is drawn by OpenDP in the workers of Spark, and there it is not "
+                f"{workers.place}: Spark's workers draw the noise with OpenDP, which is not "
                 "installed: pip install opendp for the Python that they use (spark.pyspark.python)"
             )
 
@@ -254,8 +254,8 @@ def _suppressed_last(steps: StatementRunner, prepared: SearchInput, recoding: Re
         raise _refused(prepared, recoding, suppressed, allowed)
     figures = found["classes"], found["count"], found["singles"]
     if broken := [one.name for one in prepared.requirements.table if not one.holds(*figures)]:
-        message = f"{', '.join(broken)} would not be met by the {found['rows']:,} rows that are left after noise was "
-        message += "drawn: loosen it, or ask for less confidence"
+        message = f"{', '.join(broken)} would not be met by the {found['rows']:,} rows that remain after noise was "
+        message += "drawn: loosen it, or lower confidence"
         raise InfeasibleError(message, _named(recoding), suppressed, allowed)
     kept = replace(recoding.figures, classes=found["classes"], suppressed_rows=suppressed, count=found["count"])
     return replace(recoding, figures=kept, smallest_class=found["smallest"])
@@ -267,11 +267,13 @@ def _refused(prepared: SearchInput, recoding: Recoding, suppressed: int, allowed
     message = f"{suppressed:,} of {rows:,} rows would be suppressed ({before:,} before noise was drawn); the "
     message += f"suppression limit allows {allowed:,}. Others "
     if beta is None:
-        message += "have no value that noise can be added to, or are in a class that is too small without such rows: "
+        message += "have a value that cannot have noise, or are in a class that is too small without such rows: "
         message += "raise suppression_limit, or give them a value with query = ..."
     else:
-        message += f"are not hidden with confidence {beta:g}, or are in a class that is too small without such rows: "
-        message += "raise suppression_limit, lower epsilon (more records are near then), or lower confidence"
+        message += (
+            f"are not protected with confidence {beta:g}, or are in a class that is too small without such rows: "
+        )
+        message += "raise suppression_limit, lower epsilon, or lower confidence"
     return InfeasibleError(message, _named(recoding), suppressed, allowed)
 
 
@@ -283,7 +285,7 @@ def _still(policy: Policy, expected: Mapping[str, Any]) -> list[str]:
     """Warnings of values that no noise is added to."""
     counts = {name: expected[f"still_{j}"] or 0 for j, name in enumerate(policy.noisy)}
     return [
-        f"{count:,} rows are in classes where all have the same {name!r}: it is released as it is"
+        f"{count:,} rows are in classes in which all have the same {name!r}, which is released unchanged"
         for name, count in counts.items()
         if count
     ]

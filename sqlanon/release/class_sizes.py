@@ -1,4 +1,4 @@
-"""The sizes of a table's classes: what the risks of all its rows follow from; counted, and in few ranges for people."""
+"""The sizes of classes, from which the risks of rows follow, and their histograms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.expressions import col, named, template
 
 _CLASSES = template("SELECT count(*) AS class_size FROM :relation GROUP BY :quasi")
-# Without quasi-identifiers all rows are one class; where there are no rows, there is none.
+# Without quasi-identifiers, all rows are one class; without rows, there is none.
 _ONE_CLASS = template("SELECT count(*) AS class_size FROM :relation HAVING count(*) > 0")
 _SIZES = template("""
     SELECT class_size, count(*) AS classes, sum(class_size)::BIGINT AS rows
@@ -23,7 +23,7 @@ _SIZES = template("""
 
 
 def class_sizes(relation: exp.Expr, quasi: Sequence[str]) -> exp.Select:
-    """How many classes there are of each size: ``class_size``, ``classes``, ``rows``."""
+    """The number of classes of each size: ``class_size``, ``classes``, ``rows``."""
     quasi_columns = [col(one) for one in quasi]
     classes = _CLASSES(relation=relation, quasi=quasi_columns) if quasi else _ONE_CLASS(relation=relation)
     return _SIZES(classes=classes)
@@ -67,7 +67,7 @@ def by_doubling(classes: Mapping[int, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ClassSizes:
-    """How many classes there are of each size, a number of rows or persons: size, classes, and their rows; ascending.
+    """The number of classes of each size (in rows or persons), and of their rows; ascending.
 
     >>> sizes = ClassSizes.of({1: 3, 2: 1, 7: 2})
     >>> sizes.classes, sizes.count, sizes.uniques, sizes.pairs
@@ -100,7 +100,7 @@ class ClassSizes:
 
     @cached_property
     def count(self) -> int:
-        """The rows; of persons, those of each class together."""
+        """The number of rows, or of persons in each class together."""
         return sum(size * n for size, n, _ in self.by_size)
 
     @property
@@ -144,7 +144,7 @@ class ClassSizes:
         return sum(of for size, _, of in self.by_size if holds(size))
 
     def mean(self, risk: Callable[[int], float]) -> float:
-        """The mean of a risk that follows from the size of the class, over all rows (or persons of each class)."""
+        """The mean over all rows (or persons of each class) of a risk that depends on the size of the class."""
         return sum(size * n * risk(size) for size, n, _ in self.by_size) / self.count if self.count else 0.0
 
     def to_dict(self) -> dict[str, Any]:

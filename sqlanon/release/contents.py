@@ -1,5 +1,4 @@
-"""What stands in a release file beside the released rows: the manifest, what describes it, and our macros; no other
-objects, and no bytes beside the blocks.
+"""The contents of a release file: rows, manifest, metadata and macros; no other objects, and no other bytes.
 
 The layout of a DuckDB file: three headers of 4,096 bytes (the file's, and two of which the one with the greater
 iteration counts), then the blocks. All headers are little-endian and begin with a checksum of 8 bytes.
@@ -31,7 +30,7 @@ _MAGIC, _FLAGS, _VERSION, _REST = 8, 20, 52, 116
 
 
 def strange_blocks(path: Path) -> Iterator[str]:
-    """What is in a DuckDB file, or beside it, and in none of its blocks; in words."""
+    """Data in a DuckDB file, or beside it, that is in none of its blocks."""
     if path.with_name(f"{path.name}.wal").exists():
         yield f"{path.name}.wal is beside it, with changes that are not in the file"
     with path.open("rb") as file:
@@ -47,12 +46,12 @@ def strange_blocks(path: Path) -> Iterator[str]:
 
 
 def _is_blank(header: bytes, first: bytes) -> bool:
-    """Whether there is nothing behind the numbers of a header, or what the writer's buffer had: the first header."""
+    """Whether nothing follows the numbers of a header, except the writer's buffer: the first header."""
     return all(own in (0, before) for own, before in zip(header[64:], first[64:], strict=True))
 
 
 def _is_plain(header: tuple[int, ...], blocks: int, size: int) -> bool:
-    """Whether the numbers of a header, that of the state before, too, are small or those of the one that counts."""
+    """Whether the numbers of a header (also the previous one) are small or those of the current one."""
     iteration, meta, free, count, own_size, vector, version = header
     pointers = all(one == _NO_BLOCK or (one >> 56 < 64 and one & (2**56 - 1) <= blocks + 1024) for one in (meta, free))
     return pointers and iteration < 2**32 and count <= blocks + 1024 and own_size == size and vector <= 2**16 > version
@@ -86,7 +85,7 @@ _OBJECTS = fragment("""
     SELECT 'default of column ' || schema_name || '.' || column_name FROM duckdb_columns()
     WHERE database_name = :file AND NOT internal AND column_default IS NOT NULL
 """)
-"""Constraints are what rows must meet, but for the manifest's own NOT NULL: a condition may have a value in it."""
+"""Constraints except the manifest's own NOT NULL; a condition may contain a value."""
 
 _COMMENTS = fragment("""
     WITH commented AS (
@@ -126,7 +125,7 @@ def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
 
 
 def found_objects(engine: DuckDBEngine) -> set[str]:
-    """What an open release file has: objects, and columns with defaults. Macros and comments are another matter."""
+    """The objects of an open release file, and columns with defaults; without macros and comments."""
     return {name for (name,) in engine.rows(_OBJECTS(file=text(ATTACHED)))} - {"schema main.main"}
 
 
@@ -141,7 +140,7 @@ def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str
 
 
 def free_blocks(engine: DuckDBEngine) -> int:
-    """How many blocks of an open release file are not in use: they may have rows that were deleted."""
+    """The number of unused blocks of an open release file, which may hold deleted rows."""
     return int(engine.rows(_FREE_BLOCKS(database=text(ATTACHED)))[0][0])
 
 
@@ -166,7 +165,7 @@ def unexpected_definitions(engine: DuckDBEngine) -> list[str]:
 
 
 def _is_other(one: str, other: str) -> bool:
-    """Whether two definitions differ in more than how their columns are compressed."""
+    """Whether two definitions differ, apart from the compression of columns."""
     return _COMPRESSION.sub("", one) != _COMPRESSION.sub("", other)
 
 

@@ -1,8 +1,7 @@
-"""Checking a release with decoys against its source and the real rows, and against the catalog, which knows the
-decoys.
+"""Checks of a release with decoys against the real rows of its source, and against the decoys in the catalog.
 
-Where no class was filled, the rows are the same. In the others, a few, what the release has beside the real rows are
-decoys. (A decoy may read like a real row. Then it does not matter which of them it is.)
+Classes that were not filled have the same rows. In filled classes, the additional rows are decoys. (If a decoy equals a
+real row, either of them may count as the decoy.)
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _NOT_IN_THE_RELEASE = template("""
 
 
 def minus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
-    """The rows that others do not have, or not so often: a row that is there twice is two rows."""
+    """The rows of one relation that the other lacks, as multisets."""
     values = [(name, [col(name), *told_apart(col(name), type_)]) for name, type_ in types.items()]
     numbered = [named(one, f"c{i}_{j}") for i, (_, parts) in enumerate(values) for j, one in enumerate(parts)]
     columns = [named(col(f"c{i}_0"), name) for i, name in enumerate(types)]
@@ -53,23 +52,23 @@ def minus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.S
 
 
 def surplus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
-    """One number: the rows that others do not have, or not so often."""
+    """The number of rows that the other relation lacks, as multisets."""
     return row_count(rows=subquery(minus(rows, others, types), "q"))
 
 
 def strangers(rest: exp.Table, kept: exp.Query, name: str, type_: str) -> exp.Select:
-    """One number: the rows whose value in a column no kept row has."""
+    """The number of rows with a value in a column that no kept row has."""
     on = same_to_readers(col(name, "d"), col(name, "k"), type_)
     return _STRANGERS(decoys=rest, kept=kept, same=on)
 
 
 def filled_again(steps: StatementRunner, prepared: SearchInput, recoding: Recoding) -> tuple[Decoys, Recoding]:
-    """How many decoys a generalization needs; and what is released of the source: all but the decoys.
+    """The decoys that a generalization needs, and the real rows of the release.
 
     Makes ``decoy_classes`` in the work schema.
     """
     plain = recoding.statement
-    assert isinstance(plain, FullDomainRecoding)  # policies with decoys ask for nothing else
+    assert isinstance(plain, FullDomainRecoding)  # policies with decoys need a full-domain strategy
     missing, _ = count(steps, prepared, plain)
     if not missing["classes"]:
         return Decoys(0, 0, recoding.smallest_class), recoding
@@ -79,7 +78,7 @@ def filled_again(steps: StatementRunner, prepared: SearchInput, recoding: Recodi
 
 
 def claims_check(manifest: Manifest, decoys: Decoys) -> Check:
-    """Whether a release has as many decoys as its source needs."""
+    """Whether a release has the right number of decoys."""
     claimed = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys)
     message = f"{decoys.rows} needed in {decoys.classes} classes; without them, the smallest class has "
     found = (decoys.rows, decoys.classes, decoys.smallest_class_without)

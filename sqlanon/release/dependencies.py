@@ -1,12 +1,12 @@
 """Dependencies: released columns that narrow a generalized quasi-identifier beyond its released label.
 
-ZIP codes are generalized, the district is released as it is, and a district has four ZIP codes: a reader knows more of
-the ZIP code than its label says. Source: L. Sweeney, "Achieving k-anonymity privacy protection using generalization and
-suppression" (2002), section 2.2.
+If ZIP codes are generalized, districts are released unchanged, and a district has four ZIP codes, a reader knows more
+of a ZIP code than its label says. Source: L. Sweeney, "Achieving k-anonymity privacy protection using generalization
+and suppression" (2002), section 2.2.
 
-Two rows with one label share their ground value with some probability; with the same values of other released columns,
-too, with a greater one if these say more of it. The shares of pairs are estimated without bias from groups of any size,
-and from samples.
+Two rows with the same label share their ground value with some probability. Among rows that also agree in another
+released column, the probability is greater if the column narrows the value. Both are estimated without bias from the
+pairs of rows in groups of any size, and from samples.
 """
 
 from __future__ import annotations
@@ -153,16 +153,16 @@ def positional(query: exp.Query, count: int) -> exp.Subquery:
 
 
 FACTOR = 2.0
-"""A column narrows if knowing it makes two people this many times as likely to share the ground value."""
+"""The factor from which a column narrows: how much likelier two people share the ground value if it is known."""
 
 PINNED = 0.05
-"""It also narrows if it gives away the ground value of this share of the rows."""
+"""The share of rows with a revealed ground value from which a column narrows."""
 
 ENOUGH = 20_000
-"""About this many rows of a larger table are measured."""
+"""The approximate number of rows in the sample of a larger table."""
 
 PAIRS = 6
-"""Pairs of columns are measured if there are no more than this many columns."""
+"""The greatest number of columns whose pairs are measured."""
 
 
 _Ask: TypeAlias = "Callable[[exp.Select], Sequence[tuple[Any, ...]]]"
@@ -181,17 +181,18 @@ class Narrowing:
     columns, quasi:
         The column or columns, and the quasi-identifier.
     before, after:
-        Ground values of the quasi-identifier under its released label, and those left where the columns are known, too:
-        means over the rows.
+        The number of ground values under a released label, and of those left if the columns are known: means over the
+        rows.
     alike_before, alike_after:
-        The probability that two people with one label have the same ground value; and if the columns are equal, too.
+        The probability that two people with the same label have the same ground value; and if they also agree in the
+        columns.
     pinned:
-        The share of the rows whose ground value the columns give away.
+        The share of the rows whose ground value the columns reveal.
     smallest_group:
-        The fewest rows that are equal in all released quasi-identifiers and the columns. None of a sample, and where
-        nothing is generalized yet.
+        The size of the smallest group that agrees in all released quasi-identifiers and the columns. None for a sample,
+        and for a source that is not generalized.
     query:
-        Shows it, on the source: the values that are left, the fewest first.
+        A query on the source that shows the values left, the fewest first.
     """
 
     columns: tuple[str, ...]
@@ -206,7 +207,7 @@ class Narrowing:
 
     @property
     def factor(self) -> float:
-        """How many times as often two people share the ground value."""
+        """``alike_after / alike_before``."""
         return self.alike_after / self.alike_before
 
     @property
@@ -240,8 +241,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The released columns that narrow a generalized quasi-identifier, why the policy refuses them, and what to warn
-    of."""
+    """The narrowing columns, why the policy refuses them, and warnings."""
 
     narrowing: tuple[Narrowing, ...]
     refusals: tuple[str, ...]
@@ -255,7 +255,7 @@ def measure_dependencies(
     recoding: ByClass,
     levels: Mapping[str, int | None],
 ) -> Dependencies:
-    """The stage dependencies: whether columns that are released as they are give generalized values away."""
+    """The stage dependencies: whether unchanged columns reveal generalized values."""
     narrowing, warnings = narrowing_columns(engine, steps, prepared, recoding, levels)
     return Dependencies(narrowing, refused(steps, prepared, levels, narrowing), warnings)
 
@@ -269,9 +269,8 @@ def narrowing_columns(
 ) -> tuple[tuple[Narrowing, ...], tuple[str, ...]]:
     """The released columns that narrow the quasi-identifiers of a version of a source, and what to warn of.
 
-    A source in PostgreSQL is measured there: nothing comes out but figures. Of others it makes ``narrowing_sample`` and
-    ``narrowing_rows`` in the work schema, and drops them. A dry run shows how the first column and quasi-identifier are
-    measured.
+    A source in PostgreSQL is measured there. Other sources need ``narrowing_sample`` and ``narrowing_rows`` in the work
+    schema, which are dropped. A dry run shows the query for the first column and quasi-identifier.
     """
     released, rows, source = recoding.columns, prepared.marginals.rows, prepared.source
     others, quasi = _measurable(prepared.columns, released, levels)
@@ -327,8 +326,8 @@ def refused(
 ) -> tuple[str, ...]:
     """Why the policy refuses a version of the source: columns that narrow, and those that are keys.
 
-    Of rows whose value no other row has nothing can be measured. A column with many of them is a key: a table that has
-    it beside a quasi-identifier gives the value of each such row away, whether the two depend on one another or not.
+    A column with many unique values is a key: another table with it and a quasi-identifier reveals the value of each
+    such row. Unique values have no pairs of rows, so their dependence cannot be measured.
     """
     _, quasi = _measurable(prepared.columns, prepared.released, levels)
     if prepared.policy.privacy.dependencies != "error" or not quasi or steps.dry:
@@ -344,18 +343,18 @@ def refused(
 
 
 def warn_of_unique_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[str, ...]:
-    """Warn of columns that are released as they are, and re-identify by themselves."""
+    """Warn of unchanged columns that identify people by themselves."""
     return () if steps.dry else unique_warnings(prepared, unique_columns(steps.engine, prepared))
 
 
 def unique_columns(engine: Engine, prepared: SearchInput, share: float = NEARLY) -> list[str]:
-    """The columns that are released as they are, and are nearly unique; of those whose values are here, or counted."""
+    """The unchanged columns that are nearly unique, among those whose values are known."""
     names = [name for name in _as_they_are(prepared) if prepared.source.columns[name] != NOT_THERE]
     return nearly_unique(names, prepared.source.distinct_counts(engine, names), share) if names else []
 
 
 def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, ...]:
-    """Tell of columns that are released as they are, and re-identify by themselves."""
+    """Warnings of unchanged columns that identify people by themselves."""
     not_there = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
     warnings: tuple[str, ...] = ()
     if not_there:

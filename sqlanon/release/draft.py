@@ -1,4 +1,4 @@
-"""How a release is made of a source that was searched: its columns, what is checked of it, whose rows it has."""
+"""The release of a searched source, before it is written: its columns, rows and checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sqlanon.noise.stage import NoiseResult
 
 FEW = 1000
-"""Labels that repeat so often that a column of them is best written as a dictionary."""
+"""The number of labels up to which a column is written as a dictionary."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ReleaseDraft:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """What fails because of the source says so."""
+        """Errors that the source caused name it."""
         source, types = self.prepared.source, {one.name: one.type for one in self.columns()}
         try:
             with source.carrying(types):
@@ -214,7 +214,7 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, recoding: Recoding, rele
 
 
 def show_rows(steps: StatementRunner, draft: ReleaseDraft) -> None:
-    """Record how the rows of a release are made."""
+    """Record the statements that make the rows of a release."""
     source, policy = draft.prepared.source, draft.prepared.policy
     note = "here: at level 1, or the lowest allowed level"
     if policy.search.is_local:

@@ -1,4 +1,4 @@
-"""The manifest: what a release claims of itself. It holds no private value."""
+"""The manifest: the claims of a release, without private values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIGEST = "sum-xor-cells"
 """The algorithm of ``sqlanon.digest``."""
 
 DIGESTS: Mapping[str, str] = {DIGEST: "digest", "xor-md5-cells": "digest_of_cells", "sum-md5-lower64": "digest_of_rows"}
-"""The macros of the algorithms: of this version's, and of older ones'."""
+"""The macros of the digest algorithms, also of older versions."""
 
 
 _AS_JSON = ("policy", "columns", "generalization", "heights", "noise", "confidence")
@@ -29,7 +29,7 @@ def utc_now() -> datetime:
 
 
 def versioned(table_name: str, version: int) -> str:
-    """The name of the table with the rows of a version.
+    """The name of the table of a version.
 
     >>> versioned("patients", 3)
     'patients_v3'
@@ -46,8 +46,7 @@ class ReleasedColumn:
 
 @dataclass(frozen=True)
 class Facts:
-    """What was counted of the rows of a release that is staged: rows, classes, rows of the smallest, and the content
-    digest. The version is that of the place; None where there is one table and no more."""
+    """The counts of a staged release, and its content digest. The version is None in a place with a single table."""
 
     rows: int
     classes: int
@@ -60,20 +59,18 @@ class Facts:
 class Manifest:
     """One row of ``sqlanon.manifest``: its columns, with the JSON ones as Python values.
 
-    All of it follows from the policy and from what is released, so that no other figure tells a value that is not.
-    ``rows`` counts the source's rows; ``classes`` and ``smallest_class`` are the release's. ``generalization`` has a
-    level for each quasi-identifier, or None where its values are released at several. ``guarantee`` says of what the
-    requirements hold: of the quasi-identifiers together, or (``combinations``) of some of them at a time. ``score`` is
-    None where it is no figure of the release alone (`sqlanon.release.score`); ``optimal`` is true where the strategy
-    always proves it. ``epsilon`` and ``noise`` are of noise, and None without: the ε of a record, and by attribute;
-    ``confidence`` is what was asked for. ``decoys`` counts those among the released rows; None where none were asked
-    for. ``heights`` are those of the hierarchies, by quasi-identifier, where readers can know them; an attribute at the
-    top of a mask has level 1 of 1, as its own would be the length of the longest text (`levels`). ``version`` counts
-    the releases in one file; None where there is one table and no more: in a Parquet file, and in releases of sqlanon
-    before it counted.
+    Everything follows from the policy and the released rows. ``rows`` counts the rows of the source; ``classes`` and
+    ``smallest_class`` are those of the release. ``generalization`` has a level for each quasi-identifier, or None if
+    its values are released at several levels. ``guarantee`` says whether the requirements hold for all
+    quasi-identifiers together or for some at a time (``combinations``). ``score`` is None if it depends on more than
+    the release (`sqlanon.release.score`); ``optimal`` is true if the strategy always proves it. ``epsilon`` (of a
+    record) and ``noise`` (by attribute) are None without noise; ``confidence`` is that of the policy. ``decoys`` is
+    their number among the released rows, or None if the policy has none. ``heights`` has the heights of hierarchies
+    that readers can know; an attribute at the top of a mask has level 1 of 1 (`levels`). ``version`` counts the
+    releases in one file; it is None in a Parquet file.
 
-    Older releases have more, which may follow from values that are not released: the exact score, ``linking_risk``, the
-    rows that were suppressed for ``confidence``, ``decoy_classes`` and ``smallest_class_without_decoys``.
+    Older releases have more figures: the exact score, ``linking_risk``, the rows suppressed for ``confidence``,
+    ``decoy_classes`` and ``smallest_class_without_decoys``.
     """
 
     table_name: str
@@ -108,23 +105,22 @@ class Manifest:
 
     @property
     def quasi(self) -> list[str]:
-        """The quasi-identifiers among the columns that make the classes: those without noise."""
+        """The quasi-identifiers that form the classes: those without noise."""
         noisy = {name.lower() for name in self.noise or ()}
         return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
 
     @property
     def draft(self) -> bool:
-        """Whether it is for trying out, and compared with no release."""
+        """Whether it is a draft, which is compared with no release."""
         return bool(self.policy.get("draft"))
 
     @property
     def rows_table(self) -> str:
-        """The table that has the rows, in a file that has tables; ``table_name`` is a view of it."""
+        """The table with the rows; ``table_name`` is a view of it."""
         return self.table_name if self.version is None else versioned(self.table_name, self.version)
 
     def levels(self, heights: Mapping[str, int]) -> dict[str, int | None]:
-        """Its levels in hierarchies of these heights: what is at the top is at their top; without a height a level
-        stays."""
+        """Its levels in hierarchies of these heights: a top level becomes their top level."""
         own, tops = ({name.lower(): n for name, n in by.items()} for by in (self.heights or {}, heights))
         return {
             name: tops.get(name.lower(), level) if level is not None and level == own.get(name.lower()) else level
@@ -152,8 +148,7 @@ class Manifest:
         return cls(**fields)
 
     def fingerprint(self) -> str:
-        """The SHA-256 of what it claims: of the rows, not of their place. What an older version did not claim, and this
-        one does not either, counts for nothing."""
+        """The SHA-256 of its claims about the rows. Fields that older versions lack count only if they are set."""
         claimed = {name: value for name, value in json.loads(self.to_json()).items() if name != "version"}
         if claimed["heights"] is None:
             del claimed["heights"]
@@ -168,7 +163,7 @@ class Manifest:
 
 
 def _parsed(text: str) -> Any:
-    """The value of JSON as `json.dumps` writes it: a key that is there twice has a value that nobody would read."""
+    """The value of JSON in the form of `json.dumps`; duplicate keys would hide a value."""
     value = json.loads(text)
     if text not in (json.dumps(value, ensure_ascii=False), json.dumps(value)):
         raise ValueError("its JSON has duplicate keys or extra space")
@@ -176,8 +171,7 @@ def _parsed(text: str) -> Any:
 
 
 def strange_fields(manifest: Manifest) -> list[str]:
-    """The fields of a manifest that no release of sqlanon has, by name. What is left of free text are the names of the
-    table, of columns and of attributes."""
+    """The names of fields with unknown content. Only names of the table, columns and attributes are free text."""
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
     heights, confidence = manifest.heights or {}, manifest.confidence or {}
     optional = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys, manifest.version)
@@ -206,7 +200,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def _refuse_strange(fields: Mapping[str, Any]) -> None:
-    """Say what does not have the form of a manifest; whoever has the file can write there what they like."""
+    """Refuse a manifest of the wrong form, which anybody may have written."""
     if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
         raise ValueError("the policy or the generalization is not a JSON object")
     for name in ("noise", "confidence", "heights"):

@@ -1,4 +1,4 @@
-"""Whether the metadata of a release are true of its rows: the views, the comments, the labels, what was suppressed."""
+"""Whether the metadata of a release fit its rows: views, comments, labels and suppressed rows."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from sqlanon.release.words import in_todays_words
 from sqlanon.requirements import promised_k
 
 _KINDS: Mapping[str, RangeKind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
-"""By the type of the bounds of a table of labels, what they are ranges of."""
+"""The kind of ranges, by the type of the ends in a table of labels."""
 
 SUPPRESSION = "suppression by value"
-"""The check of the figures of suppressed rows."""
+"""The name of the check of suppressed rows."""
 
 _AGAIN = "views_again"
-"""A database of the engine that checks a file: views as this version writes them."""
+"""The database with the views as this version writes them."""
 
 
 def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
-    """Whether the view that readers name shows all columns of the newest table, and does nothing more."""
+    """Whether the view for readers shows exactly the columns of the newest table."""
     statement = found_views(engine).get(manifest.table_name, "")
     claim = f"exactly the columns of {manifest.rows_table!r}"
     right = _selects(statement, [column.name for column in manifest.columns], manifest.rows_table)
@@ -66,13 +66,13 @@ def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
 
 
 def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
-    """Whether a statement makes a view that is a list of plain columns of a table. Every part of it is looked at."""
+    """Whether a statement creates a view that is a plain list of columns of a table."""
     try:
         parsed = parse_one(statement, dialect="duckdb")
     except SqlglotError:
         return False
     query = parsed.expression if isinstance(parsed, exp.Create) else None
-    # With names of its own for the columns, it would be a schema in place of a table.
+    # A view with names for its columns would have a schema in place of a table.
     if not isinstance(query, exp.Select) or not isinstance(parsed.this, exp.Table):
         return False
     expected = stable_view(table("v"), table(source), columns).expression
@@ -80,7 +80,7 @@ def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
 
 
 def _plain(query: exp.Select) -> exp.Expr:
-    """The same with all names in quotes: whether an engine writes them is its own."""
+    """The query with all names quoted, because engines differ in quoting."""
     return query.copy().transform(
         lambda node: exp.Identifier(this=node.name, quoted=True) if isinstance(node, exp.Identifier) else node
     )
@@ -126,7 +126,7 @@ def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
 
 
 def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
-    """Whether the figures of suppressed rows are of at least k, and fit the rows that are released."""
+    """Whether the figures of suppressed rows are at least k and fit the released rows."""
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
     if types != SUPPRESSION_COLUMNS:
         return Check(SUPPRESSION, False, f"its table does not have the columns {', '.join(SUPPRESSION_COLUMNS)}")
@@ -177,7 +177,7 @@ def _renewed(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 
 def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
-    """Views are compared by their text, as the engine writes it: so they are made again, over empty tables."""
+    """Compare views by the engine's text, after creating them again over empty tables."""
     engine.attach(":memory:", _AGAIN)
     try:
         engine.execute(create_schema("sqlanon", _AGAIN))

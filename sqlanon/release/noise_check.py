@@ -1,4 +1,4 @@
-"""The noise of a release, checked with its source: is each value one that noise can give, and is the noise of its size?
+"""Checks of noise against the source: whether each value is possible, and whether the noise has the right size.
 
 It compares the released rows with the source recoded without noise, which name columns alike, by the classes of the
 latter, from `noise.statements.classes` with the released labels as keys.

@@ -1,7 +1,7 @@
-"""Whether a Parquet file has its rows and its manifest, and nothing else.
+"""Whether a Parquet file has only its rows and its manifest.
 
-What the engine passes over, another reader of the file sees: metadata of columns, values in a dictionary that no row
-has, statistics, bytes between the parts. So the layout is read here, byte by byte but for the insides of pages:
+Other readers see what the engine skips: metadata of columns, unused values in dictionaries, statistics, bytes between
+the parts. So the layout is read here byte by byte, except for the insides of pages:
 
     PAR1 | pages of each column of each row group | Bloom filters | footer | its length | PAR1
 
@@ -129,7 +129,7 @@ def _signed(data: bytes, place: int) -> tuple[int, int]:
 
 _MAGIC = b"PAR1"
 _OF_ENGINE = ({1: b"duckdb.interval_bloom_filter", 2: b"normalized-v1"},)
-"""The keys that the engine adds by itself, with their values."""
+"""The keys that the engine adds, with their values."""
 _ROOT = b"duckdb_schema"
 _WRITER = re.compile(rb"DuckDB version v\d+\.\d+\.\d+[-.\w]* \(build [0-9a-f]+\)")
 _FILE, _GROUP, _CHUNK, _COLUMN, _STATISTICS, _PAGE, _DATA_PAGE, _DICTIONARY_PAGE, _BLOOM = (
@@ -152,7 +152,7 @@ _DATA_PAGE_2 = frozenset((1, 2, 3, 4, 5, 6, 7))
 _HEADER_BYTES = 64
 _LONGEST, _SURE = 256, 240
 _WIDTHS = {1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""By the numbers of Parquet's types, the bytes of their values."""
+"""The size of values in bytes, by the number of Parquet's type."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class _Strange(ValueError):  # noqa: N818 - it does not leave this module
 
 
 def parquet_check(engine: DuckDBEngine, path: Path) -> Check:
-    """Whether a Parquet file has nothing but its rows, what follows from them, and the manifest."""
+    """Whether a Parquet file has only its rows, their statistics, and the manifest."""
     chunks, strange = chunks_of(path)
     wrong = [strange] if strange else list(_beyond_the_rows(engine, path, chunks))
     return check_of("contents", wrong, f"pages of rows, their statistics and the manifest only; {UNREAD}")
@@ -280,7 +280,7 @@ def chunks_of(path: Path) -> tuple[list[Chunk], str]:
 
 
 class _Layout:
-    """A file while it is read: what is known of its bytes is kept."""
+    """A file while it is read, with the parts that its bytes belong to."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._size = file, size

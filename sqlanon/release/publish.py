@@ -1,7 +1,7 @@
-"""The stages audit and publish: a release is staged, counted, audited, and put in its place while the ledger knows.
+"""The stages audit and publish: a release is staged, counted, audited, and put in its place.
 
-Until the last step readers see what was there before. A run that dies between the intent in the ledger and the end of
-`ReleaseTarget.commit` leaves the intent, and the next run looks what became of it.
+Until the last step, readers see the earlier release. A run that dies between recording its intent and the end of
+`ReleaseTarget.commit` leaves the intent, and the next run completes or removes it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Draft, Published, ReleaseTarget, Staged, Verification
 
 ATTEMPTS = 5
-"""A release is made again, where another run has published meanwhile, at most so often."""
+"""The number of attempts if other runs publish at the same time."""
 
 
 AnyRelease = TypeVar("AnyRelease", bound=Published)
 
 
 class Ledger(Protocol):
-    """What the ledger has to do with one publication."""
+    """The part of the ledger in one publication."""
 
     @property
     def held_against(self) -> Sequence[Path]:
@@ -41,7 +41,7 @@ class Ledger(Protocol):
         ...
 
     def begin(self) -> None:
-        """Look at what was published by now."""
+        """Read what has been published by now."""
         ...
 
     def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
@@ -49,29 +49,29 @@ class Ledger(Protocol):
         ...
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
-        """Write down what is about to be published; for good at the end, and not at all if it comes to nothing."""
+        """Record the publication: as an intent, then for good, or not at all if it fails."""
         ...
 
     def notes(self, digest: str) -> Sequence[str]:
-        """What to warn of, once the release with a digest is published."""
+        """Warnings after the release with this digest is published."""
         ...
 
 
 class NoLedger:
-    """Of a run without a catalog: there is nothing to compare its release with, and nothing to write down."""
+    """The ledger of a run without a catalog: it compares and records nothing."""
 
     held_against: Sequence[Path] = ()
     queries: Sequence[str] = ()
 
     def begin(self) -> None:
-        """Look at nothing."""
+        """Read nothing."""
 
     def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
-        """Compare the release with nothing."""
+        """Compare nothing."""
         return ()
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
-        """Write down nothing."""
+        """Record nothing."""
         return nullcontext()
 
     def notes(self, digest: str) -> Sequence[str]:
@@ -82,7 +82,7 @@ class NoLedger:
 def publish(
     target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger, attempts: int = ATTEMPTS
 ) -> AnyRelease:
-    """Publish a release; once more, beside what there is by then, where another run has published meanwhile."""
+    """Publish a release; try again if another run published at the same time."""
     for left in reversed(range(attempts)):
         try:
             return _put_once(target, draft, ledger)
@@ -102,7 +102,7 @@ def _put_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledg
 
 
 def audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.Table) -> exp.Table:
-    """Copy the rows of a release that passes the audit to a table beside its source; nothing is published."""
+    """Copy the rows of an audited release to a table beside its source, without publishing it."""
     with target.stage(draft) as staged:
         audit(staged, draft.manifest(target.table_name, target.facts(staged)), draft, NoLedger())
         with staged.rows() as released:
@@ -111,8 +111,7 @@ def audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.Table)
 
 
 def audit(staged: Staged, manifest: Manifest, draft: Draft, ledger: Ledger) -> None:
-    """Complete a staged release and check it: alone, with its source, beside earlier releases, and by the figures of
-    the run."""
+    """Complete a staged release and check it: alone, with its source, and against the run and earlier releases."""
     with staged.rows() as released:
         checks = [*draft.checks(released), *ledger.checks(manifest, released)]
         suppressed = draft.suppressed_by(released)
@@ -122,7 +121,7 @@ def audit(staged: Staged, manifest: Manifest, draft: Draft, ledger: Ledger) -> N
 
 
 def with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
-    """A verification in which the checks with the source replace those that could not be made without it."""
+    """Replace checks that are not verifiable alone by those with the source."""
     seen = {check.name: check for check in checks}
     alone = {check.name for check in verification.checks}
     merged = [seen.get(check.name, check) for check in verification.checks]
@@ -130,7 +129,7 @@ def with_checks(verification: Verification, checks: Sequence[Check]) -> Verifica
 
 
 def against_the_run(found: Manifest, written: Manifest, draft: Draft) -> list[str]:
-    """What the run knows and the release alone cannot show: that no row was lost or added."""
+    """Compare the release with the run: no row was lost or added."""
     failures, expected = [], draft.expected
     if found != written:
         failures.append("the manifest in the file is not the one that was written")

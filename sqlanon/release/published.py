@@ -1,4 +1,4 @@
-"""What is published: a release that its holder can verify."""
+"""A published release, which its holder can verify."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Release:
     limits:
         Memory and threads for `verify`.
     sha256:
-        The SHA-256 of the file, in hexadecimal digits. Send it by another way than the file: with it, a reader finds
-        any change of the file (``sqlanon verify RELEASE --sha256 HEX``).
+        The SHA-256 of the file, in hexadecimal digits. Send it to readers through another channel than the file,
+        so that they find any change of the file (``sqlanon verify RELEASE --sha256 HEX``).
     """
 
     path: Path
@@ -59,26 +59,26 @@ class Release:
         Parameters
         ----------
         sha256:
-            The SHA-256 that the file should have, such as `Release.sha256`. It finds deliberate changes, too.
+            The expected SHA-256 of the file, such as `Release.sha256`. It also finds deliberate changes.
 
         Raises
         ------
         ReleaseError
-            The file is gone, or is not a release any more; or ``sha256`` is not a SHA-256.
+            The file is missing or not a release, or ``sha256`` is not a SHA-256.
         """
         return verify_file(self.path, limits=self.limits, sha256=sha256, with_risk=True)
 
     def verify_sql(self) -> list[str]:
-        """The statements that `verify` runs, for any DuckDB client with the release file open."""
+        """The statements of `verify`, for any DuckDB client that has opened the release file."""
         return verification_sql(self.manifest)
 
     def class_sizes(self) -> list[tuple[int, int]]:
-        """The sizes of the classes, as any reader can count them: pairs of rows and number of classes, ascending.
+        """The sizes of the classes: pairs of size in rows and number of classes, ascending.
 
         Raises
         ------
         ReleaseError
-            The file is gone, or is not a release any more.
+            The file is missing or not a release.
 
         Examples
         --------
@@ -94,20 +94,20 @@ class Release:
             return sizes, worst_in_rows(release.engine, SUBJECT, self.manifest)
 
     def class_sizes_sql(self) -> str:
-        """The statement that `class_sizes` runs, for any DuckDB client with the release file open."""
+        """The statement of `class_sizes`, for any DuckDB client that has opened the release file."""
         return self._class_sizes(table(self.table)).sql("duckdb", pretty=True)
 
     def df(self) -> pandas.DataFrame:
         """The rows of the file as a pandas data frame. They are not verified.
 
-        DuckDB converts the types: dates become timestamps, decimals and HUGEINT floats. `arrow` keeps them.
+        DuckDB converts types: dates become timestamps, and decimals and HUGEINT become floats. `arrow` keeps the types.
 
         Raises
         ------
         MissingLibraryError
             ``pip install '.[pandas]'`` is needed.
         ReleaseError
-            The file is gone, or is not a release any more.
+            The file is missing or not a release.
         """
         with self._opened() as rows:
             return pandas_frame(rows)
@@ -120,7 +120,7 @@ class Release:
         MissingLibraryError
             ``pip install '.[polars]'`` is needed.
         ReleaseError
-            The file is gone, or is not a release any more.
+            The file is missing or not a release.
         """
         with self._opened() as rows:
             return polars_frame(rows)
@@ -131,7 +131,7 @@ class Release:
         Raises
         ------
         ReleaseError
-            The file is gone, or is not a release any more.
+            The file is missing or not a release.
         """
         with self._opened() as rows:
             return rows.to_arrow_table()
@@ -145,7 +145,7 @@ class Release:
         return class_sizes(rows, self.manifest.quasi)
 
     def _repr_html_(self) -> str:
-        """For notebooks: its claims as a small table. The file is not opened."""
+        """For notebooks: the manifest as a small table."""
         return claims_table(self.manifest, f"Release {self.table}", "file", self.path)
 
     def __repr__(self) -> str:

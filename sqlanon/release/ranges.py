@@ -1,4 +1,4 @@
-"""Which labels of a release are ranges of numbers or dates: their tables in the release have the ends."""
+"""Which labels of a release are ranges of numbers or dates, whose ends the tables of labels have."""
 
 from __future__ import annotations
 

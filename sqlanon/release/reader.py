@@ -1,5 +1,4 @@
-"""Opening a release as a stranger does: the file alone, read-only, in a database of its own; and its rows beside
-others in one engine."""
+"""Opening releases: the file alone, read-only, in a database of its own, or its rows in another engine."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from sqlanon.workdir import spill_directory
 
 
 class Once:
-    """An engine that remembers its answers, as long as nothing that it is asked about changes."""
+    """An engine that remembers its results, for data that does not change."""
 
     def __init__(self, engine: Queries) -> None:
         self._engine = engine
@@ -64,7 +63,7 @@ class Once:
 
 
 def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manifest:
-    """The manifest of a release, if its rows are a table and nothing more: they can be read by any engine then.
+    """The manifest of a release whose rows are a plain table, so that any engine can read them.
 
     It is opened as `open_release` does it: nothing in the file can reach beyond it. Without a ``version``, it is the
     newest that counts.
@@ -109,7 +108,7 @@ def detach_release(engine: DuckDBEngine, path: Path, alias: str) -> None:
 
 
 def shut(engine: DuckDBEngine) -> None:
-    """No file can be read any more but those that are attached."""
+    """Allow no files but the attached ones."""
     engine.connection.execute("SET enable_external_access = false")
     engine.connection.execute("SET lock_configuration = true")
 
@@ -118,7 +117,7 @@ KEY = "sqlanon"
 """The key of the manifest in a Parquet file's metadata."""
 
 SUBJECT = table("subject")
-"""The released rows, as the checks name them."""
+"""The name of the released rows in checks."""
 
 COPIED = "sqlanon_released_rows"
 """The rows of a release on a server, copied to the engine that has its source."""

@@ -1,9 +1,8 @@
-"""What a release may show of how much was lost, and of how well it was searched.
+"""The score and the proof of optimality that a release may show.
 
-A measure that looks at values which are not released gives them away: two tables that differ in one person's value,
-and have the same release, would show two scores. So a manifest has the score where it can be worked out from the rest
-of the manifest and from the released rows, and `verify` does so. The holder has it in any case, in the result and the
-catalog.
+A measure of values that are not released could reveal them: two tables that differ in one person's value, with the same
+release, would have different scores. So a manifest has the score only if it follows from the manifest and the released
+rows, and `verify` computes it again. The result and the catalog always have it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:
-    """The score of a release by what it shows; None where its measure needs more than that."""
+    """The score computed from the release, or None if its measure needs more."""
     if not follows(manifest):
         return None
     specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
@@ -42,7 +41,7 @@ def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None
 
 
 def follows(manifest: Manifest) -> bool:
-    """Whether a score follows from what is released: classes of real rows alone, and levels that readers can know."""
+    """Whether the score follows from the release: from classes of real rows, and levels that readers know."""
     policy, measure = manifest.policy, measure_named(manifest.measure) or Measure
     if measure.follows_from == "levels":
         heights = {name.lower() for name in manifest.heights or {}}
@@ -60,7 +59,7 @@ def follows(manifest: Manifest) -> bool:
 
 
 def _has_hidden_top(manifest: Manifest) -> bool:
-    """Whether an attribute is at the top of a mask: level 1 of 1 stands for as many as the longest text has."""
+    """Whether an attribute is at the top of a mask, shown as level 1 of 1."""
     specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
     return any(

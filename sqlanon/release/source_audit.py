@@ -1,4 +1,4 @@
-"""The audit with the source at hand: what a release alone cannot show.
+"""The audit of requirements with the source.
 
 The views that it needs are temporary, and read the same recoding as the release: with the person column beside the
 released ones, and of the population.
@@ -77,7 +77,7 @@ class SourceAudit:
 
     @contextmanager
     def _private(self) -> Iterator[tuple[Private, exp.Table | None]]:
-        """The views, while they are needed; the second is of the released rows with their persons."""
+        """Create the views temporarily; the second has the released rows with their persons."""
         mark = uuid4().hex[:12]
         person, audited = self.prepared.columns.person, None
         views: list[exp.Table] = []
@@ -131,7 +131,7 @@ class SourceAudit:
     def _generalized(self, population: exp.Table) -> exp.Query:
         """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
         prepared, recoding, theirs = self.prepared, self.plain, self.prepared.population
-        assert isinstance(recoding, FullDomainRecoding)  # a policy with a population asks for nothing else
+        assert isinstance(recoding, FullDomainRecoding)  # a policy with a population needs a full-domain strategy
         assert theirs is not None
         heights = prepared.marginals.heights
 

@@ -1,6 +1,6 @@
-"""Where releases go: the Protocol of a target, and the registry of the kinds of places there are.
+"""Release targets: their protocols, and the registry of kinds of places.
 
-A target is one module, registered by one call; `sqlanon.release.publish` publishes to all of them in the same way.
+A target is a module, registered by one call; `sqlanon.release.publish` publishes to all targets in the same way.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Verification:
     Attributes
     ----------
     path, manifest, checks:
-        The release, what it claims, and what was found.
+        The release, its manifest, and the checks.
     digest:
-        Of the rows that are in the file.
+        The content digest of the rows.
     suppressed:
-        What it tells of suppressed rows; None where it does not.
+        The suppressed rows by label, or None.
     sha256:
-        Of its file, where it was published just now.
+        The SHA-256 of the file, if it was just published.
     residual_risk:
-        The worst that the rows still show although they hold what the release claims, such as homogeneous classes; None
-        where there is nothing to say, or where this was not counted.
+        The worst that the rows still show, such as homogeneous classes; None if there is nothing to say, or if this was
+        not counted.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class Verification:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file."""
+        """Whether the release is a file."""
         return kind_at(self.path).in_files
 
     @property
@@ -70,7 +70,7 @@ class Verification:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What the failed checks saw."""
+        """The failed checks, with their messages."""
         return tuple(f"{check.name}: {check.message}" for check in self.checks if check.passed is False)
 
     def _repr_html_(self) -> str:
@@ -86,7 +86,7 @@ class Verification:
         return f"Verification({shown_place(self.path)!r}, verified={self.verified}, {what})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The fields, for JSON."""
         return {
             "release": shown_place(self.path),
             "table": self.manifest.table_name if self.is_file else self.path.name,
@@ -98,8 +98,8 @@ class Verification:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the search found: the rows that the release must have, its classes, and the rows of the smallest. Masked
-    rows are among the rows, and may be a class of their own."""
+    """The rows, classes and smallest class that the release must have. Masked rows count, and may be a class of
+    their own."""
 
     rows: int
     classes: int
@@ -108,7 +108,7 @@ class Expected:
 
 
 class Draft(Protocol):
-    """A release that is not written yet: its rows, and what the run knows of them."""
+    """A release before it is written."""
 
     @property
     def run(self) -> Run:
@@ -116,70 +116,70 @@ class Draft(Protocol):
 
     @property
     def prepared(self) -> SearchInput:
-        """The source and the policy that it is made by."""
+        """The source and the policy."""
 
     @property
     def expected(self) -> Expected:
-        """What must come out."""
+        """The expected rows and classes."""
 
     @property
     def quasi(self) -> Sequence[str]:
-        """The columns that make the classes."""
+        """The columns that form the classes."""
 
     @property
     def ranges(self) -> Mapping[str, RangeKind]:
-        """By column, in lower case, what its labels are ranges of."""
+        """The kind of range of each column's labels, by column in lower case."""
 
     @property
     def as_draft(self) -> bool:
-        """Whether it is for trying out."""
+        """Whether it is a draft."""
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         """Its columns, in order."""
 
     def repeating(self) -> Collection[str]:
-        """The columns of text that has few values."""
+        """The text columns with few values."""
 
     def rows(self) -> AbstractContextManager[exp.Select]:
-        """The statement that makes its rows, for the engine that has the source."""
+        """The statement that makes the rows, for the engine of the source."""
 
     def rows_there(self) -> AbstractContextManager[exp.Query]:
-        """The statement that makes its rows on the server that its source is on."""
+        """The statement that makes the rows, on the server of the source."""
 
     def checks(self, released: exp.Table) -> list[Check]:
-        """What a release alone cannot show, checked with the source."""
+        """The checks that need the source."""
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
         """The figures of suppressed rows that the release may show."""
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        """What it claims, once its rows are counted."""
+        """The manifest, once the rows are counted."""
 
 
 @runtime_checkable
 class Staged(Protocol):
-    """A release that is written, and that nobody can read yet."""
+    """A release that is written but not visible yet."""
 
     @property
     def sha256(self) -> str | None:
-        """The SHA-256 of its file, once it is complete; None where there is no file."""
+        """The SHA-256 of the complete file, or None if there is no file."""
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        """Its rows, for the engine that has the source."""
+        """The rows, for the engine of the source."""
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
-        """Add the manifest, and what describes the rows; verify all of it as a reader would."""
+        """Add the manifest and the metadata, and verify everything as a reader would."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """The lock of the place, if it needs one: nobody else publishes there meanwhile, or has since it was staged."""
+        """The lock of the place, if it needs one, against other publications."""
 
 
 class Published(Protocol):
-    """A release that is out."""
+    """A published release."""
 
     @property
     def manifest(self) -> Manifest:
-        """What it claims."""
+        """The manifest."""
 
 
 AnyStaged = TypeVar("AnyStaged", bound=Staged)
@@ -192,70 +192,70 @@ class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
 
     @property
     def path(self) -> Path:
-        """The place, as the ledger has it: no secret is in it."""
+        """The place for the catalog, without secrets."""
 
     @property
     def table_name(self) -> str:
-        """The name of the released table there."""
+        """The name of the released table."""
 
     def stage(self, draft: Draft) -> AbstractContextManager[AnyStaged]:
-        """Write the rows where nobody can read them; what is there is gone at the end, if it is not committed."""
+        """Write the rows where nobody can read them; they are removed at the end unless committed."""
 
     def facts(self, staged: AnyStaged) -> Facts:
-        """Count what is there: nothing is taken from the search."""
+        """Count the written rows, without figures of the search."""
 
     def commit(self, staged: AnyStaged, manifest: Manifest) -> AnyRelease_co:
-        """Let readers see it: all of it in one moment."""
+        """Make the release visible to readers, in one step."""
 
 
 class OpenedRelease(Protocol):
-    """A release that stands somewhere, read; nothing of it is trusted yet."""
+    """An existing release, which is not trusted yet."""
 
     @property
     def manifest(self) -> Manifest:
-        """What it claims."""
+        """The manifest."""
 
     @property
     def digest(self) -> str:
-        """The digest of its rows."""
+        """The content digest of the rows."""
 
     @property
     def failures(self) -> Sequence[str]:
-        """What the failed checks saw, if it was verified."""
+        """The failed checks, if it was verified."""
 
     @property
     def is_changed(self) -> bool:
-        """Whether its file is another one than was published."""
+        """Whether the file was changed since it was published."""
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
-        """Its rows, for another engine, for a while."""
+        """The rows, temporarily, for another engine."""
 
 
 class ReleasePlace(Protocol):
-    """A place of releases, for those who read what is there."""
+    """A place where releases are read."""
 
     @property
     def path(self) -> Path:
-        """The place, as the ledger has it."""
+        """The place for the catalog."""
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        """Verify the release there by itself; with a SHA-256, that its file has it."""
+        """Verify the release by itself; with a SHA-256, compare its file."""
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
-        """Those that are there now, none if there is no release; None if the place cannot be read now."""
+        """The current manifests, empty without a release; None if the place cannot be read."""
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        """The rows of the release there, for the engine that has its source, for a while."""
+        """The rows of the release, temporarily, for the engine of the source."""
 
     def opened(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> AbstractContextManager[OpenedRelease]:
-        """A version of the release there: verified, unless it is trusted, or its file has this SHA-256."""
+        """A version of the release, verified unless it is trusted or its file has this SHA-256."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Where a run can look: the places of its policy, and of its source."""
+    """The places that a run can reach: those of its policy and its source."""
 
     policy: Policy | None = field(default=None, repr=False)
     source: Source | None = field(default=None, repr=False)
@@ -265,13 +265,11 @@ class Reach:
 class TargetKind:
     """A kind of place.
 
-    A release goes to one if it ``takes`` what `publish` was given (None: the policy says where); a caller names one
-    that ``reads`` what was given; the ledger has one at a path that is ``recorded`` by it. Then ``module`` is loaded,
-    which has ``target_for(draft, place, table_name)``, ``place_of(place, table_name)`` and
-    ``recorded_place(path, table_name, reach)``. ``refuse`` raises an error, before anything is searched, where the
-    place cannot hold what the policy releases of a source as it is. ``in_files`` says whether a release there is a
-    file, ``compares`` whether its rows can be held against those of another release, and ``writes`` what a plan says
-    is written.
+    ``takes`` says whether `publish` writes to it (None: the policy names the place), ``reads`` whether a caller means
+    it, and ``recorded`` whether a path in the catalog is one. ``module`` has ``target_for(draft, place, table_name)``,
+    ``place_of(place, table_name)`` and ``recorded_place(path, table_name, reach)``. ``refuse`` raises an error before
+    the search if the place cannot hold an unchanged column. ``in_files`` says whether a release is a file,
+    ``compares`` whether its rows can be compared with another release, and ``writes`` what a plan says.
     """
 
     name: str
@@ -286,7 +284,7 @@ class TargetKind:
 
 
 KINDS: dict[str, TargetKind] = {}
-"""The kinds of places, by name; the newest is asked first."""
+"""The kinds of places by name; the newest comes first."""
 
 
 def register(kind: TargetKind) -> None:
@@ -310,7 +308,7 @@ def target_for(draft: Draft, place: Any, table_name: str | None) -> ReleaseTarge
 
 
 def place_of(release: Any, table_name: str | None) -> ReleasePlace:
-    """The place of a release that somebody names: a path, an address, or a session."""
+    """The place of a release: a path, an address, or a session."""
     kind = next((kind for kind in reversed(KINDS.values()) if kind.reads(release)), None)
     if kind is None:
         raise ReleaseError(f"cannot verify a {type(release).__name__}: give a path, an address, or a session")
@@ -323,21 +321,21 @@ def kind_at(path: Path) -> TargetKind:
 
 
 def recorded_place(path: Path, table_name: str, reach: Reach) -> ReleasePlace:
-    """The place that the ledger has at a path; an error says why this run cannot look there."""
+    """The place at a path of the catalog, or an error if this run cannot reach it."""
     kind = kind_at(path)
     place: ReleasePlace = import_module(kind.module).recorded_place(path, table_name, reach)
     return place
 
 
 def named_place(release: Any, table_name: str | None, where: str) -> tuple[Any, str]:
-    """A place on a server, and the release there, which must be named."""
+    """A place on a server, and the name of the release, which is required."""
     if table_name is None:
         raise ReleaseError(f"name the release in {where}: --table schema.name")
     return release, table_name
 
 
 def refuse_draft_over(existing: Iterable[Manifest] | None, place: object) -> None:
-    """A draft takes the place of nothing that is published, or may be: None is what cannot be read."""
+    """Refuse a draft that would replace a published release, or one that cannot be read (None)."""
     if existing is None or not all(one.draft for one in existing):
         raise ReleaseError(f"{place} is a published release, which a draft does not replace: {ANOTHER_PLACE}")
 

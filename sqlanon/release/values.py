@@ -1,5 +1,4 @@
-"""Released values as their readers see them: what tells apart those that GROUP BY takes for one, and the values inside
-nested ones; and the rows of two relations compared by it, as multisets."""
+"""Released values as readers see them: comparing rows as multisets, where GROUP BY would merge different values."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _EXACT = frozenset({
     "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
     "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID", "BLOB",
 })  # fmt: skip
-"""Types whose equal values are the same value."""
+"""Types whose equal values look the same to every reader."""
 
 _AS_TEXT = fragment("encode(:value::VARCHAR)")
 
@@ -67,7 +66,7 @@ def told_apart(value: exp.Expr, type_: str) -> list[exp.Expr]:
 
 
 def same_to_readers(one: exp.Expr, other: exp.Expr, type_: str) -> exp.Expr:
-    """Whether two values are one to every reader: NULL is equal to NULL."""
+    """Whether two values look the same to every reader; NULL equals NULL."""
     return all_of(same(*pair) for pair in zip(told_apart(one, type_), told_apart(other, type_), strict=True))
 
 

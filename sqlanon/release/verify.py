@@ -1,8 +1,4 @@
-"""Checking a release from the outside: what it shows against what it claims.
-
-The checks are SQL over the released rows. They know nothing of the search: class sizes are counted again, and
-the content digest finds what k cannot.
-"""
+"""Verifying a release: its rows against its manifest, by SQL that is independent of the search."""
 
 from __future__ import annotations
 
@@ -65,9 +61,11 @@ def verify_file(
     sha256: str | None = None,
     with_risk: bool = False,
 ) -> Verification:
-    """Verify a release file by itself; ``fresh``: it was written just now, by ourselves, and its macros are ours.
-    Without a ``version`` it is the newest, and the others that are kept are checked with it. With the ``sha256`` that
-    the file should have, that is checked, too; ``with_risk``: what its rows still show."""
+    """Verify a release file by itself.
+
+    ``fresh`` means that this run has just written it. Without a ``version``, the newest one is verified, and the other
+    kept versions are checked with it. ``sha256`` is the expected hash of the file;
+    ``with_risk`` adds the worst that the rows still show."""
     with open_release(path, limits, version) as release:
         try:
             found = verify_release(path, release, fresh)
@@ -99,7 +97,7 @@ def verify_rows(path: Path, release: OpenRelease, columns: Mapping[str, str], di
 
 
 def verification_sql(manifest: Manifest) -> list[str]:
-    """The statements of `verify_file`, for anybody to run in the release file itself."""
+    """The statements of `verify_file`, to run in the release file."""
     name = str(table(manifest.table_name).sql("duckdb"))
     queries: list[exp.Expr] = [k_anonymity_of(name, manifest.quasi), digest_of(name)]
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
@@ -141,7 +139,7 @@ def _fields(manifest: Manifest) -> Check:
 
 
 def _score(release: OpenRelease) -> list[Check]:
-    """Whether the score that is shown is that of the release. Older releases show what follows from more than that."""
+    """Whether the score in the manifest is that of the release."""
     manifest = release.manifest
     if manifest.score is None:
         return []
@@ -156,7 +154,7 @@ def _score(release: OpenRelease) -> list[Check]:
 
 
 def _signs(release: OpenRelease) -> Check:
-    """Whether values that are equal are the same to a reader: floating-point zeros and NaN without a sign."""
+    """Whether floating-point zeros and NaN have no sign."""
     floats = [one for one in leaves_of(release.engine.types(SUBJECT)) if one.type in ("FLOAT", "DOUBLE")]
     counts = [(one.name, release.asked.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
     found = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
@@ -201,7 +199,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
 
 
 def _consistent(manifest: Manifest) -> Check:
-    """The manifest agrees with itself: else its own words say what to look at, and what not."""
+    """Whether the manifest is consistent, because it decides which checks run."""
     policy = manifest.policy
     roles = {name.lower(): spec.get("role") for name, spec in policy.get("attributes", {}).items()}
     noisy = {name.lower() for name, spec in policy.get("attributes", {}).items() if "noise" in spec}
@@ -259,10 +257,10 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     same_writer = same_version and writer[1] == engine.version
     if newest.version is not None and release.manifest is newest and not wrong:
         checks += about_checks(engine, release.manifests, same_version, same_writer)
-    if not same_writer:  # each version spells a macro in its own way
+    if not same_writer:  # each version spells macros in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
-        assert release.scratch is not None  # what is not fresh was opened by its file
+        assert release.scratch is not None  # a release that is not fresh was opened as a file
         changed = changed_macros(engine, release.scratch)
         wrong = [f"changed: {', '.join(changed)}"] if changed else []
         checks.append(check_of("macros", wrong, "unchanged"))
@@ -285,7 +283,7 @@ def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
     engine.execute(create_temporary_view(table(rows), star(relation)))
     smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi))[0]
     macro, place = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST]), None
-    if manifest.digest_algorithm != DIGEST:  # the file may be open for writing: nothing of these is to be in it
+    if manifest.digest_algorithm != DIGEST:  # the file may be open for writing, and must not get these macros
         place = "memory"
         with engine.using(place):
             load_older(engine, manifest)

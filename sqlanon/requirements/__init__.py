@@ -1,4 +1,4 @@
-"""The privacy requirements: one file a requirement, which holds all of it, and the registry that lists them."""
+"""The privacy requirements, one file for each, and their registry."""
 
 from __future__ import annotations
 
@@ -144,12 +144,12 @@ def promised_k(section: Any, quasi: Sequence[str]) -> int:
 
 
 def needs_source(section: Any, persons: bool) -> bool:
-    """Whether a release alone cannot show that it meets the requirements."""
+    """Whether the requirements cannot be verified from the release alone."""
     return persons or not all(one.entry.alone for one in requirements_in(section))
 
 
 def requirement_checks(section: Any, audited: Audited) -> list[Check]:
-    """The checks of all requirements, by macros that know nothing of the search."""
+    """The checks of all requirements, by macros that are independent of the search."""
     return [check for one in requirements_in(section) for check in one.audit(audited)]
 
 

@@ -29,7 +29,7 @@ PRESENCE = Macro("delta_presence", ("min", "max", "classes"))
 
 
 class DeltaPresence(Section, Requirement, ClassCondition):
-    """δ-presence: whether somebody of the population is in the release can be told with bounded certainty only.
+    """δ-presence: limits how certain anybody can be that a person of the population is in the release.
 
     Source: M. E. Nergiz, M. Atzori, C. Clifton, "Hiding the presence of individuals from shared databases"
     (SIGMOD 2007), definition 2: for every population class, released count / population count is
@@ -66,7 +66,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.min > self.max:
-            yield ("min",), f"{self.min:g} is more than max, {self.max:g}"
+            yield ("min",), f"{self.min:g} is greater than max, {self.max:g}"
 
     @property
     def name(self) -> str:

@@ -224,7 +224,7 @@ class _Sample:
         rows = sum(size * classes for size, classes in sizes.items())
         if population < rows:
             raise SourceError(
-                f"a population of {population:g} cannot hold the table's {rows} rows: "
+                f"a population of {population:g} is smaller than the table's {rows} rows: "
                 "give the number of people that the table was drawn from"
             )
         there = {size: classes for size, classes in sizes.items() if classes}

@@ -1,4 +1,4 @@
-"""k-anonymity: every released row is one of at least k that read the same in all quasi-identifiers, or in some.
+"""k-anonymity: every released row shares its quasi-identifiers, or some of them, with at least k − 1 others.
 
 Sources: P. Samarati, L. Sweeney, "Protecting privacy when disclosing information: k-anonymity and its enforcement
 through generalization and suppression" (1998), definition 2; for requirements on some of the quasi-identifiers, the
@@ -74,8 +74,8 @@ class KAnonymity(Requirement, ClassCondition):
             yield _check(audited, f"{self.k}-anonymity of {', '.join(some)}", self.k, some)
         whole = _check(audited, self.name, self.k, audited.quasi)
         if audited.combinations and not whole.passed:
-            message = f"not guaranteed: over all quasi-identifiers together, {whole.message}; who knows more of a "
-            whole = replace(whole, passed=None, message=f"{message}person than a combination may single it out")
+            message = f"not guaranteed: over all quasi-identifiers together, {whole.message}; knowing more of a "
+            whole = replace(whole, passed=None, message=f"{message}person than one combination may identify the row")
         yield whole
 
     def violations(self, released: Released) -> exp.Select:
@@ -98,10 +98,10 @@ class Shield(Section, Requirement):
     """
 
     quasi: tuple[Name, ...] = Field(
-        min_length=1, description="the quasi attributes that the shield is over", examples=[["zip", "age"]]
+        min_length=1, description="the quasi attributes of the shield", examples=[["zip", "age"]]
     )
     k: Annotated[Whole, Field(ge=1)] = Field(
-        description="the least number of rows (or persons) that are equal in these attributes", examples=[20]
+        description="the least number of rows (or persons) with the same values of these attributes", examples=[20]
     )
 
     entry: ClassVar[Entry] = Entry(
@@ -150,17 +150,17 @@ def _check(audited: Audited, name: str, required: int, quasi: Sequence[str]) -> 
 
 
 def void_shields(shields: Sequence[SubsetCondition], k: int | None) -> Iterator[str]:
-    """Say which shields ask for nothing that others do not ask for already.
+    """Warn of shields that add nothing to the other requirements.
 
     >>> list(void_shields([SubsetCondition((0,), ("zip",), 3)], 5))
-    ['3-anonymity of zip is void: 5-anonymity over all quasi-identifiers asks for as much or more']
+    ['3-anonymity of zip is void: 5-anonymity over all quasi-identifiers requires as much or more']
     """
     for i, shield in enumerate(shields):
         if k is not None and shield.k <= k:
-            yield f"{shield.name} is void: {k}-anonymity over all quasi-identifiers asks for as much or more"
+            yield f"{shield.name} is void: {k}-anonymity over all quasi-identifiers requires as much or more"
             continue
         for j, other in enumerate(shields):
             wider = set(other.attributes) >= set(shield.attributes) and other.k >= shield.k
             if i != j and wider and (shield != other or j < i):
-                yield f"{shield.name} is void: {other.name} asks for as much or more"
+                yield f"{shield.name} is void: {other.name} requires as much or more"
                 break

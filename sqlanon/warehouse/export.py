@@ -47,7 +47,7 @@ def export(draft: ReleaseDraft, figures: Mapping[str, int], folder: str | os.Pat
     place = Target.of_draft(draft)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise ReleaseError(f"{target} is there already, and not empty: name a new folder")
+            raise ReleaseError(f"{target} is not empty: name a new folder")
         with private_directory(target.parent, STAGING_PREFIX) as directory, private_files():
             staged = directory / "export"
             staged.mkdir()
@@ -88,13 +88,13 @@ def _release(draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, d
     lines = [
         f"Made by sqlanon {__version__} for {dialect}, of a frequency set of the source.",
         "1. Upload the Parquet files of this folder as tables of their names, where this statement finds them, and",
-        "   keep them private: they hold values of the source.",
+        "   keep them private: they have values of the source.",
         *files,
         "2. Run this statement.",
         "3. Run audit.sql before anybody may read the release: the source may have changed.",
     ]
     if draft.as_draft:
-        lines.insert(1, "DRAFT, not for sharing: what it makes is for trying out.")
+        lines.insert(1, "DRAFT, for trying out, not for sharing.")
     statements = (*before(dialect), place.release_statement(recoding, dialect))
     return _file(dialect, lines, [([], statement) for statement in statements])
 
@@ -112,25 +112,28 @@ def _audit(
     found = wa.figures(place.release, quasi)
     counted = {"source_rows": expected["source_rows"]}
     queries = [([one_line(name)], query) for name, query in audit.violations]
-    queries.append((["the rows that the release has, and this statement does not make, or the other way round"],
+    queries.append((["the rows in which the release and this statement differ"],
                     place.other_rows(recoding)))  # fmt: skip
-    queries.append((["the rows of the source, if they are not as many as were counted"],
+    queries.append((["the number of rows of the source, if it has changed"],
                     wa.other_figures(wa.row_count(place.source.copy()), counted)))  # fmt: skip
-    queries.append((["the rows and classes of the release, if they are others than were found"],
+    queries.append((["the rows and classes of the release, if they differ from the search"],
                     wa.other_figures(found.copy(), wanted)))  # fmt: skip
-    missing = [f"Not in SQL, and so not here: {one_line(one)}" for one in audit.not_in_sql]
-    lines = ["Each of these queries should return no row: what it returns breaks what it is named after.", *missing]
+    missing = [f"Not checked here: {one_line(one)}" for one in audit.not_in_sql]
+    lines = [
+        "Each of these queries should return no row. The rows that it returns break the requirement in its comment.",
+        *missing,
+    ]
     if any(recoding.levels) and any(column.quasi is None for column in recoding.columns):
         lines.append(
-            "Not measured, and so not here: whether other released columns narrow a generalized attribute. "
+            "Not checked here: whether other released columns narrow a generalized attribute. "
             "docs/explanation/dependencies.md has a query that shows it."
         )
     others = [column.name for column in draft.columns() if column.type == NOT_THERE]
     first = [([_SETTINGS], statement) for statement in settings(dialect)]
     texts = [(comment, place.text(query, dialect)) for comment, query in queries]
-    texts.append((["For people: what classes there are"], place.text(found, dialect)))
+    texts.append((["For information: the classes"], place.text(found, dialect)))
     if others:
-        note = "For people: a column with almost as many values as rows re-identifies them by itself"
+        note = "For information: a column with almost as many values as rows identifies people by itself"
         texts.append(([note], place.text(wa.distinct_values(place.release, others), dialect)))
     return _file(dialect, lines, [*first, *texts])
 

@@ -60,13 +60,13 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
         Stage(
             "audit",
             "the classes that break a requirement, one query each, and the rows in which the release differs from its "
-            "statement: there should be none; then what classes there are"
+            "statement: there should be none; then the classes"
             f"{missing}",
             (
                 *(f"-- {comment_of(name)}\n{target.text(query, dialect)}" for name, query in audit.violations),
-                "-- the rows that the release has, and the statement does not make, or the other way round\n"
+                "-- the rows in which the release and the statement differ\n"
                 f"{target.text(target.other_rows(recoding), dialect)}",
-                f"-- what classes there are\n{target.text(figures, dialect)}",
+                f"-- the classes\n{target.text(figures, dialect)}",
             ),
         ),
     )

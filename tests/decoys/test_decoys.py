@@ -379,9 +379,7 @@ def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
         release = result.publish(path)
         verified = db.verify(path, asked)
     assert verified.verified
-    told = (
-        "5 of the released rows are decoys, in 2 classes, and k counts them: without them, the smallest class has 1 of"
-    )
+    told = "5 of the released rows are decoys, in 2 classes. k counts them; without them, the smallest class has 1 of"
     assert [warning for warning in result.warnings if told in warning]
     manifest = release.manifest
     # How many classes they fill, and how small the smallest is, changes with one person's value.

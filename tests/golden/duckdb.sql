@@ -85,7 +85,7 @@ FROM (
 ORDER BY
   system.main.random();
 
--- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then the classes; not in SQL: ordered 0.3-closeness of diagnosis
 -- 5-anonymity
 SELECT
   "zip" AS "zip",
@@ -838,7 +838,7 @@ HAVING
     system.main.sum(CASE WHEN "n" = 1 THEN 1 ELSE 0 END),
     CASE WHEN system.main.sum("n") = 0 THEN NULL ELSE system.main.sum("n") END
   ) > 0.010000000001;
--- the rows that the release has, and the statement does not make, or the other way round
+-- the rows in which the release and the statement differ
 SELECT
   "zip",
   "age",
@@ -939,7 +939,7 @@ GROUP BY
   "cost"
 HAVING
   system.main.sum("made") <> system.main.sum("found");
--- what classes there are
+-- the classes
 SELECT
   COALESCE(CAST(system.main.sum("n") AS BIGINT), 0) AS "released_rows",
   system.main.count(*) AS "classes",
@@ -1041,7 +1041,7 @@ FROM (
 ORDER BY
   system.main.random();
 
--- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then the classes
 -- 5-anonymity
 SELECT
   "zip" AS "zip",
@@ -1057,7 +1057,7 @@ GROUP BY
   "sex"
 HAVING
   system.main.count(*) < 5;
--- the rows that the release has, and the statement does not make, or the other way round
+-- the rows in which the release and the statement differ
 SELECT
   "zip",
   "age",
@@ -1158,7 +1158,7 @@ GROUP BY
   "cost"
 HAVING
   system.main.sum("made") <> system.main.sum("found");
--- what classes there are
+-- the classes
 SELECT
   COALESCE(CAST(system.main.sum("n") AS BIGINT), 0) AS "released_rows",
   system.main.count(*) AS "classes",

@@ -126,7 +126,7 @@ FROM (
 ORDER BY
   pg_catalog.RANDOM();
 
--- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then the classes; not in SQL: ordered 0.3-closeness of diagnosis
 -- 5-anonymity
 SELECT
   "zip" AS "zip",
@@ -1107,7 +1107,7 @@ HAVING
       END AS DOUBLE PRECISION)
     ) OPERATOR(pg_catalog.>) CAST(0.010000000001 AS DOUBLE PRECISION)
   );
--- the rows that the release has, and the statement does not make, or the other way round
+-- the rows in which the release and the statement differ
 SELECT
   "zip",
   "age",
@@ -1250,7 +1250,7 @@ HAVING
   (
     pg_catalog.SUM("made") OPERATOR(pg_catalog.<>) pg_catalog.SUM("found")
   );
--- what classes there are
+-- the classes
 SELECT
   COALESCE(CAST(pg_catalog.SUM("n") AS BIGINT), 0) AS "released_rows",
   pg_catalog.COUNT(*) AS "classes",
@@ -1388,7 +1388,7 @@ FROM (
 ORDER BY
   pg_catalog.RANDOM();
 
--- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then the classes
 -- 5-anonymity
 SELECT
   "zip" AS "zip",
@@ -1406,7 +1406,7 @@ HAVING
   (
     pg_catalog.COUNT(*) OPERATOR(pg_catalog.<) 5
   );
--- the rows that the release has, and the statement does not make, or the other way round
+-- the rows in which the release and the statement differ
 SELECT
   "zip",
   "age",
@@ -1544,7 +1544,7 @@ HAVING
   (
     pg_catalog.SUM("made") OPERATOR(pg_catalog.<>) pg_catalog.SUM("found")
   );
--- what classes there are
+-- the classes
 SELECT
   COALESCE(CAST(pg_catalog.SUM("n") AS BIGINT), 0) AS "released_rows",
   pg_catalog.COUNT(*) AS "classes",

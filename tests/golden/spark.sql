@@ -92,7 +92,7 @@ FROM (
 ORDER BY
   RAND();
 
--- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are; not in SQL: ordered 0.3-closeness of diagnosis
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then the classes; not in SQL: ordered 0.3-closeness of diagnosis
 -- 5-anonymity
 SELECT
   `zip` AS `zip`,
@@ -773,7 +773,7 @@ FROM (
 ) AS `classes`
 HAVING
   CAST(SUM(CASE WHEN `n` = 1 THEN 1 ELSE 0 END) AS DOUBLE) / CAST(NULLIF(SUM(`n`), 0) AS DOUBLE) > CAST(0.010000000001 AS DOUBLE);
--- the rows that the release has, and the statement does not make, or the other way round
+-- the rows in which the release and the statement differ
 SELECT
   `zip`,
   `age`,
@@ -874,7 +874,7 @@ GROUP BY
   `cost`
 HAVING
   SUM(`made`) <> SUM(`found`);
--- what classes there are
+-- the classes
 SELECT
   COALESCE(CAST(SUM(`n`) AS BIGINT), 0) AS `released_rows`,
   COUNT(*) AS `classes`,
@@ -983,7 +983,7 @@ FROM (
 ORDER BY
   RAND();
 
--- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then what classes there are
+-- 3. audit: the classes that break a requirement, one query each, and the rows in which the release differs from its statement: there should be none; then the classes
 -- 5-anonymity
 SELECT
   `zip` AS `zip`,
@@ -999,7 +999,7 @@ GROUP BY
   `sex`
 HAVING
   COUNT(*) < 5;
--- the rows that the release has, and the statement does not make, or the other way round
+-- the rows in which the release and the statement differ
 SELECT
   `zip`,
   `age`,
@@ -1100,7 +1100,7 @@ GROUP BY
   `cost`
 HAVING
   SUM(`made`) <> SUM(`found`);
--- what classes there are
+-- the classes
 SELECT
   COALESCE(CAST(SUM(`n`) AS BIGINT), 0) AS `released_rows`,
   COUNT(*) AS `classes`,

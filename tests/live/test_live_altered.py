@@ -174,7 +174,7 @@ def test_a_broken_view_holds_up_no_other(two: duckdb.DuckDBPyConnection, breakin
     policy = policy_of("t", z="suppress")
     assert live(two, policy).warnings == (
         "the live view 'u_live' in schema 'main' is broken: its table, or a column of it, is gone; "
-        "make it again by its policy, or remove it with --drop",
+        "create it again with its policy, or remove it with --drop",
     )
     assert live(two, policy, "more").replaced is False
     status = 'SELECT view, "rows", suppressed, search_advised FROM sqlanon.live_views ORDER BY view'

@@ -340,7 +340,7 @@ def test_whole_numbers_stay_whole() -> None:
         ("alpha_k", {"alpha": 0}, ".alpha", "more than 0, not 0"),
         ("alpha_k", {"alpha": 1.5}, ".alpha", "at most 1, not 1.5"),
         ("delta_presence", {"min": -0.1}, ".min", "at least 0, not -0.1"),
-        ("delta_presence", {"min": 0.6}, ".min", "0.6 is more than max, 0.5"),
+        ("delta_presence", {"min": 0.6}, ".min", "0.6 is greater than max, 0.5"),
         ("delta_presence", {"max": True}, ".max", "must be a number, not true"),
         ("population_uniqueness", {"limit": 1.5}, ".limit", "at most 1"),
         ("population_uniqueness", {"population": 0}, ".population", "at least 1"),

@@ -259,7 +259,7 @@ def test_without_an_estimate_the_choice_falls_back() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(SourceError, match="a population of 10 cannot hold the table's 11 rows"):
+    with pytest.raises(SourceError, match="a population of 10 is smaller than the table's 11 rows"):
         population_uniqueness({1: 5, 6: 1}, 10)
     for population in (math.nan, math.inf):
         with pytest.raises(ValueError, match="finite"):

@@ -193,7 +193,7 @@ def test_a_population_in_a_file_is_looked_at(connection: duckdb.DuckDBPyConnecti
         privacy={"k_map": 80},
     )
     check_same(policy, connection, tmp_path)
-    assert "Not in SQL, and so not here: 80-map" in (tmp_path / "export" / "audit.sql").read_text()
+    assert "Not checked here: 80-map" in (tmp_path / "export" / "audit.sql").read_text()
 
 
 def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -583,7 +583,7 @@ def test_the_audit_finds_what_has_changed_since(
     assert "6-anonymity" in audit and any("source" in name for name in audit) and len(audit) == 3
 
 
-DIFFERING = "the rows that the release has, and this statement does not make, or the other way round"
+DIFFERING = "the rows in which the release and this statement differ"
 TAMPERED = {
     "a copy of another of its class": "UPDATE shared SET cost = 1 WHERE rowid = {row}",
     "of another type of value": "UPDATE shared SET weight = NULL WHERE rowid = {row}",
