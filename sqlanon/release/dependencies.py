@@ -280,7 +280,7 @@ def narrowing_columns(
         _show_measurement(steps, prepared, recoding, others, quasi)
         return (), ()
     if (why := source.why_not_measured()) is not None:
-        message = f"not measured whether released columns narrow generalized quasi-identifiers: {why}"
+        message = f"whether released columns narrow generalized quasi-identifiers was not measured: {why}"
         if prepared.policy.privacy.dependencies == "error":
             raise SourceError(f'{message}; privacy.dependencies = "error" requires it')
         return (), (f"{message}; docs/explanation/dependencies.md has a query that shows it",)
