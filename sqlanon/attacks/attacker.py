@@ -157,7 +157,7 @@ def opened_attacker(
     if not paths:
         raise PolicyError([Problem("releases", "give at least one")])
     if outside is not None and policy is None:
-        raise PolicyError([Problem("--outside", "needs the policy with the hierarchies: --policy POLICY.toml")])
+        raise PolicyError([Problem("--outside", "needs a policy with the hierarchies: --policy POLICY.toml")])
     claims = [read_claims(path, limits) for path in paths]
     writer = ScriptWriter()
     with ExitStack() as stack:
