@@ -316,7 +316,7 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments in (["--only", "x"], ["--outside", "voters"], ["--known", "-1"]):
         done = cli("attack", "one.duckdb", *arguments)
         assert done.status == 2
-        assert done.err.startswith("error: 1 problem")
+        assert arguments[0] in done.err and "Traceback" not in done.err
     done = cli("attack", "one.duckdb")
     assert done.status == 0
     assert "background knowledge" in done.out

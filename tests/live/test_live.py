@@ -489,7 +489,7 @@ def test_dropping(connection: duckdb.DuckDBPyConnection) -> None:
 )
 def test_what_is_not_ours_is_never_replaced(connection: duckdb.DuckDBPyConnection, there: str) -> None:
     connection.execute(f"CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i); CREATE SCHEMA sqlanon; {there}")
-    with pytest.raises(SourceError, match="sqlanon (live )?did not create"):
+    with pytest.raises(SourceError, match=r"sqlanon (live )?did not create"):
         live(connection, make_policy({"q": "suppress"}))
     assert connection.execute(f"FROM {there.split()[2]}").fetchall() == [(1,)]
 
