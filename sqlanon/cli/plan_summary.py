@@ -37,7 +37,8 @@ def _of_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
     yield "requirements", ", ".join(one.name for one in requirements_in(policy.privacy))
     yield "strategy", _strategy(policy, plan)
     search = policy.search
-    limits = [f"at most {_percent(search.suppression_limit)} of the rows suppressed"]
+    share = f"at most {_percent(search.suppression_limit)} of the" if search.suppression_limit else "no"
+    limits = [f"{share} rows suppressed"]
     limits += [f"at most {search.time_limit:g} seconds"] if search.time_limit is not None else []
     limits += [f"at most {search.max_checks:,} checks"] if search.max_checks is not None else []
     yield "measure", ", ".join([search.measure, *limits])
