@@ -147,8 +147,8 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     based = [one for one in known if one.run_id in runs]
     if gone := len(set(runs) - {one.run_id for one in based}):
         raise ReleaseError(
-            f"{gone} of the releases on which this one is based were replaced: without them it cannot be made again "
-            "from the source"
+            f"{gone} of the releases on which this one is based {'was' if gone == 1 else 'were'} replaced, so "
+            "it cannot be made again from the source"
         )
     return based
 
