@@ -238,7 +238,7 @@ def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(with_one:
     assert release.verify().verified
     with (
         sqlanon.connect() as db,
-        pytest.raises(ReleaseError, match="1 of the releases .* was replaced"),
+        pytest.raises(ReleaseError, match=r"1 of the releases .* was replaced"),
     ):
         db.verify(release.path, asked)
 
