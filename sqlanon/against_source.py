@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
-from sqlanon.expressions import create_table, create_temporary_view, star
+from sqlanon.expressions import create_table, create_temporary_view, star, subquery, table
 from sqlanon.ledger.catalog import recorded_decoys
 from sqlanon.ledger.extend import rows_in_release
 from sqlanon.measures import Figures
@@ -23,6 +23,8 @@ from sqlanon.recode.stage import Recoding, recode, recode_at
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
 from sqlanon.release.decoy_check import DecoyCheck, claims_check, filled_again
 from sqlanon.release.draft import suppressed_rows_by
+from sqlanon.release.label_levels import LEVELS, label_levels
+from sqlanon.release.label_levels_check import LABEL_LEVELS, levels_digest
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.noise_check import NoiseCheck
 from sqlanon.release.reader import attached
@@ -56,6 +58,7 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
     if again is None:
         return checks
     rows = _recode(run, prepared, again, view)
+    checks += _same_levels(run, prepared, again.generalization, found)
     audit = SourceAudit(engine, work, macros, prepared, again.statement, again.statement, run.population)
     if policy.decoys:
         return checks + _with_decoys(run, prepared, found, view, audit)
@@ -111,7 +114,8 @@ def check_extended(run: Run, prepared: SearchInput, found: Verification, place: 
     recoded = run.place.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
-    return [_same_rows(run, found, place, recoded), *_audited(audit, run, recoded)]
+    same_levels = _same_levels(run, prepared, manifest.generalization, found)
+    return [_same_rows(run, found, place, recoded), *same_levels, *_audited(audit, run, recoded)]
 
 
 def _macros_for(policy: Policy) -> Sequence[str]:
@@ -167,6 +171,19 @@ def _same_rows(run: Run, found: Verification, place: ReleasePlace, recoded: exp.
         message = f"rows that the source does not give: {added:,}; rows missing in the release: {missing:,}"
         return source_check(name, False, "", message)
     return source_check(name, True, "gives the rows of the release")
+
+
+def _same_levels(
+    run: Run, prepared: SearchInput, generalization: Mapping[str, int | None], found: Verification
+) -> list[Check]:
+    """Whether the levels of the release's labels are those of the policy's hierarchies."""
+    if not found.verified or not any(check.name == LABEL_LEVELS for check in found.checks):
+        return []
+    engine = run.engine
+    with attached(engine, found.path, found.manifest, VERIFIED) as released:
+        theirs = levels_digest(engine, table(LEVELS, "sqlanon", VERIFIED))
+        ours = levels_digest(engine, subquery(label_levels(engine, prepared, generalization, released)))
+    return [source_check(LABEL_LEVELS, theirs == ours, "each label lies under those of its hierarchy")]
 
 
 def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recoding | None, list[Check]]:

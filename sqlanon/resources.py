@@ -11,8 +11,10 @@ __version__ = "0.1.0"
 
 PLAIN = ("macros.sql",)
 CHECKS = (*PLAIN, "macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql")
-LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql", "macros_analysis.sql")
-"""The files of the macro library: what every release is checked by; what all requirements are; and all of it."""
+ADDED = ("macros_analysis.sql", "macros_levels.sql")
+LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql", *ADDED)
+"""The files of the macro library: what every release is checked by; what all requirements are; what builds have added,
+one after another; and all of it."""
 
 POLICY_SCHEMA = Path(__file__).parent / "policy" / "schema.json"
 """The JSON Schema of a policy, for editors."""

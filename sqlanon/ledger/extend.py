@@ -40,6 +40,7 @@ from sqlanon.policy.problems import join
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing, measure_dependencies, warn_of_unique_columns
+from sqlanon.release.label_levels import label_levels
 from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.publish import publish
@@ -384,6 +385,9 @@ class ExtensionDraft:
     @property
     def ranges(self) -> dict[str, RangeKind]:
         return ranges_of(self.run.engine, self.prepared)
+
+    def label_levels(self, released: exp.Table) -> exp.Query:
+        return label_levels(self.run.engine, self.prepared, self.release.manifest.generalization, released)
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         return self.release.manifest.columns

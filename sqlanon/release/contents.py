@@ -17,9 +17,10 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
+from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import ABOUT, objects
-from sqlanon.resources import macro_scripts, sql_text
+from sqlanon.resources import ADDED, macro_scripts, sql_text
 from sqlanon.workdir import spill_directory
 
 _HEADER = 4096
@@ -115,12 +116,15 @@ _COLUMNS = template("""
     WHERE database_name = :database AND NOT internal
     ORDER BY column_index
 """)
+_MACROS = template("""
+    SELECT count(*) FROM duckdb_functions() WHERE database_name = :database AND function_name = :name AND NOT internal
+""")
 _FREE_BLOCKS = template("SELECT free_blocks FROM pragma_database_size() WHERE database_name = :database")
 
 
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
     own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
-    described = {f"table sqlanon.{name}" for name in ABOUT} if manifests[0].version is not None else set[str]()
+    described = {f"table sqlanon.{name}" for name in (*ABOUT, LEVELS) if manifests[0].version is not None}
     return objects(manifests) | own | described
 
 
@@ -137,6 +141,11 @@ def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
 
 def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
     return dict(engine.rows(_VIEWS(database=text(database))))
+
+
+def has_levels(engine: DuckDBEngine) -> bool:
+    """Whether an open release file has the macros that read the levels of labels, and so has these."""
+    return bool(engine.rows(_MACROS(database=text(ATTACHED), name="roll_up"))[0][0])
 
 
 def free_blocks(engine: DuckDBEngine) -> int:
@@ -177,12 +186,13 @@ def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
     overloads count. What has the words of an earlier build is ours. A file without any of the macros that were added
     last is of a build before them.
     """
-    ours, before, added = _our_macros()
+    ours, before, builds = _our_macros()
     with _beside(engine, schema=False) as beside:
         engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
         theirs = _exported(engine, beside, folder / "theirs")
-    if added.isdisjoint(map(_named, theirs)):
-        ours = frozenset(one for one in ours if _named(one) not in added)
+    for added in builds:
+        if added.isdisjoint(map(_named, theirs)):
+            ours = frozenset(one for one in ours if _named(one) not in added)
     now = {_named(one): one for one in ours - before}
     renewed = {now[_named(one)] if one in before else one for one in theirs - ours} | theirs & ours
     changed = [one for one in renewed ^ ours if not one.startswith(_COMPARED_ELSEWHERE)]
@@ -194,10 +204,10 @@ def _named(statement: str) -> str:
 
 
 @cache
-def _our_macros() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+def _our_macros() -> tuple[frozenset[str], frozenset[str], Sequence[frozenset[str]]]:
     """The statements that make our macros, as this DuckDB exports them: those of now, and those of before; and the
     names of those that earlier builds of this version did not have."""
-    added = frozenset(re.findall(r"MACRO sqlanon\.(\w+)\(", sql_text("macros_analysis.sql")))
+    added = [frozenset(re.findall(r"MACRO sqlanon\.(\w+)\(", sql_text(file))) for file in ADDED]
     with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine, _beside(engine) as beside:
         with engine.using(beside):
             engine.script(*macro_scripts())

@@ -20,6 +20,7 @@ from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Dependencies
+from sqlanon.release.label_levels import label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed, may_be_shown, suppressed_by
 from sqlanon.release.ranges import ranges_of
@@ -169,6 +170,9 @@ class ReleaseDraft:
         if is_based or not follows(claims):
             return claims
         return replace(claims, score=measure_of(prepared).shown(self.score))
+
+    def label_levels(self, released: exp.Table) -> exp.Query:
+        return label_levels(self.run.engine, self.prepared, self.recoding.generalization, released)
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
         return () if self.decoys is not None else suppressed_rows_by(self.run, self.prepared, self.recoding, released)

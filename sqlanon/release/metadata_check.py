@@ -21,12 +21,12 @@ from sqlanon.expressions import (
     subquery,
     table,
 )
-from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.names import labels_table
 from sqlanon.policy.problems import read_part
 from sqlanon.release.check import Check, check_of
 from sqlanon.release.contents import ATTACHED, found_comments, found_views
+from sqlanon.release.label_levels_check import RANGE_KINDS
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import (
     ABOUT,
@@ -46,9 +46,6 @@ from sqlanon.release.metadata import (
 from sqlanon.release.reader import SUBJECT
 from sqlanon.release.words import in_todays_words
 from sqlanon.requirements import promised_k
-
-_KINDS: Mapping[str, RangeKind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
-"""The kind of ranges, by the type of the ends in a table of labels."""
 
 SUPPRESSION = "suppression by value"
 """The name of the check of suppressed rows."""
@@ -106,7 +103,7 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in labelled(manifest):
         found = table(labels_table(name), "main", ATTACHED)
-        kind = _KINDS.get(engine.columns(found).get(f"{name}_low", ""))
+        kind = RANGE_KINDS.get(engine.columns(found).get(f"{name}_low", ""))
         if kind is None and {rule["rule"] for rule in rules[name.lower()]} & {"intervals", "dates"}:
             yield f"{labels_table(name)!r} lacks the ends of its ranges"
             continue

@@ -130,6 +130,9 @@ class Draft(Protocol):
     def ranges(self) -> Mapping[str, RangeKind]:
         """The kind of range of each column's labels, by column in lower case."""
 
+    def label_levels(self, released: exp.Table) -> exp.Query:
+        """For its written rows: the labels of generalized attributes at each level from their own up."""
+
     @property
     def as_draft(self) -> bool:
         """Whether it is a draft."""

@@ -30,9 +30,12 @@ from sqlanon.release.contents import (
     expected_objects,
     found_objects,
     free_blocks,
+    has_levels,
     strange_blocks,
     unexpected_definitions,
 )
+from sqlanon.release.label_levels import LEVELS
+from sqlanon.release.label_levels_check import label_levels_check
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
 from sqlanon.release.metadata_check import (
     SUPPRESSION,
@@ -241,7 +244,11 @@ def _claims_its_noise(manifest: Manifest) -> bool:
 def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     engine, newest = release.engine, release.manifests[0]
     expected, found = expected_objects(release.manifests), found_objects(engine)
-    wrong = [f"{name} is missing" for name in sorted(expected - found)]
+    with_levels = _LEVELS in found
+    missing = expected - found
+    if not with_levels and (fresh or not has_levels(engine)):
+        missing -= {_LEVELS}  # an earlier build wrote it
+    wrong = [f"{name} is missing" for name in sorted(missing)]
     wrong += [f"{name} is not part of the release" for name in sorted(found - expected)]
     if not fresh:
         wrong += [f"table {name} has constraints, defaults or collations" for name in unexpected_definitions(engine)]
@@ -257,6 +264,7 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     same_writer = same_version and writer[1] == engine.version
     if newest.version is not None and release.manifest is newest and not wrong:
         checks += about_checks(engine, release.manifests, same_version, same_writer)
+        checks += [label_levels_check(engine, newest)] if with_levels else []
     if not same_writer:  # each version spells macros in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
@@ -265,6 +273,9 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
         wrong = [f"changed: {', '.join(changed)}"] if changed else []
         checks.append(check_of("macros", wrong, "unchanged"))
     return checks
+
+
+_LEVELS = f"table sqlanon.{LEVELS}"
 
 
 def _no_more_bytes(release: OpenRelease) -> Check:

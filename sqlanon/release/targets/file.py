@@ -23,6 +23,7 @@ from sqlanon.errors import DiskError, OvertakenError, ReleaseError
 from sqlanon.expressions import (
     cast,
     column_definitions,
+    create_schema,
     create_temporary_view,
     drop_table,
     ident,
@@ -40,6 +41,7 @@ from sqlanon.policy.names import STAGED, VERIFIED
 from sqlanon.release import macro_library
 from sqlanon.release.check import file_check, sha256_of
 from sqlanon.release.contents import ATTACHED, STORAGE_VERSION, expected_objects, found_objects
+from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, present, refuse_name
 from sqlanon.release.published import Release
@@ -178,7 +180,7 @@ class FileTarget:
         try:
             with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
                 with draft.rows() as query:
-                    write_rows(draft, query, directory / STAGED_FILE, name)
+                    write_rows(draft, query, directory / STAGED_FILE, name, with_levels=not self.is_parquet)
                 with StagedRows.opened(draft, directory / STAGED_FILE, name) as rows:
                     yield StagedFile(self, rows, draft.ranges, version, kept, there)
         except BusyError as error:
@@ -346,8 +348,9 @@ class StagedFile:
             yield
 
 
-def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str) -> None:
-    """Write recoded rows to a fresh file, in random order, with the types spelled out."""
+def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, with_levels: bool = False) -> None:
+    """Write recoded rows to a fresh file, in random order, with the types spelled out; with the levels of their labels,
+    if they are to be there."""
     engine, target = draft.run.engine, table(table_name, "main", STAGED)
     engine.attach(file, STAGED, read_write=True, storage_version=STORAGE_VERSION)
     try:
@@ -357,6 +360,11 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str) -> 
         # rows come out of a sort: it may hold them all in a hash table, and give them in the order of the labels.
         with engine.setting("disabled_optimizers", "join_order,build_side_probe_side"):
             engine.execute(exp.Insert(this=target.copy(), expression=query))
+        if with_levels:
+            engine.execute(create_schema("sqlanon", STAGED))
+            engine.execute(column_definitions(table(LEVELS, "sqlanon", STAGED), LEVELS_COLUMNS.items()))
+            levels = draft.label_levels(target)
+            engine.execute(exp.Insert(this=table(LEVELS, "sqlanon", STAGED), expression=levels))
     except duckdb.OutOfMemoryException as error:
         raise ReleaseError("the release needs more memory: raise memory_limit") from error
     except duckdb.Error as error:

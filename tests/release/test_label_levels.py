@@ -1,0 +1,229 @@
+"""The levels of labels in a release: true of its rows, functions of nothing else, and verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import compacted, make_policy, some
+from oracle_labels import may_be
+from support import change, failed_alone, fetch
+
+import sqlanon
+from sqlanon.release.verify import verify_file
+
+ROWS = """
+    CREATE TABLE t AS
+    SELECT (2130 + hash(i) % 40)::VARCHAR AS zip, (hash(i + 1) % 90)::INTEGER AS age,
+        (hash(i + 7) % 1000) / 10.0 AS amount, DATE '1940-01-01' + (hash(i + 5) % 25000)::INTEGER AS birth,
+        ['red', 'rose', 'green', 'mint', 'teal'][i % 5 + 1] AS color
+    FROM range(200) AS r(i)
+"""
+COLORS = (
+    "red;reds;warm;*\nrose;reds;warm;*\ngreen;greens;cold;*\nmint;greens;cold;*\nteal;blues;cold;*\npink;pinks;warm;*\n"
+)
+ATTRIBUTES: dict[str, Any] = {
+    "zip": "mask",
+    "age": {"intervals": [5, 10, 20, 40]},
+    "amount": {"intervals": [10, 50]},
+    "birth": {"dates": ["month", "year", "decade"]},
+}
+LEVELS = "SELECT label, level, ancestor FROM sqlanon.label_levels WHERE attribute = '{}' ORDER BY ALL"
+
+
+def policy(folder: Path, **search: Any) -> sqlanon.Policy:
+    (folder / "colors.csv").write_text(COLORS, encoding="utf-8")
+    attributes = ATTRIBUTES | {"color": {"file": str(folder / "colors.csv")}}
+    database = folder / "source.duckdb"
+    if not database.exists():
+        with duckdb.connect(database) as connection:
+            connection.execute(ROWS)
+    return make_policy(attributes, k=3, table=None, source={"database": str(database), "table": "t"}, search=search)
+
+
+def published(folder: Path, **search: Any) -> Path:
+    with sqlanon.connect() as db:
+        return db.anonymize(policy(folder, **search)).publish(folder / "r.duckdb").path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("levels")
+    published(folder, strategy="local")
+    return folder
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "copy.duckdb"
+    path.write_bytes((folder / "r.duckdb").read_bytes())
+    return path
+
+
+def check_levels(path: Path) -> None:
+    """Labels lie under those above them, which are one at each level; none is there but released ones and these."""
+    sources = {name: [row[0] for row in fetch(path.with_name("source.duckdb"), f"SELECT DISTINCT {name} FROM t")]
+               for name in (*ATTRIBUTES, "color")}  # fmt: skip
+    colors = {line.split(";")[0]: line.split(";") for line in COLORS.split()}
+
+    def under(name: str, label: str, value: Any) -> bool:
+        if name == "color":
+            return label in colors[value]
+        if name == "zip":
+            return label == "*" or all(mine in (its, "*") for mine, its in zip(label, value, strict=True))
+        return bool(may_be(label, value, value))
+
+    labelled = {name for name, level in fetch(path, "SELECT attribute, level FROM release_overview") if level != 0}
+    for name in labelled:
+        values = sources[name]
+        released = {row[0] for row in fetch(path, f"SELECT DISTINCT {name}::VARCHAR FROM t")}
+        found = fetch(path, LEVELS.format(name))
+        above = {ancestor for label, _, ancestor in found if label in released}
+        labels = {label for label, _, _ in found}
+        assert labels <= released | above
+        if labels and "-" not in "".join(released):  # no ranges of values
+            assert labels == released | above
+        heights = {level for _, level, _ in found}
+        for label, level, ancestor in found:
+            inside = [value for value in values if under(name, label, value)]
+            assert all(under(name, ancestor, value) for value in inside), (name, label, level, ancestor)
+        for value in values:
+            for level in heights:
+                assert len({one for _, its, one in found if its == level and under(name, one, value)}) <= 1
+        for label in released & labels:
+            mine = [level for its, level, _ in found if its == label]
+            assert mine == list(range(mine[0], max(heights) + 1)), (name, label)
+
+
+def test_labels_lie_under_those_above_them(folder: Path) -> None:
+    check_levels(folder / "r.duckdb")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"strategy": "optimal", "suppression_limit": 0.05},
+        {"strategy": "optimal", "suppression": "cells"},
+        {"strategy": "subtree"},
+        {"strategy": "mondrian"},
+        {"strategy": "mondrian", "summary": "median"},
+    ],
+)
+def test_labels_lie_under_those_above_them_by_any_strategy(search: dict[str, Any], tmp_path: Path) -> None:
+    path = published(tmp_path, **search)
+    check_levels(path)
+    with sqlanon.connect() as db:
+        assert db.verify(path, policy(tmp_path, **search)).verified
+
+
+@pytest.mark.slow
+def test_sets_have_no_levels(tmp_path: Path) -> None:
+    path = published(tmp_path, strategy="mondrian", summary="set")
+    assert verify_file(path).verified
+    assert fetch(path, LEVELS.format("zip")) == []
+    assert not [label for label, _, _ in fetch(path, LEVELS.format("color")) if label.startswith("{")]
+
+
+def release(path: Path, values: list[Any], rule: Any, **more: Any) -> list[tuple[Any, ...]]:
+    """The levels in the release of a column: each value thrice, but for the last one, which is suppressed."""
+    with duckdb.connect() as connection:
+        type_ = "INTEGER" if isinstance(values[0], int) else "VARCHAR"
+        connection.execute(f"CREATE TABLE t (v {type_})")
+        connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in [*values[:-1] * 5, values[-1]]])
+        with sqlanon.connect(connection) as db:
+            asked = {"v": {"role": "quasi", "hierarchy": rule, **more}}
+            found = db.anonymize(make_policy(asked, k=5, search={"suppression_limit": 0.2})).publish(path)
+    assert found.verify().failures == ()
+    assert found.manifest.suppressed_rows == 1
+    return fetch(path, "FROM sqlanon.label_levels ORDER BY ALL")
+
+
+def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
+    """Somebody of 85 makes a range of three digits two levels above; a value of a file has groups of its own."""
+    at: dict[str, Any] = {"min_level": 1, "max_level": 1}
+    widths = {"intervals": [10, 40]}
+    levels = [release(tmp_path / f"{one}.duckdb", [12, 15, 23, 27, one], widths, **at) for one in (85, 35)]
+    assert levels[0] == levels[1]
+    assert ("v", "10-19", 2, "00-39") in levels[0]
+    (tmp_path / "groups.csv").write_text("a;x;xs;*\nb;x;xs;*\nc;y;ys;*\nd;z;zs;*\ne;w;zs;*\n", encoding="utf-8")
+    file = {"file": str(tmp_path / "groups.csv")}
+    levels = [release(tmp_path / f"{one}.duckdb", ["a", "b", one], file, **at) for one in "cd"]
+    assert levels[0] == levels[1]
+    assert {label for _, label, _, _ in levels[0]} == {"x", "xs", "*"}
+
+
+def test_forbidden_labels_are_not_above_others(tmp_path: Path) -> None:
+    (tmp_path / "groups.csv").write_text("a;x;xs;*\nb;x;xs;*\nc;y;ys;*\n", encoding="utf-8")
+    rule = {"file": str(tmp_path / "groups.csv")}
+    found = release(tmp_path / "r.duckdb", ["a", "b", "c"], rule, min_level=1, max_level=1, forbidden=["xs"])
+    assert found == [("v", "*", 3, "*"), ("v", "x", 1, "x"), ("v", "x", 3, "*")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    some(
+        [
+            "INSERT INTO sqlanon.label_levels VALUES ('color', 'pinks', 1, 'pinks')",
+            "INSERT INTO sqlanon.label_levels VALUES ('nobody', 'x', 1, 'x')",
+            "INSERT INTO sqlanon.label_levels FROM sqlanon.label_levels LIMIT 1",
+            "UPDATE sqlanon.label_levels SET ancestor = '80-99' WHERE attribute = 'age' AND ancestor = '00-19'",
+            "UPDATE sqlanon.label_levels SET ancestor = '5***' WHERE attribute = 'zip' AND ancestor = '2***'",
+            "UPDATE sqlanon.label_levels SET ancestor = NULL WHERE attribute = 'zip' AND level = 3",
+            "UPDATE sqlanon.label_levels SET level = level - 9",
+            "ALTER TABLE sqlanon.label_levels ADD COLUMN more INTEGER",
+        ],
+        3,
+    ),
+)
+def test_verify_finds_other_levels(statement: str, copy: Path) -> None:
+    change(copy, statement)
+    assert "label levels" in failed_alone(copy)
+
+
+def test_verify_finds_that_they_are_gone_unless_an_earlier_build_wrote_it(copy: Path) -> None:
+    change(copy, "DROP TABLE sqlanon.label_levels")
+    assert "contents" in failed_alone(copy)
+    change(copy, *(f"DROP MACRO sqlanon.{name}" for name in ("level", "parent", "roll_up")))
+    compacted(copy)
+    assert verify_file(copy).failures == ()
+
+
+@pytest.mark.slow
+def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: Path) -> None:
+    asked = policy(folder, strategy="local")
+    with sqlanon.connect() as db:
+        found = db.verify(folder / "r.duckdb", asked)
+        assert found.verified
+        assert any(check.name.endswith("label levels") and "source" in check.name for check in found.checks)
+        for statement in (
+            "UPDATE sqlanon.label_levels SET ancestor = 'cold' WHERE attribute = 'color' AND ancestor = 'warm'",
+            "DELETE FROM sqlanon.label_levels WHERE attribute = 'age'",
+        ):
+            change(copy, statement)
+            compacted(copy)
+        failures = db.verify(copy, asked).failures
+    assert any("label levels" in failure for failure in failures)
+
+
+def test_the_macros_roll_labels_up(folder: Path) -> None:
+    path = folder / "r.duckdb"
+    rows = fetch(path, "SELECT age, count(*) FROM t GROUP BY age")
+    levels = {(label, level): ancestor for label, level, ancestor in fetch(path, LEVELS.format("age"))}
+    expected: dict[str, int] = {}
+    for label, count in rows:
+        up = levels.get((label, 3), label)
+        expected[up] = expected.get(up, 0) + count
+    assert dict(fetch(path, "SELECT sqlanon.roll_up('AGE', age, 3) AS a, count(*) FROM t GROUP BY a")) == expected
+    assert fetch(path, "SELECT DISTINCT sqlanon.level('age', sqlanon.parent('age', '20-39'))") == [(4,)]
+    assert fetch(path, "SELECT sqlanon.parent('age', '*'), sqlanon.level('age', '*')") == [(None, 5)]
+    with pytest.raises(duckdb.InvalidInputException, match="nope"):
+        fetch(path, "SELECT sqlanon.level('nope', age) FROM t")
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS r (READ_ONLY)")
+        query = (
+            "SELECT count(*) FROM r.t WHERE r.sqlanon.roll_up('age', age, 5, levels := 'r.sqlanon.label_levels') = '*'"
+        )
+        assert connection.execute(query).fetchall() == [(200,)]
