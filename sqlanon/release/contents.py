@@ -143,7 +143,7 @@ def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str
     return dict(engine.rows(_VIEWS(database=text(database))))
 
 
-def has_levels(engine: DuckDBEngine) -> bool:
+def has_level_macros(engine: DuckDBEngine) -> bool:
     """Whether an open release file has the macros that read the levels of labels, and so has these."""
     return bool(engine.rows(_MACROS(database=text(ATTACHED), name="roll_up"))[0][0])
 

@@ -10,15 +10,11 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import col, fragment, table, template, text, union_all
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.policy.names import labels_table
-from sqlanon.release.check import Check, check_of
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import labelled
 from sqlanon.release.reader import SUBJECT
-
-LABEL_LEVELS = "label levels"
-"""The check."""
 
 RANGE_KINDS: Mapping[str, RangeKind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
 """By the type of the bounds of a table of labels, what they are ranges of."""
@@ -70,6 +66,13 @@ _DIGEST = template("""
 """)
 
 
+_THERE = template("SELECT count(*) FROM duckdb_tables() WHERE database_name = :database AND table_name = :name")
+
+
+def has_levels(engine: DuckDBEngine, database: str) -> bool:
+    return bool(engine.rows(_THERE(database=text(database), name=text(LEVELS)))[0][0])
+
+
 def levels_digest(engine: DuckDBEngine, levels: exp.Expr) -> str:
     """All of them, whatever their order."""
     digest: str = engine.rows(_DIGEST(levels=levels))[0][0]
@@ -80,15 +83,12 @@ def found_levels() -> exp.Table:
     return table(LEVELS, "sqlanon", ATTACHED)
 
 
-def label_levels_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
-    """Whether each label is released, or above one that is; all those above a label are above one another; and ranges,
-    masks and suppressed values lie under theirs. Which groups of a hierarchy file lie under which is the source's."""
+def wrong_levels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
+    """What is wrong with them. Each label is released, or above one that is; those above a label are above one another;
+    ranges, masks and suppressed values lie under theirs. Which groups of a file lie under which is the source's."""
     if engine.columns(found_levels()) != LEVELS_COLUMNS:
-        return Check(LABEL_LEVELS, False, f"its table has not the columns {', '.join(LEVELS_COLUMNS)}")
-    return check_of(LABEL_LEVELS, list(_wrong_levels(engine, manifest)), "each label lies under those above it")
-
-
-def _wrong_levels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
+        yield f"{LEVELS!r} has not the columns {', '.join(LEVELS_COLUMNS)}"
+        return
     names = labelled(manifest)
     labels = [_RELEASED(name=text(name), column=col(name), rows=SUBJECT.copy()) for name in names]
     released = union_all(*(labels or [_NOTHING()]))
@@ -98,13 +98,13 @@ def _wrong_levels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
         ("labels above one another that contradict each other", _CONTRADICTED(levels=found_levels())),
     ):
         if count := engine.rows(query)[0][0]:
-            yield f"{count} of its rows have {words}"
+            yield f"{LEVELS!r}: {count:,} rows have {words}"
     rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in names:
         for under in _conditions(engine, name, rules[name.lower()]):
             query = _NOT_UNDER(levels=found_levels(), name=text(name), under=under)
             if count := engine.rows(query)[0][0]:
-                yield f"{count} of its rows have a label of {name!r} that is not under the one above it"
+                yield f"{LEVELS!r}: {count:,} rows have a label of {name!r} that is not under the one above it"
 
 
 def _conditions(engine: DuckDBEngine, name: str, rules: Sequence[Mapping[str, str]]) -> Iterator[exp.Expr]:

@@ -26,7 +26,7 @@ from sqlanon.policy.names import labels_table
 from sqlanon.policy.problems import read_part
 from sqlanon.release.check import Check, check_of
 from sqlanon.release.contents import ATTACHED, found_comments, found_views
-from sqlanon.release.label_levels_check import RANGE_KINDS
+from sqlanon.release.label_levels_check import RANGE_KINDS, wrong_levels
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import (
     ABOUT,
@@ -84,12 +84,14 @@ def _plain(query: exp.Select) -> exp.Expr:
 
 
 def about_checks(
-    engine: DuckDBEngine, manifests: Sequence[Manifest], same_version: bool, same_engine: bool
+    engine: DuckDBEngine, manifests: Sequence[Manifest], same_version: bool, same_engine: bool, with_levels: bool
 ) -> list[Check]:
     newest = manifests[0]
     if not same_version:
         return [Check("comments and views", None, "another version of sqlanon wrote them")]
     changed = [*_changed_words(engine, manifests), *_changed_labels(engine, newest)]
+    if with_levels:
+        changed += wrong_levels(engine, newest)
     if same_engine:
         changed += _changed_views(engine, newest)
     seen = "unchanged"

@@ -30,12 +30,11 @@ from sqlanon.release.contents import (
     expected_objects,
     found_objects,
     free_blocks,
-    has_levels,
+    has_level_macros,
     strange_blocks,
     unexpected_definitions,
 )
 from sqlanon.release.label_levels import LEVELS
-from sqlanon.release.label_levels_check import label_levels_check
 from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
 from sqlanon.release.metadata_check import (
     SUPPRESSION,
@@ -246,7 +245,7 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     expected, found = expected_objects(release.manifests), found_objects(engine)
     with_levels = _LEVELS in found
     missing = expected - found
-    if not with_levels and (fresh or not has_levels(engine)):
+    if not with_levels and (fresh or not has_level_macros(engine)):
         missing -= {_LEVELS}  # an earlier build wrote it
     wrong = [f"{name} is missing" for name in sorted(missing)]
     wrong += [f"{name} is not part of the release" for name in sorted(found - expected)]
@@ -263,8 +262,7 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     same_version = newest.digest_algorithm == DIGEST and writer[0] == __version__
     same_writer = same_version and writer[1] == engine.version
     if newest.version is not None and release.manifest is newest and not wrong:
-        checks += about_checks(engine, release.manifests, same_version, same_writer)
-        checks += [label_levels_check(engine, newest)] if with_levels else []
+        checks += about_checks(engine, release.manifests, same_version, same_writer, with_levels)
     if not same_writer:  # each version spells macros in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
