@@ -102,7 +102,7 @@ def check_views(rows: list[int], folder: Path) -> None:
     assert all(rows[:3])  # what was suppressed may be too little to tell
 
 
-# --- DuckDB itself, in the quick lane
+# --- DuckDB itself
 
 
 @pytest.mark.slow
