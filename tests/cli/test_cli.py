@@ -514,7 +514,11 @@ WRONG = {
     "a hierarchy table that is missing": ('{ mask = "right" }', '{ table = "no_such" }', "no_such"),
     "a rule for another type": ("{ intervals = [5, 10, 20, 40] }", '{ dates = ["year"] }', "attributes.age"),
     "files that are missing": ('database = "hospital.duckdb"\ntable = "patients"', 'files = "*.csv"', "*.csv"),
-    "files of no kind": ('database = "hospital.duckdb"\ntable = "patients"', 'files = "*.toml"', "Parquet"),
+    "files of no kind": (
+        'database = "hospital.duckdb"\ntable = "patients"',
+        'files = "*.toml"',
+        "has no ending of data files",
+    ),
     "a release in no folder": ('"release.duckdb"', '"no/where/release.duckdb"', "where"),
     "a release that is a folder": ('"release.duckdb"', '"."', "error"),
     "no place for a release": ('database = "release.duckdb"', "", "release"),
