@@ -480,7 +480,7 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(smal
     with sqlanon.connect() as db:
         found = db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r")
         assert [check.name for check in found.checks if not check.passed] == ["against the source: recoded source"]
-        with pytest.raises(sqlanon.ReleaseError, match="sha256 is of a file"):
+        with pytest.raises(sqlanon.ReleaseError, match="sha256 needs a file"):
             db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r", sha256="0" * 64)
     (told,) = [check.message for check in found.checks if check.passed is False]
     assert "rows that the source does not give: 1; rows missing in the release: 1" in told

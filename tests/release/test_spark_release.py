@@ -885,7 +885,7 @@ def test_what_is_refused(place: Any) -> None:
             publish(place, policy_of(table=name))
     assert names_in(place) == names
     for name in ("r", "a.b.c", 'shared."my table"', "shared.ä"):
-        with pytest.raises(sqlanon.ReleaseError, match="names no release in Spark"):
+        with pytest.raises(sqlanon.ReleaseError, match="is not a release in Spark"):
             place_of(place, name).verify()
     with pytest.raises(sqlanon.ReleaseError, match="it has no manifest"):
         place_of(place, "shared.taken").verify()
@@ -898,7 +898,7 @@ def test_tables_of_others_stay(place: Any) -> None:
     patients(place, 60)
     place.sql("CREATE TABLE shared.r_v3 USING PARQUET AS SELECT 1 AS x")
     release = publish(place)
-    assert any(told.startswith("r_v3: called like a version") for told in release.warnings)
+    assert any(told.startswith("r_v3: named like a version") for told in release.warnings)
     assert release.manifest.version == 4
     assert place.table("shared.r_v3").count() == 1
     assert failed(release.verify()) == {"versions"}
@@ -913,12 +913,12 @@ def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -
     other = policy_of(table="shared.other", catalog=catalog)
     with sqlanon.connect(place) as db:
         result = db.anonymize(other)
-        with pytest.raises(sqlanon.AuditError, match="nothing can be held against releases there yet") as error:
+        with pytest.raises(sqlanon.AuditError, match="releases there cannot be compared yet") as error:
             result.publish()
         assert "may not be safe" not in str(error.value)
         assert "--force" in str(error.value)
         assert result.publish(force=True).verify().verified
-        assert any("nothing can be held against releases there yet" in told for told in result.warnings)
+        assert any("releases there cannot be compared yet" in told for told in result.warnings)
 
 
 def test_a_release_beside_one_in_a_file_is_refused_by_the_ledger(place: Any, tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def in_the_way(server: SparkEngine, place: SparkPlace, names: frozenset[str]) ->
     strange = sorted(named - ours(server, place, named).keys())
     if not strange:
         return []
-    message = "have the name of a version, but sqlanon did not create them; verify fails until they are removed"
+    message = "named like a version, but not created by sqlanon; verify fails until that is removed"
     return [Check("versions", None, f"{', '.join(strange)}: {message}")]
 
 
