@@ -465,7 +465,7 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
     with pytest.raises(sqlanon.errors.BrokenReleaseError):
         release.verify()
     small.run("DELETE FROM shared.sqlanon_manifest")
-    with pytest.raises(sqlanon.ReleaseError, match="no release of sqlanon"):
+    with pytest.raises(sqlanon.ReleaseError, match="not a release of sqlanon"):
         release.verify()
 
 
