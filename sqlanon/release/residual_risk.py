@@ -17,7 +17,7 @@ from sqlanon.policy.problems import read_part
 from sqlanon.policy.toml import toml_value
 from sqlanon.release.class_sizes import class_labels, value_counts
 from sqlanon.release.manifest import Manifest
-from sqlanon.requirements import promised_k
+from sqlanon.requirements import different_values, promised_k
 
 if TYPE_CHECKING:
     from sqlanon.release.dependencies import Narrowing
@@ -216,10 +216,7 @@ class Disclosure:
     advice: str = ""
 
 
-_DIVERSITY = (
-    "Require {count} different values in each group: `[[privacy.l_diversity]]` with `attribute = {quoted}`, "
-    '`kind = "distinct"`, `l = {count}`.'
-)
+_DIVERSITY = "Require {count} different values in each group: `[[privacy.{key}]]` with {entry}."
 HOMOGENEITY = Disclosure(
     "The group gives the value away",
     2,
@@ -271,11 +268,13 @@ def disclosed(
         return
     share, is_few = max(counts[worst], few) / rows, counts[worst] < few
     count = kind.least
-    entry = {"attribute": worst, "kind": "distinct", "l": count}
+    key, entry = different_values(worst, count)
     words = {
         "name": worst,
         "count": str(count),
         "quoted": toml_value(worst),
+        "key": key,
+        "entry": ", ".join(f"`{name} = {toml_value(value)}`" for name, value in entry.items()),
         "share": f"Fewer than {few} rows" if is_few else f"{counts[worst]:,} of {rows:,} rows",
         "in_rows": f"fewer than {few} rows" if is_few else f"{percent(share)} of the rows",
     }
@@ -284,9 +283,9 @@ def disclosed(
     finding = kind.finding.format(**words)
     line = kind.line.format(**words)
     section = _privacy(claims)
-    there = section is not None and "l_diversity" in section.requirements  # a policy has a key once
-    advice = f"add to l_diversity in [privacy]:\n  {toml_value(entry)}" if there else (
-        f"add to [privacy]:\n  l_diversity = {toml_value([entry])}"
+    there = section is not None and key in section.requirements  # a policy has a key once
+    advice = f"add to {key} in [privacy]:\n  {toml_value(entry)}" if there else (
+        f"add to [privacy]:\n  {key} = {toml_value([entry])}"
     )  # fmt: skip
     yield ResidualRisk(
         kind.title,

@@ -21,6 +21,7 @@ from sqlanon.requirements.base import (
     TableCondition,
 )
 from sqlanon.requirements.k_anonymity import KAnonymity, void_shields
+from sqlanon.requirements.l_diversity import different_values
 from sqlanon.requirements.registry import (
     kinds,
     kinds_by_key,
@@ -187,6 +188,7 @@ __all__ = [
     "Requirement",
     "Requirements",
     "conditions_of",
+    "different_values",
     "estimated",
     "hierarchies_needed",
     "kinds",

@@ -41,6 +41,11 @@ NOT_UNDER = fragment("NOT coalesce((:least < :c), false)")
 L_DIVERSITY = Macro("l_diversity", ("distinct_l", "entropy_l", "recursive_c", "classes"))
 
 
+def different_values(attribute: str, least: int) -> tuple[str, dict[str, object]]:
+    """The key of ``[privacy]`` and the entry that require so many different values of an attribute in each class."""
+    return LDiversity.entry.key, {"attribute": attribute, "kind": "distinct", "l": least}
+
+
 class LDiversity(Section, Requirement):
     """l-diversity: the sensitive values of every class are diverse.
 

@@ -9,8 +9,9 @@ from decimal import Decimal
 
 from sqlanon.policy.toml import toml_key, toml_text, toml_value
 from sqlanon.release.dependencies import Narrowing
+from sqlanon.requirements import different_values
 from sqlanon.suggest.propose import Proposal
-from sqlanon.suggest.trials import Diversity, Trial, chosen
+from sqlanon.suggest.trials import DIFFERENT, Diversity, Trial, chosen
 
 K = 5
 SUPPRESSION_LIMIT = Decimal("0.05")
@@ -215,5 +216,6 @@ def _about_diversity(one: Diversity, best: Trial | None) -> list[str]:
         gone = [name for name in trial.fully_suppressed if name not in best.fully_suppressed]
         cost += f" Not active: {_listed(gone)} would be fully suppressed." if gone else ""
         cost += "" if one.kept or gone else " Not active: you decide."
-    section = ["[[privacy.l_diversity]]", f"attribute = {toml_text(one.attribute)}", 'kind = "distinct"', "l = 2"]
+    key, entry = different_values(one.attribute, DIFFERENT)
+    section = [f"[[privacy.{key}]]", *(f"{name} = {toml_value(value)}" for name, value in entry.items())]
     return [*_comment(f"{risk} {cost}"), *(section if one.kept else [f"# {line}" for line in section])]

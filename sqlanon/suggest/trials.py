@@ -20,6 +20,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.sections import SearchSection
 from sqlanon.policy.strategies import traits_of
 from sqlanon.recode.stage import recode
+from sqlanon.requirements import different_values
 from sqlanon.risk.disclosure import homogeneity
 from sqlanon.search.compare import loss_of, with_search
 from sqlanon.search.lattice import silent
@@ -214,6 +215,9 @@ def try_with_diversity(
 _AGAIN, _MOST_AGAIN = 1.5, 3
 """Time is left for this many times as long as the best candidate took, for so many sensitive attributes."""
 
+DIFFERENT = 2
+"""Values of a sensitive attribute that each group should have."""
+
 _DEAREST, _CHEAP = 2.0, 0.1
 """A requirement is kept up to this many times the loss, or up to this loss: nine tenths of the detail are left then.
 Beyond both, a person weighs the risk against the loss."""
@@ -278,9 +282,10 @@ class _Clock:
 def _try_diversity(sample: _Sample, policy: Policy, best: Trial, clock: _Clock) -> list[Diversity]:
     found, kept = list[Diversity](), list[str]()
     for i, name in enumerate(sample.sensitive):
-        asked = [{"attribute": one, "kind": "distinct", "l": 2} for one in (*kept, name)]
+        required = [different_values(one, DIFFERENT) for one in (*kept, name)]
         tree = policy.model_dump(exclude_none=True)
-        stricter = Policy(**{**tree, "privacy": {**tree["privacy"], "l_diversity": asked}})
+        diverse = {required[0][0]: [entry for _, entry in required]}
+        stricter = Policy(**{**tree, "privacy": {**tree["privacy"], **diverse}})
         trial = _try(sample, stricter, Trial(best.name, best.search), clock.left, clock.pace, f"diverse_{i}")
         found.append(Diversity(name, trial, _is_affordable(trial, best)))
         kept += [name] if found[-1].kept else []

@@ -403,7 +403,7 @@ def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
         tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
         assert sorted(tables) == [
             ("main", "t_v1"),
-            *(("sqlanon", name) for name in ("attributes", "figures", "manifest", "suppression")),
+            *(("sqlanon", name) for name in ("attributes", "figures", "label_levels", "manifest", "suppression")),
         ]
         described = connection.execute("DESCRIBE t").fetchall()
     assert [row[:2] for row in described] == [

@@ -38,6 +38,7 @@ MACROS = {
     *("journalist_risk", "complementary_classes", "temporal_classes"),
     *("alpha", "delta_disclosure", "beta_likeness", "disclosure_classes", "t_closeness", "t_closeness_classes"),
     *("overlaps", "share", "estimated_count", "estimated_average", "members", "suppressed_values"),
+    *("level", "parent", "roll_up"),
 }
 POLICY = """
 [source]

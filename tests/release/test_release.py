@@ -833,8 +833,8 @@ def test_the_audit_finds_a_column_that_the_policy_does_not_release(
 ) -> None:
     write = publishing.write_rows
 
-    def one_more(engine: Any, content: Any, staged: Path, table_name: str) -> None:
-        write(engine, content, staged, table_name)
+    def one_more(engine: Any, content: Any, staged: Path, table_name: str, **options: Any) -> None:
+        write(engine, content, staged, table_name, **options)
         change(staged, f"ALTER TABLE {table_name} ADD COLUMN name VARCHAR")
 
     monkeypatch.setattr(publishing, "write_rows", one_more)

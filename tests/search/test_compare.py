@@ -140,7 +140,7 @@ def test_limits_of_the_machine_are_taken(folder: Path) -> None:
 def test_an_unknown_strategy_is_an_error_that_lists_the_names(folder: Path, names: str) -> None:
     ended = cli("compare", folder / "policy.toml", "--strategies", names, "--json")
     assert (ended.status, ended.out) == (2, "")
-    assert "search.strategy: must be one of " in ended.err
+    assert "--strategies: must be one of " in ended.err
     assert all(name in ended.err for name in STRATEGIES)
 
 

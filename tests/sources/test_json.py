@@ -99,7 +99,7 @@ def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Pa
         ('{"zip": "1", "n": {"a": 1, "A": "Jane Doe"}}', "fields of a nested object"),
         ('{"zip": "Jane Doe"', "its content is not as expected"),
         ("[1, 2]", "zip"),
-        ("", "zip"),
+        ("", "patients.json is empty"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_without_its_values(tmp_path: Path, text: str, message: str) -> None:
