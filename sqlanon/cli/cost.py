@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sqlanon.release.words import listed
 
 if TYPE_CHECKING:
     from sqlanon.database import Database
@@ -42,7 +43,7 @@ class Cost:
         gone = self.fully_suppressed
         if not gone:
             return []
-        said = [f"{_listed(gone)} {'is' if len(gone) == 1 else 'are'} fully suppressed."]
+        said = [f"{listed(gone, MOST_NAMES)} {'is' if len(gone) == 1 else 'are'} fully suppressed."]
         if self.trial is not None:
             rest = "" if len(self.kept) < len(gone) else "it" if len(gone) == 1 else "them"
             loss = f"loss {self.trial.loss:.2g} instead of {self.loss:.2g}"
@@ -50,7 +51,7 @@ class Cost:
             options = f"--strategy {self.trial.search['strategy']}"
             more = {key: value for key, value in self.trial.search.items() if key != "strategy"}
             options += "".join(f" --set search.{key}={value}" for key, value in more.items())
-            said.append(f"`{self.trial.name}` would keep {rest or _listed(self.kept)} ({loss}):")
+            said.append(f"`{self.trial.name}` would keep {rest or listed(self.kept, MOST_NAMES)} ({loss}):")
             said.append(f"  add {options}")
             said.append(f"To compare all strategies: sqlanon compare {policy}")
         return said
@@ -84,10 +85,3 @@ def _kept_by_others(db: Database, result: Result, gone: tuple[str, ...]) -> Cost
             break
     kept = () if best is None else tuple(name for name in gone if name not in best.fully_suppressed)
     return Cost(gone, result.loss, best, kept)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = list(names[:MOST_NAMES])
-    if len(names) > len(shown):
-        return f"{', '.join(shown)} and {len(names) - len(shown)} more"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

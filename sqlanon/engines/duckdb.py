@@ -18,7 +18,7 @@ from sqlglot import Dialect, exp
 from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.qualified import Qualified
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import DiskError
+from sqlanon.errors import DiskError, SqlanonError
 from sqlanon.expressions import (
     create_table,
     create_temporary_table,
@@ -115,6 +115,16 @@ class Statements:
 
 
 STATEMENTS = Statements()
+
+
+class ClosedError(SqlanonError, duckdb.ConnectionException):
+    """The connection was closed before the job was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the database is closed: connect again, and publish the result before you close it (inside `with "
+            "sqlanon.connect(...) as db:`)"
+        )
 
 
 class DuckDBEngine:
@@ -262,6 +272,8 @@ class DuckDBEngine:
             with STATEMENTS.running():
                 yield
         except duckdb.Error as error:
+            if isinstance(error, duckdb.ConnectionException) and "already closed" in str(error):
+                raise ClosedError from error
             self._refuse_disk(error)
             raise
 

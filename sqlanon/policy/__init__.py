@@ -13,6 +13,7 @@ from sqlanon.policy.addresses import (
     shown_place,
     shown_spark,
     spark_address_of,
+    why_no_release,
     why_not_written,
 )
 from sqlanon.policy.checks import same_file
@@ -93,5 +94,6 @@ __all__ = [
     "spark_address_of",
     "strange_parts",
     "table_parts",
+    "why_no_release",
     "why_not_written",
 ]

@@ -324,3 +324,19 @@ def why_not_written(path: Path) -> str | None:
     """
     wrong = next((one for one in ("?", *("\\" * (os.sep != "\\"))) if one in str(path)), None)
     return wrong and f"has {wrong!r} in its path, which DuckDB cannot write a database at: use another folder or name"
+
+
+_OTHER_FILES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".html", ".toml")
+
+
+def why_no_release(path: Path) -> str | None:
+    """Why a release cannot have a name, or None: people open a file by what its name says.
+
+    >>> why_no_release(Path("people.csv"))
+    'ends in .csv, and a release is a DuckDB or Parquet file: name it people.duckdb or people.parquet'
+    """
+    ending = path.suffix.lower()
+    if ending not in _OTHER_FILES:
+        return None
+    names = f"{path.stem}.duckdb or {path.stem}.parquet"
+    return f"ends in {ending}, and a release is a DuckDB or Parquet file: name it {names}"

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from sqlanon.errors import Problem
 from sqlanon.fields import Section, nearest
-from sqlanon.policy.addresses import is_variable, why_not_written
+from sqlanon.policy.addresses import is_variable, why_no_release, why_not_written
 from sqlanon.policy.compatibility import (
     AFTER_NOISE,
     BUDGETS,
@@ -318,6 +318,8 @@ def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Ite
         read = (name for name in ("source", "population") if name in parts and _is_read(path, parts[name]))
         if (section := next(read, None)) is not None:  # both may be in one file
             yield Problem(place, f"is the {section}, or one of its files, which sqlanon only reads: use another file")
+        elif place == "release.database" and (reason := why_no_release(path)):
+            yield Problem(place, reason)
         if reason := why_not_written(path):
             yield Problem(place, reason)
         for name, attribute in attributes.items():

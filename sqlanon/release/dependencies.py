@@ -37,10 +37,11 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import SourceSection
 from sqlanon.recode.full_domain import ByClass
+from sqlanon.release.words import listed
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import NOT_THERE
 from sqlanon.sources.column_figures import KEY, NEARLY, nearly_unique, some_rows
-from sqlanon.sources.columns import Columns, listed
+from sqlanon.sources.columns import Columns, quoted
 from sqlanon.sources.duckdb import named_table
 
 _LABELLED = "sqlanon narrowing"
@@ -212,7 +213,7 @@ class Narrowing:
 
     @property
     def message(self) -> str:
-        names, size, one = _listed(self.columns), self.smallest_group, len(self.columns) == 1
+        names, size, one = listed([*map(repr, self.columns)]), self.smallest_group, len(self.columns) == 1
         verb, are, them = ("narrows", "is", "it") if one else ("narrow", "are", "them")
         smallest = "" if size is None else f"; with {names}, the smallest group has {size:,} rows"
         return (
@@ -233,10 +234,6 @@ class _Candidate(NamedTuple):
     quasi: int
     label: str
     ground: str
-
-
-def _listed(columns: Sequence[str]) -> str:
-    return " and ".join(map(repr, columns))
 
 
 @dataclass(frozen=True)
@@ -332,7 +329,7 @@ def refused(
     _, quasi = _measurable(prepared.columns, prepared.released, levels)
     if prepared.policy.privacy.dependencies != "error" or not quasi or steps.dry:
         return ()
-    names = _listed([prepared.released[j].name for j in quasi])
+    names = listed([repr(prepared.released[j].name) for j in quasi])
     keys = (
         f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
         f"{names} reveals their values, and whether it depends on them cannot be measured. Make it identifying or "
@@ -358,7 +355,7 @@ def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, 
     not_there = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
     warnings: tuple[str, ...] = ()
     if not_there:
-        message = f"not known here whether the values of {listed(not_there)} identify people by themselves"
+        message = f"not known here whether the values of {quoted(not_there)} identify people by themselves"
         warnings = (f"{message}: audit.sql of the export counts them in the warehouse",)
     return warnings + tuple(
         f"column {name!r} is nearly unique: its values identify people by themselves; make it identifying "

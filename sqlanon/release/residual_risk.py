@@ -17,6 +17,7 @@ from sqlanon.policy.problems import read_part
 from sqlanon.policy.toml import toml_value
 from sqlanon.release.class_sizes import class_labels, value_counts
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.words import listed
 from sqlanon.requirements import different_values, promised_k
 
 if TYPE_CHECKING:
@@ -126,16 +127,6 @@ def percent(share: float) -> str:
     if 0.999 < share < 1:
         return "over 99.9 %"
     return f"{100 * share:.1f} %" if share >= 0.99 and share < 1 else f"{100 * share:.2g} %" if share < 0.1 else whole
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence.
-
-    >>> listed(["zip", "age", "sex"]), listed(["zip"])
-    ('zip, age and sex', 'zip')
-    """
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 @dataclass(frozen=True)

@@ -171,3 +171,16 @@ def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> 
         ("content digest", manifest.digest),
     ]
     return html_table(caption, ["", ""], rows)
+
+
+def listed(names: Sequence[str], most: int | None = None) -> str:
+    """Names in a sentence; of more than ``most``, that there are others.
+
+    >>> listed(["zip", "age", "sex"]), listed(["zip"]), listed(["zip", "age", "sex"], 1)
+    ('zip, age and sex', 'zip', 'zip and 2 more')
+    """
+    shown, left = [*names[:most]], len(names[most:]) if most else 0
+    if left:
+        return f"{', '.join(shown)} and {left:,} more"
+    *first, last = shown
+    return f"{', '.join(first)} and {last}" if first else last

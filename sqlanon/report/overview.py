@@ -11,11 +11,11 @@ from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.residual_risk import (
     ResidualRisk,
     by_severity,
-    listed,
     percent,
     promised_by,
     serious_from,
 )
+from sqlanon.release.words import listed
 from sqlanon.report.facts import Inside, ReportFacts
 from sqlanon.report.risks import unknown_risks
 

@@ -21,12 +21,12 @@ from sqlanon.release.residual_risk import (
     disclosed,
     few_of,
     graded,
-    listed,
     percent,
     promised_by,
     risks_in_rows,
     values_in,
 )
+from sqlanon.release.words import listed
 from sqlanon.requirements import Requirement
 from sqlanon.requirements.audit import Check
 from sqlanon.risk.attackers import population_risk

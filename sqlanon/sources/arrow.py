@@ -11,7 +11,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source
-from sqlanon.sources.columns import listed
+from sqlanon.sources.columns import quoted
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
 
@@ -158,4 +158,4 @@ def _refuse_types(engine: DuckDBEngine, schema: pyarrow.Schema) -> None:
 
 
 def _columns(names: list[str]) -> str:
-    return f"{'columns' if len(names) > 1 else 'column'} {listed(names)}"
+    return f"{'columns' if len(names) > 1 else 'column'} {quoted(names)}"

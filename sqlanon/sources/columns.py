@@ -59,11 +59,11 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     undeclared = [name for name in source.columns if name.lower() not in declared]
     wrong = []
     if missing:
-        wrong.append(f"attributes without a column in the source: {listed(missing)}; {_meant(missing, by_lower)}")
+        wrong.append(f"attributes without a column in the source: {quoted(missing)}; {_meant(missing, by_lower)}")
     if person and person.lower() not in by_lower:
         wrong.append(f"source.person: there is no column {person!r}; {_meant([person], by_lower)}")
     if keyless := [name for name in key if name.lower() not in by_lower]:
-        wrong.append(f"source.key: there is no column {listed(keyless)}; {_meant(keyless, by_lower)}")
+        wrong.append(f"source.key: there is no column {quoted(keyless)}; {_meant(keyless, by_lower)}")
     wrong += [
         f"risk.{what}: there is no column {name!r}; {_meant([name], by_lower)}"
         for what, name in asked.items()
@@ -71,7 +71,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     ]
     if undeclared and policy.source.undeclared == "error":
         wrong.append(
-            f"columns without a role: {listed(undeclared)}; "
+            f"columns without a role: {quoted(undeclared)}; "
             'declare them under [attributes], or set undeclared = "drop" under [source]'
         )
     if wrong:
@@ -83,7 +83,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(
-            f"quasi-identifiers, and sensitive attributes of requirements, cannot have nested types: {listed(nested)}; "
+            f"quasi-identifiers, and sensitive attributes of requirements, cannot have nested types: {quoted(nested)}; "
             "make their parts columns, with query = ... under [source] or in the data frame"
         )
     return Columns(
@@ -107,12 +107,12 @@ def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, .
     missing = [name for name in wanted if name.lower() not in by_lower]
     if missing:
         raise SourceError(
-            f"population: there is no column {listed(missing)}; rename columns with query = ... under [population]"
+            f"population: there is no column {quoted(missing)}; rename columns with query = ... under [population]"
         )
     return tuple(by_lower[name.lower()] for name in policy.generalized), by_lower[person.lower()] if person else None
 
 
-def listed(names: Iterable[str]) -> str:
+def quoted(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 

@@ -29,7 +29,7 @@ from sqlanon.policy import SourceSection
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
 from sqlanon.sources.column_figures import distinct_counts
-from sqlanon.sources.columns import listed
+from sqlanon.sources.columns import quoted
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.kinds import Binding, SourceKind
@@ -123,9 +123,9 @@ def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], 
     unknown = [name for lower, name in by_lower.items() if lower not in declared]
     wrong = []
     if missing:
-        wrong.append(f"it has no column {listed(missing)}")
+        wrong.append(f"it has no column {quoted(missing)}")
     if unknown:
-        wrong.append(f"it has {listed(unknown)}, which the policy does not declare: count without")
+        wrong.append(f"it has {quoted(unknown)}, which the policy does not declare: count without")
     if not wrong and not _is_number(type_ := read.columns[by_lower[count]]):
         wrong.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, no number")
     if wrong:

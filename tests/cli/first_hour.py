@@ -308,6 +308,19 @@ MISTAKES = [
         python='sqlanon.connect().anonymize(sqlanon.Policy.load("policy.toml")).publish()',
     ),
     Mistake(
+        "A release as CSV",
+        python='sqlanon.connect().anonymize(sqlanon.Policy.load("policy.toml")).publish("anonymous.csv")',
+    ),
+    Mistake(
+        "A result of a database that is closed",
+        python=(
+            "with sqlanon.connect() as db:\n"
+            '    result = db.anonymize(sqlanon.Policy.load("policy.toml"))\n'
+            "result.publish()"
+        ),
+    ),
+    Mistake("A policy for a release as CSV", (('"release.duckdb"', '"release.csv"'),)),
+    Mistake(
         "A private report of a release, in Python",
         python='sqlanon.connect().report("release.duckdb", "report.html", private=True)',
     ),
@@ -352,7 +365,7 @@ def answer(mistake: Mistake, ended: Ended, folder: Path) -> str:
     shown = re.sub(rf"{re.escape(duckdb.__version__)}(/\w+)?", "VERSION", shown)
     for path in {os.path.realpath(folder), str(folder)}:
         shown = shown.replace(f"{path}{os.sep}", "").replace(path, ".")
-    done = f">>> {mistake.python}" if mistake.python else f"$ sqlanon {mistake.command}"
+    done = ">>> " + mistake.python.replace("\n", "\n    ... ") if mistake.python else f"$ sqlanon {mistake.command}"
     quoted = "\n".join(f"    {line}".rstrip() for line in [*lines, *[""] * bool(lines), done])
     ending = "" if mistake.python else f"\n(exit {ended.status})\n"
     return f"## {mistake.title}\n\n{quoted}\n\n{shown.strip()}\n{ending}"

@@ -754,11 +754,10 @@ def test_the_ledger_holds_later_releases_against_those_in_postgres(small: Server
         {"postgres": HERE, "table": "shared.other"},
         {"database": str(tmp_path / "other.duckdb"), "table": "o"},
     ):
-        with pytest.raises(
-            sqlanon.AuditError,
-            match=r"together with postgresql://.*complementary release(.|\n)*-- earlier: a copy of postgresql://",
-        ):
+        with pytest.raises(sqlanon.AuditError, match="together with postgresql://") as refused:
             published(catalog=catalog, attributes=fine, privacy=plain, release=release)
+        (query,) = refused.value.queries
+        assert "joined with it" in str(refused.value) and "-- earlier: a copy of postgresql://" in query
     assert "other" not in relations(small) and not (tmp_path / "other.duckdb").exists()
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy(**small_tree(catalog=catalog, attributes=coarse, privacy=plain)))

@@ -151,6 +151,7 @@ real = getattr(owner, name)
 def dying(*arguments, **named):
     if moment == "after":
         real(*arguments, **named)
+    setattr(owner, name, real)  # what cleans up may call it
     os.kill(os.getpid(), signal.SIGKILL)
 
 setattr(owner, name, dying)
@@ -318,7 +319,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.targets import file as publish
 from sqlglot import parse_one
 
-def long(draft, *_):
+def long(draft, *_, **options):
     print("here", flush=True)
     rows = "range(10000000)"
     draft.run.engine.execute(parse_one(f"SELECT count(*) FROM {rows} a, {rows} b WHERE hash(a.range * b.range) = 1"))

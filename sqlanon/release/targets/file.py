@@ -36,7 +36,7 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.policy import Policy, same_file, table_parts, why_not_written
+from sqlanon.policy import Policy, same_file, table_parts, why_no_release, why_not_written
 from sqlanon.policy.names import STAGED, VERIFIED
 from sqlanon.release import macro_library
 from sqlanon.release.check import file_check, sha256_of
@@ -204,6 +204,8 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
     if chosen is None:
         raise ReleaseError('no place is given: publish("release.duckdb"), or [release] database = ... in the policy')
     path = Path(os.path.realpath(chosen))  # a link stays a link
+    if wrong := why_no_release(Path(chosen)):
+        raise ReleaseError(f"{chosen} {wrong}")
     private = [*draft.prepared.source.files, *draft.run.engine.files()]
     if catalog is not None:
         private.append(catalog.database)
