@@ -164,7 +164,7 @@ class PairAudit:
 
     def _make(self, name: str, parts: dict[str, exp.Expr]) -> None:
         query = self._placed(parts[name].copy(), parts)
-        assert isinstance(query, exp.Select)
+        assert isinstance(query, exp.Query)
         is_large = is_met(name) or name == MEETING
         if is_large:
             query = query.limit(MOST_MEETING + 1, copy=False)

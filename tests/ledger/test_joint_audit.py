@@ -178,3 +178,31 @@ def test_releases_with_sets_are_compared(tmp_path: Path) -> None:
             connection.execute("DETACH DATABASE IF EXISTS hierarchies")
             found = connection.execute(query).fetchall()
             assert found and all(row[0] < 4 for row in found)
+
+
+def test_ranges_are_compared_where_releases_share_no_unchanged_column(tmp_path: Path) -> None:
+    source = str(tmp_path / "people.duckdb")
+    with duckdb.connect(source) as connection:
+        connection.execute(
+            "CREATE TABLE p AS SELECT [17, 57][i % 2 + 1] age, 'ABCD'[i // 20 + 1] ward FROM range(40) t(i)"
+        )
+
+    def of(strategy: str) -> sqlanon.Policy:
+        return sqlanon.Policy(
+            source={"database": source, "table": "p"},
+            attributes={
+                "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20]}},
+                "ward": {"role": "quasi", "hierarchy": "suppress"},
+            },
+            privacy={"k": 4},
+            search={"strategy": strategy},
+            release={"database": tmp_path / f"{strategy}.duckdb"},
+            catalog={"database": tmp_path / "private.duckdb"},
+        )
+
+    publish(of("optimal"))
+    publish(of("mondrian"))
+    with duckdb.connect(source) as connection:
+        connection.execute("INSERT INTO p SELECT 17, 'A' FROM range(2)")
+    with pytest.raises(AuditError, match=r"2 rows are new, fewer than 4 in one class \(temporal attack\)"):
+        publish(of("mondrian"))
