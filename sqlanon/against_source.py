@@ -124,11 +124,14 @@ def _macros_for(policy: Policy) -> Sequence[str]:
     return PLAIN if plain and policy.source.person is None else CHECKS
 
 
-def check_policy(policy: Policy, manifest: Manifest) -> list[Check]:
-    """Whether a release was made by a policy, and its manifest shows it."""
+def check_policy(policy: Policy, found: Verification) -> list[Check]:
+    """Whether a release was made by a policy, wherever it was published to, and its manifest shows it."""
+    manifest = found.manifest
     shown = {name: part for name, part in manifest.policy.items() if name != "draft"}
+    policies = [policy, policy.published_to(found.path)] if found.is_file else [policy]
+    made = any(one.made(manifest.policy_hash) for one in policies)
     return [
-        source_check("policy", policy.made(manifest.policy_hash), "the release was made by this policy"),
+        source_check("policy", made, "the release was made by this policy"),
         source_check("manifest", _as_json(shown) == _as_json(policy.redacted()), "the manifest shows this policy"),
     ]
 

@@ -111,9 +111,9 @@ class Database:
         self._space = Workspace(source, limits)
 
     def anonymize(self, policy: Policy, progress: StageProgress | None = None, record: bool = True) -> Result:
-        """Search the version of the source that meets the policy with the least loss. Nothing is published.
+        """Search a version of the source that meets the policy and loses little. Nothing is published.
 
-        The default strategy, ``optimal``, finds the best full-domain generalization.
+        The default strategy, ``optimal``, finds the full-domain generalization that loses the least.
 
         Parameters
         ----------

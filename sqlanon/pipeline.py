@@ -156,7 +156,7 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
     if not found.is_file and (policy.noisy or policy.decoys):
         raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
     with space.run(policy, counted=True) as run, source_errors():
-        steps, checks = StatementRunner(run.engine), check_policy(policy, found.manifest)
+        steps, checks = StatementRunner(run.engine), check_policy(policy, found)
         recorded, known = check_against_ledger(run.engine, policy, found), publication_of(run.engine, policy, found)
         if known is None or known.extends is None:
             prepared = prepare_with_earlier(steps, run, policy, None if known is None else known.after)

@@ -343,6 +343,15 @@ class Policy(Section):
         """Return whether a release with this hash was made by the policy, whichever default catalog it had then."""
         return any(policy_hash == self._fingerprint(name) for name in (None, *self._default_catalogs))
 
+    def published_to(self, path: Path) -> Policy:
+        """Return the policy with a file as the place of its release, as if it named this file."""
+        section = self.release or ReleaseSection()
+        places: dict[str, Any] = dict.fromkeys(("database", "file", "postgres", "spark"))
+        if section.postgres or section.spark:
+            places["table"] = None  # it has a schema there
+        places["file" if path.suffix.lower() == ".parquet" else "database"] = path
+        return self.model_copy(update={"release": section.model_copy(update=places)})
+
     @property
     def has_own_catalog(self) -> bool:
         """Whether its catalog is one of its own, which an older version made by default."""

@@ -47,7 +47,8 @@ def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Polic
         try:
             place, value = _parsed(setting)
             _check(tree, place, value)
-            tree = _replaced(tree, place, value)
+            is_strategy = place == ["search", "strategy"] and isinstance(value, str)
+            tree = _with_strategy(tree, value) if is_strategy else _replaced(tree, place, value)
             options[".".join(place)] = f"--set {'.'.join(place)}"
         except ValueError as error:
             problems.append(Problem(f"--set {setting.partition('=')[0].strip()}", str(error)))

@@ -11,7 +11,7 @@ from sqlanon.release.manifest import Manifest
 _LABELS = {
     "mask": "* stands for a hidden character",
     "intervals": "20-24 includes both ends; [20, 25) includes 20, but not 25",
-    "dates": "a label is the period of the day",
+    "dates": "a label is the period that contains the date",
     "categories": "a label is the group of the value",
     "file": "a label is the group of the value",
     "table": "a label is the group of the value",
@@ -21,7 +21,7 @@ _LABELS = {
 IN_ORDER = " in the release, in order, with the ends of ranges"
 CLASSES = "equivalence classes: rows with the same quasi-identifiers"
 HIDDEN = "; not shown, because it depends on values that are not released"
-OPTIMAL = "1: proven to be the best generalization that meets the policy"
+OPTIMAL = "1: proven optimal among full-domain generalizations; 0: not proven, or not shown"
 """Parts of the comments and figures that `sqlanon.release.metadata` writes."""
 
 
@@ -63,6 +63,7 @@ _EARLIER = {
     "numbers are the middle one of their group": "a number is the median of its group",
     "20-24 means from 20 to 24, both included; [20, 25) from 20 up to, but not 25": _LABELS["intervals"],
     "a label is the period that the day is in": _LABELS["dates"],
+    "a label is the period of the day": _LABELS["dates"],
     "a label is the group that the value is in": _LABELS["file"],
     " classes, the smallest of ": " classes, smallest: ",
     "; sqlanon.manifest tells more": "; details: sqlanon.manifest",
@@ -72,6 +73,7 @@ _EARLIER = {
     "what was lost, by the measure ": "cost by the measure ",
     ", which follows from values that are not released: not shown": HIDDEN,
     "1: the strategy proves that no generalization that meets the policy is better": OPTIMAL,
+    "1: proven to be the best generalization that meets the policy": OPTIMAL,
 }
 
 
@@ -92,7 +94,7 @@ def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int |
     """What a level of a hierarchy does to an attribute, for `what_was_done`.
 
     >>> level_in_words([{"rule": "dates", "dates": ["month", "year"]}], 2, 3)
-    'level 2 of 3: by year; a label is the period of the day'
+    'level 2 of 3: by year; a label is the period that contains the date'
     """
     if level == 0:
         return "unchanged"

@@ -110,7 +110,9 @@ def _in_lines(value: object) -> str:
 def _attribute(one: Proposal) -> list[str]:
     """The line of an attribute, with the reason behind it where it fits, else before it."""
     rule = one.hierarchy if one.shown is None else one.shown
-    value = {"role": one.role} | ({} if rule is None else {"hierarchy": rule})
+    value = (
+        {"role": one.role} | ({} if rule is None else {"hierarchy": rule}) | ({"min_level": 1} if one.hidden else {})
+    )
     line = _folded(f"{toml_key(one.column.name)} = ", value)
     if len(line) + len(one.reason) + 4 <= _WIDTH and "\n" not in line:
         return [f"{line}  # {one.reason}"]
@@ -149,7 +151,7 @@ def _about_strategies(seen: Seen, best: Trial | None) -> list[str]:
     if best is None:
         return _without_figures(seen)
     of = f"a sample of {best.rows:,}" if best.rows < seen.rows else f"all {seen.rows:,}"
-    lines = _comment(f"Strategies tried on {of} rows with k = {K} (loss 0: nothing is lost, 1: everything):")
+    lines = _comment(f"Strategies tried on {of} rows with k = {K} alone (loss 0: nothing is lost, 1: everything):")
     for one in seen.trials:
         lines += _comment(f"  {one.name}: {_tried(one)}", "    ")
     if any(one.stopped for one in seen.trials):
@@ -206,13 +208,16 @@ def _about_diversity(one: Diversity, best: Trial | None) -> list[str]:
     risk = f"Rows in groups that share one {name} give it away."
     if best is not None and best.released_rows:
         share = 100 * best.homogeneous[one.attribute] / best.released_rows
-        risk = f"Without this, {share:.2g} % of the rows are in groups that share one {name}, which gives it away."
+        risk = f"Without this, new rows may share one {name} in their group, which gives it away."
+        if share:
+            risk = f"Without this, {share:.2g} % of the rows are in groups that share one {name}, which gives it away."
     if trial is None:
         cost = "Not tried."
     elif trial.loss is None or best is None or (trial.stopped and not one.kept):
         cost = f"Not active: {_tried(trial)}."
     else:
-        cost = f"Loss {trial.loss:.2g} instead of {best.loss:.2g}."
+        same = f"{trial.loss:.2g}" == f"{best.loss:.2g}"
+        cost = "It costs nothing here." if same else f"Loss {trial.loss:.2g} instead of {best.loss:.2g}."
         gone = [name for name in trial.fully_suppressed if name not in best.fully_suppressed]
         cost += f" Not active: {_listed(gone)} would be fully suppressed." if gone else ""
         cost += "" if one.kept or gone else " Not active: you decide."

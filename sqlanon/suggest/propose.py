@@ -65,7 +65,8 @@ _SMALLEST = 1e-9
 @dataclass(frozen=True)
 class Proposal:
     """The proposed role of a column; ``known``: its name or its content says what it is. The reason, which becomes a
-    comment, holds no value of the table. ``shown`` is the hierarchy as the policy file has it, where that differs."""
+    comment, holds no value of the table. ``shown`` is the hierarchy as the policy file has it, where that differs.
+    Of what is ``hidden`` no value is released."""
 
     column: Profile
     role: Role
@@ -73,6 +74,7 @@ class Proposal:
     hierarchy: Rule | None = None
     known: bool = False
     shown: Rule | None = None
+    hidden: bool = False
 
 
 def propose(columns: Sequence[Profile]) -> list[Proposal]:
@@ -305,6 +307,10 @@ def _with_a_quasi(proposals: list[Proposal]) -> list[Proposal]:
         return proposals
     chosen = min(able, key=lambda one: (order.index(one.role), one.column.distinct))
     instead = replace(
-        chosen, role="quasi", hierarchy=SUPPRESS, reason=f"{chosen.reason}; a policy needs one quasi-identifier"
+        chosen,
+        role="quasi",
+        hierarchy=SUPPRESS,
+        reason=f"{chosen.reason}; a policy needs one quasi-identifier",
+        hidden=chosen.role == "identifying",
     )
     return [instead if one is chosen else one for one in proposals]

@@ -120,7 +120,8 @@ def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
 def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> None:
     with begin(_of_any_columns(Place(query="SELECT 1 AS one"))) as run:
         names = known_tables(run.engine)
-    command = f"sqlanon suggest {shlex.quote(database.name)} {shlex.quote(names[0] if names else 'TABLE')}"
+    file = min(os.path.relpath(database), str(database), key=len)
+    command = f"sqlanon suggest {shlex.quote(file)} {shlex.quote(names[0] if names else 'TABLE')}"
     there = f"; there is: {', '.join(names)}" if names else "; it has no tables"
     raise SourceError(f"{database.name}: name a table, as in `{command}`{there}")
 

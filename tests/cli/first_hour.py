@@ -308,7 +308,7 @@ MISTAKES = [
         python='sqlanon.connect().anonymize(sqlanon.Policy.load("policy.toml")).publish()',
     ),
     Mistake(
-        "A release as CSV",
+        "A release as CSV, in Python",
         python='sqlanon.connect().anonymize(sqlanon.Policy.load("policy.toml")).publish("anonymous.csv")',
     ),
     Mistake(

@@ -134,6 +134,13 @@ def test_a_dry_run_publishes_and_records_nothing(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
+def test_another_strategy_drops_the_keys_of_the_policys_own(folder: Path) -> None:
+    policy = rewrite(folder, "[search]", "[search]\nstrategy = 'mondrian'\nsummary = 'set'")
+    for option in (["--strategy", "optimal"], ["--set", "search.strategy=optimal"]):
+        ended = cli("anonymize", policy, "--dry-run", "--json", *option)
+        assert (ended.status, json.loads(ended.out)["strategy"]) == (0, "optimal"), ended.err
+
+
 def test_a_dry_run_refuses_what_cannot_be_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.result.Result.refusals", ("age gives zip away",))
     ended = cli("anonymize", folder / "policy.toml", "--dry-run")
@@ -152,6 +159,17 @@ def test_what_is_overridden_is_what_the_catalog_records(folder: Path) -> None:
     again = (*changes, "--set", "search.strategy=datafly", "--set", "release.database=other.duckdb")
     assert cli("verify", folder / "other.duckdb", "--policy", policy, *again).status == 0
     assert cli("verify", folder / "other.duckdb", "--policy", policy).status == 1  # the file has another k
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["other.duckdb", "other.parquet"])
+def test_a_release_is_verified_with_its_policy_wherever_it_was_published_to(folder: Path, output: str) -> None:
+    assert cli("anonymize", folder / "policy.toml", "--output", output, cwd=folder).status == 0
+    ended = cli("verify", folder / output, "--policy", folder / "policy.toml")
+    assert (ended.status, ended.err) == (0, "")
+    other = rewrite(folder, "k = 5", "k = 4")
+    assert "the release was made by this policy" in cli("verify", folder / output, "--policy", other).out
+    assert cli("verify", folder / output, "--policy", other).status == 1
 
 
 def test_warnings_go_to_stderr_and_leave_the_json_alone(folder: Path) -> None:
