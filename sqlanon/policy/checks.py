@@ -307,7 +307,15 @@ def _quasi(attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
 
 
 def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
-    """No file that is written may be one that is read, and the release may not be the catalog."""
+    """No file that is written may be one that is read; the release is not the catalog, and is named as what it is."""
+    found = list(_written_files(parts, attributes))
+    release: ReleaseSection | None = parts.get("release")
+    if release and release.database and not found and (reason := why_no_release(release.database)):
+        found.append(Problem("release.database", reason))
+    yield from found
+
+
+def _written_files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
     release: ReleaseSection | None = parts.get("release")
     catalog: CatalogSection | None = parts.get("catalog")
     written = {"catalog.database": catalog.database if catalog else None}
@@ -318,8 +326,6 @@ def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Ite
         read = (name for name in ("source", "population") if name in parts and _is_read(path, parts[name]))
         if (section := next(read, None)) is not None:  # both may be in one file
             yield Problem(place, f"is the {section}, or one of its files, which sqlanon only reads: use another file")
-        elif place == "release.database" and (reason := why_no_release(path)):
-            yield Problem(place, reason)
         if reason := why_not_written(path):
             yield Problem(place, reason)
         for name, attribute in attributes.items():
