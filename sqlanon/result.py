@@ -528,6 +528,7 @@ class Result(ResultFigures):
             self.nodes,
             self.checked,
             self.sql(),
+            self.proof,
             self.warnings,
             self.dependencies,
         )

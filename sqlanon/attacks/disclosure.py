@@ -1,4 +1,4 @@
-"""Attacks on the classes of one release, by the queries of `risk.disclosure`."""
+"""Attacks on the classes of one release, by the queries of `release.disclosure`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlanon.attacks.attacker import Attacker, Found
 from sqlanon.attacks.findings import Finding
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.row_matching import titled
-from sqlanon.risk.disclosure import (
+from sqlanon.release.disclosure import (
     LIKELY,
     RATIO,
     background_knowledge,

@@ -16,6 +16,7 @@ from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.policy.toml import toml_value
 from sqlanon.release.class_sizes import class_labels, value_counts
+from sqlanon.release.disclosure import skewness
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import listed
 from sqlanon.requirements import different_values, promised_k
@@ -54,6 +55,7 @@ _DISCLOSED = template("""
         coalesce(sum(n) FILTER (WHERE values <= 2), 0)::BIGINT AS two_values
     FROM (SELECT count(*) AS values, sum(n) AS n FROM :counts GROUP BY :labels) AS c
 """)
+_ROWS = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :found AS f")
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def worst_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> Resi
 
 
 def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list[ResidualRisk]:
-    """Homogeneity, background knowledge, values that few rows share, and unique rows."""
+    """Homogeneity, background knowledge, skewness, values that few rows share, and unique rows."""
     few = few_of(claims)
     there = {name.lower() for name in engine.columns(relation)}  # some engines have what requirements look at only
     quasi = {name.lower() for name in claims.quasi}
@@ -164,7 +166,8 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
     if sensitive and claims.quasi:
         classes, one_value, two_values = _disclosure(engine, relation, claims.quasi, sensitive)
         distinct = {name: values[name].values for name in sensitive}
-        for kind, affected in ((HOMOGENEITY, one_value), (BACKGROUND_KNOWLEDGE, two_values)):
+        skewed = _skewed(engine, relation, claims.quasi, sensitive)
+        for kind, affected in ((HOMOGENEITY, one_value), (BACKGROUND_KNOWLEDGE, two_values), (SKEWNESS, skewed)):
             found += disclosed(kind, affected, distinct, classes.rows, few, claims)
     else:
         quasi_columns = [col(name) for name in claims.quasi]
@@ -175,11 +178,6 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
     noisy = {name.lower() for name, spec in claims.policy.get("attributes", {}).items() if "noise" in spec}
     values = {name: one for name, one in values.items() if name.lower() not in noisy}  # nobody knows a noisy value
     return [*found, _rare_values(values, classes.rows, few, claims), _uniques(claims, classes)]
-
-
-def values_in(engine: Queries, relation: exp.Expr, names: Sequence[str]) -> dict[str, int]:
-    """How many values each of some columns has."""
-    return {name: one.values for name, one in _values_of(engine, relation, names, FEW).items()}
 
 
 def _values_of(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:
@@ -196,15 +194,16 @@ def _values_of(engine: Queries, relation: exp.Expr, names: Sequence[str], few: i
 @dataclass(frozen=True)
 class Disclosure:
     """A way in which groups give sensitive values away, and its words. ``least``: the values that a column needs for
-    it; ``trivial`` says why columns with fewer are not counted."""
+    it; ``trivial`` says why columns with fewer are not counted; ``closeness`` is the t that prevents it, where
+    different values do not."""
 
     title: str
     least: int
     finding: str
     remedy: str
     trivial: str
-    line: str = ""
-    advice: str = ""
+    line: str
+    closeness: float | None = None
 
 
 _DIVERSITY = "Require {count} different values in each group: `[[privacy.{key}]]` with {entry}."
@@ -224,6 +223,17 @@ BACKGROUND_KNOWLEDGE = Disclosure(
     "with at most two values, ruling one out always gives the other",
     "Background knowledge: in {in_rows} the group has at most two values of {name}.",
 )
+# p >= 1/2 and p >= 2q make the distance at least p - q >= 1/4.
+SKEWNESS = Disclosure(
+    "The group makes a value likely",
+    2,
+    "{share} have a value of {name} that at least half of their group has, and that is at least twice as frequent "
+    "there as in the whole release.",
+    "Require t-closeness: `[[privacy.{key}]]` with {entry}.",
+    "all rows have the same value, so that no group adds anything",
+    "Skewness: in {in_rows} the group makes the value of {name} likely.",
+    0.2,
+)
 
 
 def _disclosure(
@@ -236,6 +246,14 @@ def _disclosure(
         counts[name] = engine.rows(_DISCLOSED(labels=class_labels(quasi), counts=counted))[0]
     classes = _Classes(*counts[sensitive[0]][:3])
     return classes, {name: one[3] for name, one in counts.items()}, {name: one[4] for name, one in counts.items()}
+
+
+def _skewed(engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensitive: Sequence[str]) -> dict[str, int]:
+    """By sensitive column the rows with a value that their group makes likely."""
+    return {
+        name: int(engine.rows(_ROWS(found=subquery(skewness(relation.copy(), quasi, name))))[0][0])
+        for name in sensitive
+    }
 
 
 def disclosed(
@@ -260,10 +278,11 @@ def disclosed(
     share, is_few = max(counts[worst], few) / rows, counts[worst] < few
     count = kind.least
     key, entry = different_values(worst, count)
+    if kind.closeness is not None:
+        key, entry = "t_closeness", {"attribute": worst, "distance": "equal", "t": kind.closeness}
     words = {
         "name": worst,
         "count": str(count),
-        "quoted": toml_value(worst),
         "key": key,
         "entry": ", ".join(f"`{name} = {toml_value(value)}`" for name, value in entry.items()),
         "share": f"Fewer than {few} rows" if is_few else f"{counts[worst]:,} of {rows:,} rows",
@@ -272,7 +291,6 @@ def disclosed(
     others = [f"{name} {percent(max(n, few) / rows)}" for name, n in counts.items() if name != worst and n]
     also = f" Other columns: {', '.join(others)}." if others else ""
     finding = kind.finding.format(**words)
-    line = kind.line.format(**words)
     section = _privacy(claims)
     there = section is not None and key in section.requirements  # a policy has a key once
     advice = f"add to {key} in [privacy]:\n  {toml_value(entry)}" if there else (
@@ -285,8 +303,8 @@ def disclosed(
         graded(share, claims),
         share,
         f"under {percent(share).removeprefix('under ')}" if is_few else percent(share),
-        line,
-        f"To prevent it, {advice}" if line else "",
+        kind.line.format(**words),
+        f"To prevent it, {advice}",
     )
 
 

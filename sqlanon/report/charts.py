@@ -14,6 +14,7 @@ import altair as alt
 
 from sqlanon.markup import distinct, harmless
 from sqlanon.release.class_sizes import ClassSizes
+from sqlanon.release.residual_risk import percent
 from sqlanon.report.distributions import Distribution
 from sqlanon.report.facts import GeneralizationFigures
 
@@ -223,21 +224,24 @@ def _histogram(
     ).properties(width=width, height=200)  # fmt: skip
 
 
-def attributes(heights: Mapping[str, int], generalization: Mapping[str, int | None]) -> Chart:
-    """How far each quasi-identifier is generalized: its level, beside the levels that its hierarchy has."""
+def attributes(
+    heights: Mapping[str, int], generalization: Mapping[str, int | None], losses: Mapping[str, float]
+) -> Chart:
+    """How far each quasi-identifier is generalized: its loss, from 0 to 1, and its level in words."""
     rows = []
     for place, (name, height) in enumerate(heights.items()):
         level = generalization.get(name)
-        generalized = "several levels" if level is None else f"level {level} of {height}"
-        rows.append({"label": name, "place": place, "level": level or 0, "height": height, "told": generalized})
+        loss = losses.get(name, 0.0)
+        generalized = f"{percent(loss)}, {'several levels' if level is None else f'level {level} of {height}'}"
+        rows.append({"label": name, "place": place, "loss": loss, "whole": 1, "told": generalized})
     base = drawn(rows, title="How far each column is generalized").encode(
         y=alt.Y("label:N", title=None, sort=None),  # as the records are
         tooltip=[alt.Tooltip("label:N", title="column"), alt.Tooltip("told:N", title="generalized")],
     )
-    axis = alt.Axis(tickMinStep=1, format="d")
-    whole = base.mark_bar(color=BEFORE, opacity=0.25).encode(x=alt.X("height:Q", title="level", axis=axis))
-    done = base.mark_bar(color=AFTER).encode(x=alt.X("level:Q"))
-    words = base.mark_text(align="left", dx=6, color="currentColor").encode(x=alt.X("height:Q"), text="told:N")
+    axis = alt.Axis(format="%", tickCount=5)
+    whole = base.mark_bar(color=BEFORE, opacity=0.25).encode(x=alt.X("whole:Q", title="loss", axis=axis))
+    done = base.mark_bar(color=AFTER).encode(x=alt.X("loss:Q"))
+    words = base.mark_text(align="left", dx=6, color="currentColor").encode(x=alt.X("whole:Q"), text="told:N")
     return styled((whole + done + words).properties(width=WIDTH - 120, height=alt.Step(24)))
 
 

@@ -121,6 +121,7 @@ class Inside:
     counted: tuple[GeneralizationFigures, ...]
     lattice: tuple[GeneralizationFigures, ...]
     statement: str
+    proof: str
     warnings: tuple[str, ...] = ()
     dependencies: tuple[Narrowing, ...] = ()
     compared: Sequence[Mapping[str, Any]] = field(default=())
@@ -228,6 +229,7 @@ class Unpublished:
     nodes: int
     checked: int
     statement: str
+    proof: str
     warnings: tuple[str, ...]
     dependencies: tuple[Narrowing, ...]
 
@@ -297,6 +299,7 @@ class Unpublished:
             lattice=self.small_lattice(),
             compared=compared,
             statement=self.statement,
+            proof=self.proof,
             warnings=self.warnings,
             dependencies=self.dependencies,
             risks=(

@@ -58,10 +58,10 @@ class Charts:
         return charts.distribution(name, columns[name].after, before)
 
     def attributes(self) -> Chart:
-        """The level of each quasi-identifier and the height of its hierarchy."""
+        """The loss of each quasi-identifier, its level and the height of its hierarchy."""
         from sqlanon.report import charts
 
-        return charts.attributes(self._inside.heights, self._inside.generalization)
+        return charts.attributes(self._inside.heights, self._inside.generalization, self._inside.losses)
 
     def frontier(self) -> Chart:
         """The generalizations that were counted: ``score`` against ``suppressed_rows`` of `Result.lattice`.

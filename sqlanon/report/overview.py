@@ -24,7 +24,7 @@ DRAFT = "DRAFT. This release is for trying out: do not pass it on. It was not co
 
 def head(facts: ReportFacts, inside: Inside | None) -> str:
     claims, sizes = facts.claims, facts.sizes
-    what = "A release" if facts.published else "What would be released; nothing is published yet"
+    what = "A release" if facts.published else "What this policy would release; this page publishes nothing"
     figures = {
         "rows released": f"{claims.released_rows:,}",
         "rows left out": f"{claims.suppressed_rows:,}",
@@ -173,8 +173,8 @@ GLOSSARY = {
         "generalized columns of this person: 1 divided by the rows of the group."
     ),
     "Loss": (
-        "How much of the detail of a column is gone, from 0 (all values as they were) to 1 (all rows read the same). A "
-        "row that is left out counts 1."
+        "How much of the detail of a column is gone, from 0 (all values as they were) to 1 (all rows have one value). "
+        "A row that is left out counts 1."
     ),
     "Decoys": "Rows of nobody. They fill groups that would be too small.",
     "ε (epsilon)": "How much noise protects a number. A smaller ε means more noise.",

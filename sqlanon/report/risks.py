@@ -6,52 +6,33 @@ ledger are for a private page; elsewhere the page says that it does not know the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import subquery, template
 from sqlanon.policy import RiskSection
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.residual_risk import (
-    Disclosure,
     ResidualRisk,
-    disclosed,
-    few_of,
     graded,
     percent,
     promised_by,
     risks_in_rows,
-    values_in,
 )
 from sqlanon.release.words import listed
 from sqlanon.requirements import Requirement
 from sqlanon.requirements.audit import Check
 from sqlanon.risk.attackers import population_risk
-from sqlanon.risk.disclosure import skewness
 
 MOST_NAMES = 8
 """The most columns that a sentence names."""
-_ROWS = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :found AS f")
-SKEWNESS = Disclosure(
-    "The group makes a value likely",
-    2,
-    "{share} have a value of {name} that at least half of their group has, and that is at least twice as frequent "
-    "there as in the whole release.",
-    "Require t-closeness: `[[privacy.t_closeness]]` with `attribute = {quoted}` and `t = 0.3` or less.",
-    "all rows have the same value, so that no group adds anything",
-)
 
 
 def risks_of_release(engine: Engine, relation: exp.Expr, claims: Manifest, sizes: ClassSizes) -> list[ResidualRisk]:
     """What the rows of a release show, to anybody who has it."""
-    return [
-        _being_found(claims, sizes),
-        *risks_in_rows(engine, relation, claims),
-        *_skewness(engine, relation, claims, sizes.rows),
-    ]
+    return [_being_found(claims, sizes), *risks_in_rows(engine, relation, claims)]
 
 
 def _being_found(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
@@ -71,18 +52,11 @@ def _being_found(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
         remedy = f"Raise `k`, which is {k:,}: every group then has more rows."
         return ResidualRisk(title, finding, remedy, "accepted", average, percent(average))
     remedy = "Require `k` in `[privacy]`: every group then has at least k rows."
-    return ResidualRisk(title, finding, remedy, graded(average, claims), average, percent(average))
-
-
-def _skewness(engine: Engine, relation: exp.Expr, claims: Manifest, rows: int) -> Iterator[ResidualRisk]:
-    sensitive = [one.name for one in claims.columns if one.role == "sensitive"]
-    if not sensitive or not claims.quasi or not rows:
-        return
-    affected = {
-        name: int(engine.rows(_ROWS(found=subquery(skewness(relation, claims.quasi, name))))[0][0])
-        for name in sensitive
-    }
-    yield from disclosed(SKEWNESS, affected, values_in(engine, relation, sensitive), rows, few_of(claims), claims)
+    line = (
+        f"Small groups: somebody who knows a person's quasi-identifiers finds the row in {percent(average)} of cases."
+    )
+    advice = "To reduce it, set k in [privacy]."
+    return ResidualRisk(title, finding, remedy, graded(average, claims), average, percent(average), line, advice)
 
 
 def uniques_in_source(before: ClassSizes, section: RiskSection | None, rows: int) -> ResidualRisk:
@@ -127,8 +101,9 @@ def earlier_risk(checks: Sequence[Check], why_not: str | None) -> ResidualRisk:
     finding = f"{some} earlier releases {what}. With {first.name.removeprefix('together with ')}: {why}."
     remedy = 'Base this release on the earlier ones: `after = "all"` in `[release]`. Or replace the earlier release.'
     gives = "give" if len(broken) > 1 else "gives"
-    line = f"Earlier releases: {some} {gives} more away together with this one." if broken else ""
-    advice = 'To prevent it, set after = "all" in [release], or replace the earlier release.' if broken else ""
+    how = f"{gives} more away together" if broken else "could not be compared"
+    line = f"Earlier releases: {some} {how} with this one."
+    advice = 'To prevent it, set after = "all" in [release], or replace the earlier release.'
     return ResidualRisk(title, finding, remedy, "serious", None, some, line, advice)
 
 

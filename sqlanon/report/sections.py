@@ -43,7 +43,7 @@ def sentences(policy: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _choice(facts: ReportFacts) -> list[str]:
+def _choice(facts: ReportFacts, inside: Inside | None) -> list[str]:
     """How the version was chosen, a sentence each."""
     claims = facts.claims
     asked = claims.policy.get("search", {})
@@ -51,11 +51,12 @@ def _choice(facts: ReportFacts) -> list[str]:
     what = "At most " + f"{100 * float(limit):g} % of the rows may be left out." if limit else "No row may be left out."
     known = measure_named(claims.measure)
     measure = claims.measure if known is None else known.words
-    proof = (
-        "No other full-domain generalization does better: that is proven."
-        if claims.optimal
-        else "It is not proven to be the best."
-    )
+    if inside is not None:
+        proof = f"It is {inside.proof}."
+    elif claims.optimal:
+        proof = "No other full-domain generalization does better: that is proven."
+    else:
+        proof = "Whether it is the best is not shown."
     sentences = [what, f"Among the versions that meet these requirements, this one was chosen by {measure}. {proof}"]
     if claims.policy.get("suppressed") == "mask":
         sentences.append("Rows that cannot be kept stay with all generalized columns hidden, where that is safe.")
@@ -96,7 +97,7 @@ def sections(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
     """All sections; fills ``charts`` with what is to be drawn, by the name of its place."""
     if facts.sizes is not None:
         yield PageSection("risks", "What could still go wrong", risks(facts, inside))
-    yield PageSection("policy", "What the policy requires", _policy(facts))
+    yield PageSection("policy", "What the policy requires", _policy(facts, inside))
     yield PageSection("checks", "Does it hold?", _verdicts(facts, inside))
     if facts.sizes is None:
         yield PageSection(
@@ -114,7 +115,7 @@ def sections(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
         if inside.compared:
             yield PageSection("strategies", "Strategies compared", _strategies(inside, charts))
     yield PageSection("verify", "Check it yourself", _check_it(facts, inside))
-    yield PageSection("glossary", "Words", glossary())
+    yield PageSection("glossary", "Glossary", glossary())
     yield PageSection("versions", "Versions and hashes", _versions(facts))
 
 
@@ -142,9 +143,9 @@ def _scroll(table: str) -> str:
     return f'<div class="scroll">{table}</div>'
 
 
-def _policy(facts: ReportFacts) -> str:
+def _policy(facts: ReportFacts, inside: Inside | None) -> str:
     items = "".join(f"<li>{escaped(one)}</li>" for one in sentences(facts.claims.policy))
-    return f"<ul>{items}</ul>\n{_paragraphs(_choice(facts))}"
+    return f"<ul>{items}</ul>\n{_paragraphs(_choice(facts, inside))}"
 
 
 def _verdicts(facts: ReportFacts, inside: Inside | None) -> str:
@@ -195,8 +196,10 @@ def _columns(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
     if inside is not None and inside.heights:
         rows_ = [[name, _level(inside.generalization.get(name)), height] for name, height in inside.heights.items()]
         levels = html_table("Levels", ["column", "level", "levels of its hierarchy"], rows_, [2])
-        caption = "At level 0 a column reads as in the source; at the last of its levels all rows read the same."
-        chart = draw.attributes(inside.heights, inside.generalization)
+        caption = "At level 0 a column reads as in the source; at the last of its levels all rows have one value."
+        if inside.losses:
+            caption += " The bars are the loss, the share of the detail that is gone, with the rows that are left out."
+        chart = draw.attributes(inside.heights, inside.generalization, inside.losses)
         parts.append(_figure(charts, "levels", chart, caption, levels))
     for place, one in enumerate(facts.columns[:_MANY]):
         parts.append(f"<h3>{escaped(one.name)}</h3>")
@@ -220,7 +223,8 @@ def _distribution(
     if before is not None:
         of = [[label, rows] for label, rows in before.bars]
         table = html_table("In the source", headings, of, [1])
-        text += f" In the source: {_in_words(before, 1)}"
+        there = _in_words(before, 1)
+        text = f"{text[:-1]}, as in the source." if text == there else f"{text} In the source: {there}"
     elif inside is not None:
         text += " In the source it was not counted."
     table = html_table("In the release", headings, bars, [1]) + table
@@ -232,7 +236,7 @@ def _in_words(found: Distribution, few: int) -> str:
     if found.values is None:
         return "Rows by ranges of its values." if found.bars else "It has too few rows to show any."
     if not found.others:
-        return f"All of its {found.values:,} values." if found.values != 1 else "It has one value."
+        return f"{found.values:,} values." if found.values != 1 else "One value."
     if found.rare:  # how many would tell more of them
         few_ = f"fewer than {few} rows"
         if not found.bars:
@@ -421,7 +425,7 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
         parts.append(_figure(charts, "frontier", chart, caption, frontier))
     if inside.lattice:
         chart = draw.lattice(inside.lattice, names)
-        caption = "All generalizations, from the source as it is (bottom) to rows that all read the same (top)."
+        caption = "All generalizations, from the source as it is (bottom) to one value for all rows (top)."
         parts.append(_figure(charts, "lattice", chart, caption, table))
     else:
         chart = draw.statuses(inside.statuses)

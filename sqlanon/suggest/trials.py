@@ -20,8 +20,8 @@ from sqlanon.policy import Policy
 from sqlanon.policy.sections import SearchSection
 from sqlanon.policy.strategies import traits_of
 from sqlanon.recode.stage import recode
+from sqlanon.release.disclosure import homogeneity
 from sqlanon.requirements import different_values
-from sqlanon.risk.disclosure import homogeneity
 from sqlanon.search.compare import loss_of, with_search
 from sqlanon.search.lattice import silent
 from sqlanon.search.stage import search

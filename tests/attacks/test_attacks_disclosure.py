@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle_attacks import Row, Tree
 
 from sqlanon.expressions import column_definitions, table
-from sqlanon.risk import disclosure as dc
+from sqlanon.release import disclosure as dc
 
 QUASI, SENSITIVE = ['my "col"', "n"], "Value"
 TREE = Tree([("a", "x", "*"), ("b", "x", "*"), ("c", "y", "*"), (None, None, "*")])

@@ -393,7 +393,7 @@ ALLOWED = {
     *("nav", "main", "a", "ol", "strong", "form", "label", "input", "output", "button", "span"),
 }
 DRAWN = {
-    *("label", "place", "rows", "of", "count", "level", "height", "told"),
+    *("label", "place", "rows", "of", "count", "level", "height", "loss", "whole", "told"),
     *("levels", "status", "classes", "out", "score", "frontier", "chosen", "x", "y", "x2", "y2", "text"),
 }
 

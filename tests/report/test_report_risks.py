@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+import tomllib
 from conftest import make_policy
 
 import sqlanon
@@ -295,3 +296,15 @@ def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:
     assert (homogeneous.status, homogeneous.finding) == ("none", "No row is affected by its s.")
     said = [one.finding for one in found.risks if one.title == homogeneous.title and one.status == "not counted"]
     assert said == ["Not counted for c: all rows have the same value, so that no group adds anything."]
+
+
+def test_every_finding_has_a_line_for_the_terminal(facts: ReportFacts) -> None:
+    """So that the last line of `report` is the worst finding of its page."""
+    found = [one for one in by_severity(facts.risks) if one.is_finding]
+    assert found and all(one.line and one.advice for one in found)
+    assert facts.worst is found[0]
+    skewed = risk(facts, "The group makes a value likely")
+    assert skewed.line == "Skewness: in 45 % of the rows the group makes the value of diagnosis likely."
+    head, _, entry = skewed.advice.partition("\n")
+    assert head == "To prevent it, add to [privacy]:"
+    assert tomllib.loads(entry)["t_closeness"] == [{"attribute": "diagnosis", "distance": "equal", "t": 0.2}]

@@ -19,8 +19,8 @@ from sqlanon.expressions import table
 from sqlanon.ledger.catalog import init_database
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.release import disclosure
 from sqlanon.resources import sql_text
-from sqlanon.risk import disclosure
 
 Connection = duckdb.DuckDBPyConnection
 QUASI = ["class", 'Say "hi"']  # a name of the macros' own, and one with quotes
