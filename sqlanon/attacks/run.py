@@ -11,6 +11,7 @@ from sqlanon.attacks.attacker import Attacker, Found, Releases, opened_attacker
 from sqlanon.attacks.findings import Attack, Attacks
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.fields import nearest
 from sqlanon.policy import Policy
 from sqlanon.sources import source_errors
 
@@ -132,13 +133,14 @@ def _run(name: str, attacker: Attacker) -> Attack:
     return Attack(name, tuple(counted), "; ".join(dict.fromkeys(reasons)) or None)
 
 
+def _unknown(name: str) -> str:
+    guess = nearest(name, NAMES)
+    return f"there is no attack {name!r}; " + (f"did you mean {guess}?" if guess else f"there is {', '.join(NAMES)}")
+
+
 def _names(only: Sequence[str] | None, known: int) -> list[str]:
     names = list(NAMES if only is None else only)
-    problems = [
-        Problem("--only", f"there is no attack {name!r}; there is {', '.join(NAMES)}")
-        for name in names
-        if name not in NAMES
-    ]
+    problems = [Problem("--only", _unknown(name)) for name in names if name not in NAMES]
     if known < 0:
         problems.append(Problem("--known", f"must be 0 or more, not {known}"))
     if problems:

@@ -409,7 +409,7 @@ def merge_catalogs(
 
     target, found = merge_catalogs(folder.absolute())
     for one in found:
-        say(f"{one.path.name}: {one.releases:,} releases merged; the file is kept as {one.path.name}.merged")
+        say(f"{one.path.name}: {counted(one.releases, 'release')} merged; the file is kept as {one.path.name}.merged")
     say(f"{target}: the catalog of this folder" if found else f"{folder.absolute()} has no catalogs to merge")
 
 
@@ -514,7 +514,8 @@ def suggest(
         raise PolicyError([Problem("suggest", "give a database and one of its tables, or data files of one table")])
     source, table = (None, None) if several else (inputs[0], inputs[1] if len(inputs) > 1 else None)
     folder = None if output is None else output.absolute().parent
-    with connect(source, memory_limit=memory_limit, threads=threads) as db:
+    of = Path(inputs[0]).name
+    with options(source__table=of), connect(source, memory_limit=memory_limit, threads=threads) as db:
         text = db.suggest(table, inputs if several else (), folder, hierarchies)
     if output is None:
         hand_out(text)
@@ -562,13 +563,14 @@ def verify(
     from sqlanon.release.target import place_of
 
     limits = Limits(memory_limit, threads)
-    if policy is None:
-        found = place_of(release, table).verify(limits, sha256)
-    else:
-        from sqlanon.database import connect
+    with options(sha256="--sha256"):
+        if policy is None:
+            found = place_of(release, table).verify(limits, sha256)
+        else:
+            from sqlanon.database import connect
 
-        with connect(memory_limit=memory_limit, threads=threads) as db:
-            found = db.verify(release, load(policy, settings), table, sha256)
+            with connect(memory_limit=memory_limit, threads=threads) as db:
+                found = db.verify(release, load(policy, settings), table, sha256)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -661,7 +663,7 @@ def report(
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
-    """Write an HTML page about a release: the policy, whether it holds, and what happened to each column."""
+    """Write an HTML page about a release: what could still go wrong, and what happened to each column."""
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect, write_report
 

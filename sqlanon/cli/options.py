@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sqlanon.engines.limits import MOST_THREADS, Limits
-from sqlanon.errors import PolicyError, Problem, SourceError
+from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 
 if TYPE_CHECKING:
     from sqlanon.policy import Policy
@@ -109,6 +109,13 @@ def options(**names: str) -> Iterator[None]:
         yield
     except PolicyError as error:
         raise error.renamed({place.replace("__", "."): option for place, option in names.items()}) from None
+    except (SourceError, ReleaseError) as error:
+        place, colon, message = str(error).partition(": ")
+        option = names.get(place.replace(".", "__"))
+        if not colon or option is None:
+            raise
+        kind = SourceError if isinstance(error, SourceError) else ReleaseError
+        raise kind(f"{option}: {message}") from None
 
 
 def load(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
@@ -137,9 +138,10 @@ def _show_levels(done: Sequence[tuple[str, str]]) -> None:
 def _print_search(result: Result, classes: int, smallest: int, seconds: float) -> None:
     say(f"{counted(classes, 'class')}; the smallest has {counted(smallest, 'row')}")
     say(f"{result.measure} {figure(result.score)}: {result.proof}")
-    local = result.policy.search.is_local
-    checked = counted(result.checked, "round") if local else f"{result.checked:,} of {result.nodes:,} generalizations"
-    say(f"checked {checked} in {seconds:.2f} s")
+    checked = f"checked {result.checked:,} of {result.nodes:,} generalizations"
+    if result.policy.search.is_local:
+        checked = counted(result.checked, "round") + (" of splits" if result.policy.search.traits.cuts else "")
+    say(f"{checked} in {seconds:.2f} s")
 
 
 def print_live(view: LiveView, policy: Policy) -> None:
@@ -252,8 +254,9 @@ COMPARISON_MARKS = {
     "optimal": ("*", "optimal among full-domain generalizations"),
     "partial": ("!", "does not guarantee k-anonymity of all quasi-identifiers together"),
     "stopped": ("+", "stopped by a time limit: with more time it may find better"),
+    "own": ("=", "the strategy of the policy"),
 }
-"""Marks of strategies in a comparison, with what they mean."""
+"""Marks of strategies in a comparison, with their meanings."""
 
 
 def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: Path, endless: Sequence[str]) -> None:
@@ -268,10 +271,11 @@ def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: P
     }
     rows, used = [], dict[str, str]()
     late = [one["strategy"] for one in found if one["error"] is not None and one["stopped"]]
-    for one in found:
+    for one in sorted(found, key=lambda one: math.inf if one["loss"] is None else one["loss"]):
         if one["strategy"] in late:
             continue
         flags = {"optimal": one["optimal"], "partial": one["guarantees_k"] is False, "stopped": one["stopped"]}
+        flags["own"] = one["strategy"] == policy.search.strategy
         marks = [COMPARISON_MARKS[name] for name, flag in flags.items() if flag]
         used |= dict(marks)
         cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
@@ -440,7 +444,7 @@ def print_leakage(leakage: Sequence[Leakage]) -> None:
     say("")
     rows = []
     for one in leakage[:MOST_LEAKING]:
-        cells = [f"{one.gain:.4f}", f"{100 * one.normalized:.2f} %", f"{one.classes:,}", f"{one.uniques:,}"]
+        cells = [f"{one.gain:.1f}", percent(one.normalized, 1), f"{one.classes:,}", f"{one.uniques:,}"]
         rows.append([", ".join(one.attributes), *cells])
     show_table(["attributes", "bits of leakage", "share", "classes", "unique rows"], rows)
 

@@ -29,7 +29,7 @@ class Limits:
             _check_size(self.memory_limit)
         is_number = isinstance(self.threads, int) and not isinstance(self.threads, bool)
         if self.threads is not None and not (is_number and 0 < self.threads <= MOST_THREADS):
-            raise SourceError(f"threads: must be an integer from 1 to {MOST_THREADS}, not {self.threads!r}")
+            raise SourceError(f"threads: must be an integer from 1 to {MOST_THREADS:,}, not {self.threads!r}")
 
 
 NO_LIMITS = Limits()

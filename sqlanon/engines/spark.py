@@ -82,10 +82,10 @@ def rows_in(folder: Path) -> int:
 
 
 _BROADCAST = 64 * 2**20
-"""A table that was shipped is sent to all executors, where it has at most so many bytes."""
+"""The most bytes of a shipped table that is sent to all executors."""
 
 _PATIENCE = 20.0
-"""For so many seconds a job that was cancelled is waited for."""
+"""Seconds to wait for a cancelled job."""
 
 _Answer = TypeVar("_Answer")
 

@@ -195,9 +195,9 @@ def _inspected(path: Path) -> tuple[str, int, int]:
     width = Counter(fields for _, fields in counts).most_common(1)[0][0]
     ragged = [(line, fields) for line, fields in counts if fields != width]
     if ragged:
-        lines = ", ".join(f"line {line} has {fields}" for line, fields in ragged[:_SHOWN])
+        lines = ", ".join(f"line {line} has {fields} field{'s' * (fields != 1)}" for line, fields in ragged[:_SHOWN])
         more = f" and {len(ragged) - _SHOWN} more lines differ" if len(ragged) > _SHOWN else ""
-        rest = f"but most have {width} fields: each line needs one label per level"
+        rest = f"most have {width}: each line needs one label per level"
         raise Flaw(f"file {path}: {lines}{more}, {rest}")
     return separator, width, len(counts)
 

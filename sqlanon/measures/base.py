@@ -50,7 +50,7 @@ class Figures:
     squares: float = 0.0
     """Sum of the squared sizes of the kept classes, for measures that need it."""
     lost: float | None = None
-    """At least so many rows are suppressed here and at every lower generalization; None: all requirements are
+    """The fewest rows that are suppressed here and at every lower generalization; None: all requirements are
     hereditary, and the rows that are suppressed here are suppressed there, too."""
     count: int = 0
     singles: int = 0

@@ -111,7 +111,7 @@ for _one in (
     ),
     OwnStrategy(
         "mondrian",
-        "classes that none of its cuts can divide further",
+        "splits rows into groups until a split would break the policy",
         "sqlanon.recode.local.mondrian",
         Traits(local=True, summarises=True, cuts=True),
     ),

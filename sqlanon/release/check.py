@@ -28,7 +28,7 @@ def sha256_of(path: Path) -> str:
 def file_check(path: Path, expected: str) -> Check:
     expected = expected.strip().lower()
     if not re.fullmatch("[0-9a-f]{64}", expected):
-        raise ReleaseError("sha256 must be 64 hexadecimal digits, as `anonymize` prints them")
+        raise ReleaseError("sha256: must be 64 hexadecimal digits, as `anonymize` prints them")
     try:
         found = sha256_of(path)
     except OSError as error:

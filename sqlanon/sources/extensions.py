@@ -49,8 +49,10 @@ def _message(engine: DuckDBEngine, name: str, where: str, reads: str, reason: st
     version, package = duckdb.__version__, f"duckdb-extension-{name.replace('_', '-')}"
     folder = f"~/.duckdb/extensions/v{version}/{engine.rows(_PLATFORM())[0][0]}"
     return (
-        f"{where}: DuckDB reads {reads} with its extension {name}: {reason}; run INSTALL {name} in DuckDB {version} on "
-        f"a machine with a network, and copy its {folder} here; or pip install {package}=={version}, if there is one"
+        f"{where}: DuckDB reads {reads} with its extension {name}: {reason}. Either\n"
+        f"  - run INSTALL {name} in DuckDB {version} on a machine with a network, and copy {name}.duckdb_extension "
+        f"from its {folder} to the same folder here\n"
+        f"  - or, if the package exists: pip install {package}=={version}"
     )
 
 

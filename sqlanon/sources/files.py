@@ -162,7 +162,7 @@ def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
     kinds = [file_kind(path) for path in paths]
     if None in kinds:
         strange = Path(shown_address(paths[kinds.index(None)]))
-        raise SourceError(f"source.files: {strange.name} has no ending of data files: {KNOWN_ENDINGS}")
+        raise SourceError(f"source.files: {strange.name} has an unknown format; known: {KNOWN_ENDINGS}")
     if len(set(kinds)) > 1:
         words = " and ".join(FORMATS[kind].words for kind in dict.fromkeys(kinds) if kind)
         raise SourceError(f"source.files: {words} are mixed; give files of one kind")

@@ -535,7 +535,7 @@ WRONG = {
     "files of no kind": (
         'database = "hospital.duckdb"\ntable = "patients"',
         'files = "*.toml"',
-        "has no ending of data files",
+        "has an unknown format; known: ",
     ),
     "a release in no folder": ('"release.duckdb"', '"no/where/release.duckdb"', "where"),
     "a release that is a folder": ('"release.duckdb"', '"."', "error"),

@@ -463,7 +463,7 @@ def test_a_signed_address_is_in_the_environment_and_nowhere_else(
     monkeypatch.setenv("PATIENTS", f"http://{host}/gone.parquet?sig={SECRET}")
     assert "HTTP" in refusal({"files": "env:PATIENTS"})
     monkeypatch.setenv("PATIENTS", f"http://{host}/patients.xls?sig={SECRET}")
-    assert "patients.xls has no ending of data files" in refusal({"files": "env:PATIENTS"})
+    assert "patients.xls has an unknown format" in refusal({"files": "env:PATIENTS"})
 
 
 def test_files_of_a_bucket(server: Any, found: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
