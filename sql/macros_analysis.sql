@@ -5,8 +5,11 @@
 -- dates where low or high is a date, else as numbers of at most 12 decimals. Intervals include both ends; NULL leaves
 -- an end open. A value that is NULL is in no interval.
 --
+-- Dates are compared as microseconds in UTC: a date without a time is its whole day, also as an end of the interval.
+--
 -- On the way: x is a label, or a member of one; l and h are the ends of the interval, as text; start is the first day of
--- a period; a and b are the ends of x. The macros that read labels repeat these steps in the same words.
+-- a period; since and till are the ends of a range of dates, as text; a and b are the ends of x. The macros that read
+-- labels repeat these steps in the same words.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
@@ -31,14 +34,23 @@ CREATE OR REPLACE MACRO sqlanon.share(label, low, high) AS (
                 x,
                 NOT dated AND regexp_matches(x, '^<|\)$') AS half_open,
                 CASE WHEN NOT dated AND regexp_matches(x, '[.[]') THEN 0 ELSE 1 END AS step,
-                CASE WHEN dated THEN l::DATE - DATE '1970-01-01' ELSE l::DECIMAL(38, 12) END AS lower,
-                CASE WHEN dated THEN h::DATE - DATE '1970-01-01' ELSE h::DECIMAL(38, 12) END AS upper,
+                CASE
+                    WHEN dated
+                    THEN epoch_us(regexp_replace(regexp_replace(l, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00')::TIMESTAMPTZ)
+                    ELSE l::DECIMAL(38, 12)
+                END AS lower,
+                CASE
+                    WHEN dated
+                    THEN epoch_us(regexp_replace(regexp_replace(h, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00')::TIMESTAMPTZ)
+                        + CASE WHEN length(h) = 10 THEN 86399999999 ELSE 0 END
+                    ELSE h::DECIMAL(38, 12)
+                END AS upper,
                 CASE
                     WHEN dated
                     THEN coalesce(
-                        TRY_CAST(regexp_extract(x, '^[≥[]?([0-9]{4}-[0-9]{2}-[0-9]{2})([ T][0-9:.+-]+)?(( to |, ).+)?$', 1) AS DATE),
-                        start
-                    ) - DATE '1970-01-01'
+                        epoch_us(TRY_CAST(regexp_replace(regexp_replace(since, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ)),
+                        epoch_us(start::TIMESTAMP)
+                    )
                     ELSE TRY_CAST(
                         regexp_extract(x, '^[≥[]?(-?[0-9]*\.?[0-9]{1,12})((-| to |, )-?[0-9.]+\)?)?$', 1)
                         AS DECIMAL(38, 12)
@@ -47,17 +59,15 @@ CREATE OR REPLACE MACRO sqlanon.share(label, low, high) AS (
                 CASE
                     WHEN dated
                     THEN coalesce(
-                        TRY_CAST(
-                            regexp_extract(x, '(^<?| to |, )([0-9]{4}-[0-9]{2}-[0-9]{2})([ T][0-9:.+-]+)?\)?$', 2)
-                            AS DATE
-                        ) - regexp_matches(x, '^<|\)$')::INTEGER,
-                        (start + CASE length(x)
+                        epoch_us(TRY_CAST(regexp_replace(regexp_replace(till, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ))
+                            + CASE WHEN regexp_matches(x, '^<|\)$') THEN -1 WHEN length(till) = 10 THEN 86399999999 ELSE 0 END,
+                        epoch_us((start + CASE length(x)
                             WHEN 4 THEN to_months(12)
                             WHEN 5 THEN to_months(120)
                             WHEN 8 THEN to_days(7)
                             ELSE to_months(CASE WHEN contains(x, 'Q') THEN 3 ELSE 1 END)
-                        END)::DATE - 1
-                    ) - DATE '1970-01-01'
+                        END)::TIMESTAMP) - 1
+                    )
                     ELSE TRY_CAST(
                         regexp_extract(x, '^(<|\[?-?[0-9.]+(-| to |, ))?(-?[0-9]*\.?[0-9]{1,12})\)?$', 3)
                         AS DECIMAL(38, 12)
@@ -70,7 +80,9 @@ CREATE OR REPLACE MACRO sqlanon.share(label, low, high) AS (
                     try_strptime(
                         replace(replace(replace(x, 'Q4', '10'), 'Q3', '07'), 'Q2', '04') || '-1',
                         ['%Y-%m-%d', '%Y-Q%m-%d', '%Y-%j', '%Ys-%j', '%G-W%V-%u']
-                    )::DATE AS start
+                    )::DATE AS start,
+                    regexp_extract(x, '^[≥[]?([0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.+-]+)?)(( to |, ).+)?$', 1) AS since,
+                    regexp_extract(x, '(^<?| to |, )([0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.+-]+)?)\)?$', 2) AS till
                 FROM (
                     SELECT
                         unnest(CASE
@@ -100,14 +112,23 @@ CREATE OR REPLACE MACRO sqlanon.overlaps(label, low, high) AS (
             x,
             NOT dated AND regexp_matches(x, '^<|\)$') AS half_open,
             CASE WHEN NOT dated AND regexp_matches(x, '[.[]') THEN 0 ELSE 1 END AS step,
-            CASE WHEN dated THEN l::DATE - DATE '1970-01-01' ELSE l::DECIMAL(38, 12) END AS lower,
-            CASE WHEN dated THEN h::DATE - DATE '1970-01-01' ELSE h::DECIMAL(38, 12) END AS upper,
+            CASE
+                WHEN dated
+                THEN epoch_us(regexp_replace(regexp_replace(l, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00')::TIMESTAMPTZ)
+                ELSE l::DECIMAL(38, 12)
+            END AS lower,
+            CASE
+                WHEN dated
+                THEN epoch_us(regexp_replace(regexp_replace(h, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00')::TIMESTAMPTZ)
+                    + CASE WHEN length(h) = 10 THEN 86399999999 ELSE 0 END
+                ELSE h::DECIMAL(38, 12)
+            END AS upper,
             CASE
                 WHEN dated
                 THEN coalesce(
-                    TRY_CAST(regexp_extract(x, '^[≥[]?([0-9]{4}-[0-9]{2}-[0-9]{2})([ T][0-9:.+-]+)?(( to |, ).+)?$', 1) AS DATE),
-                    start
-                ) - DATE '1970-01-01'
+                    epoch_us(TRY_CAST(regexp_replace(regexp_replace(since, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ)),
+                    epoch_us(start::TIMESTAMP)
+                )
                 ELSE TRY_CAST(
                     regexp_extract(x, '^[≥[]?(-?[0-9]*\.?[0-9]{1,12})((-| to |, )-?[0-9.]+\)?)?$', 1)
                     AS DECIMAL(38, 12)
@@ -116,17 +137,15 @@ CREATE OR REPLACE MACRO sqlanon.overlaps(label, low, high) AS (
             CASE
                 WHEN dated
                 THEN coalesce(
-                    TRY_CAST(
-                        regexp_extract(x, '(^<?| to |, )([0-9]{4}-[0-9]{2}-[0-9]{2})([ T][0-9:.+-]+)?\)?$', 2)
-                        AS DATE
-                    ) - regexp_matches(x, '^<|\)$')::INTEGER,
-                    (start + CASE length(x)
+                    epoch_us(TRY_CAST(regexp_replace(regexp_replace(till, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ))
+                        + CASE WHEN regexp_matches(x, '^<|\)$') THEN -1 WHEN length(till) = 10 THEN 86399999999 ELSE 0 END,
+                    epoch_us((start + CASE length(x)
                         WHEN 4 THEN to_months(12)
                         WHEN 5 THEN to_months(120)
                         WHEN 8 THEN to_days(7)
                         ELSE to_months(CASE WHEN contains(x, 'Q') THEN 3 ELSE 1 END)
-                    END)::DATE - 1
-                ) - DATE '1970-01-01'
+                    END)::TIMESTAMP) - 1
+                )
                 ELSE TRY_CAST(
                     regexp_extract(x, '^(<|\[?-?[0-9.]+(-| to |, ))?(-?[0-9]*\.?[0-9]{1,12})\)?$', 3)
                     AS DECIMAL(38, 12)
@@ -139,7 +158,9 @@ CREATE OR REPLACE MACRO sqlanon.overlaps(label, low, high) AS (
                 try_strptime(
                     replace(replace(replace(x, 'Q4', '10'), 'Q3', '07'), 'Q2', '04') || '-1',
                     ['%Y-%m-%d', '%Y-Q%m-%d', '%Y-%j', '%Ys-%j', '%G-W%V-%u']
-                )::DATE AS start
+                )::DATE AS start,
+                regexp_extract(x, '^[≥[]?([0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.+-]+)?)(( to |, ).+)?$', 1) AS since,
+                regexp_extract(x, '(^<?| to |, )([0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.+-]+)?)\)?$', 2) AS till
             FROM (
                 SELECT
                     unnest(CASE
@@ -182,14 +203,23 @@ CREATE OR REPLACE MACRO sqlanon.estimated_count(rel, attribute, low, high, suppr
                         x,
                         NOT dated AND regexp_matches(x, '^<|\)$') AS half_open,
                         CASE WHEN NOT dated AND regexp_matches(x, '[.[]') THEN 0 ELSE 1 END AS step,
-                        CASE WHEN dated THEN l::DATE - DATE '1970-01-01' ELSE l::DECIMAL(38, 12) END AS lower,
-                        CASE WHEN dated THEN h::DATE - DATE '1970-01-01' ELSE h::DECIMAL(38, 12) END AS upper,
+                        CASE
+                            WHEN dated
+                            THEN epoch_us(regexp_replace(regexp_replace(l, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00')::TIMESTAMPTZ)
+                            ELSE l::DECIMAL(38, 12)
+                        END AS lower,
+                        CASE
+                            WHEN dated
+                            THEN epoch_us(regexp_replace(regexp_replace(h, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00')::TIMESTAMPTZ)
+                                + CASE WHEN length(h) = 10 THEN 86399999999 ELSE 0 END
+                            ELSE h::DECIMAL(38, 12)
+                        END AS upper,
                         CASE
                             WHEN dated
                             THEN coalesce(
-                                TRY_CAST(regexp_extract(x, '^[≥[]?([0-9]{4}-[0-9]{2}-[0-9]{2})([ T][0-9:.+-]+)?(( to |, ).+)?$', 1) AS DATE),
-                                start
-                            ) - DATE '1970-01-01'
+                                epoch_us(TRY_CAST(regexp_replace(regexp_replace(since, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ)),
+                                epoch_us(start::TIMESTAMP)
+                            )
                             ELSE TRY_CAST(
                                 regexp_extract(x, '^[≥[]?(-?[0-9]*\.?[0-9]{1,12})((-| to |, )-?[0-9.]+\)?)?$', 1)
                                 AS DECIMAL(38, 12)
@@ -198,17 +228,15 @@ CREATE OR REPLACE MACRO sqlanon.estimated_count(rel, attribute, low, high, suppr
                         CASE
                             WHEN dated
                             THEN coalesce(
-                                TRY_CAST(
-                                    regexp_extract(x, '(^<?| to |, )([0-9]{4}-[0-9]{2}-[0-9]{2})([ T][0-9:.+-]+)?\)?$', 2)
-                                    AS DATE
-                                ) - regexp_matches(x, '^<|\)$')::INTEGER,
-                                (start + CASE length(x)
+                                epoch_us(TRY_CAST(regexp_replace(regexp_replace(till, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ))
+                                    + CASE WHEN regexp_matches(x, '^<|\)$') THEN -1 WHEN length(till) = 10 THEN 86399999999 ELSE 0 END,
+                                epoch_us((start + CASE length(x)
                                     WHEN 4 THEN to_months(12)
                                     WHEN 5 THEN to_months(120)
                                     WHEN 8 THEN to_days(7)
                                     ELSE to_months(CASE WHEN contains(x, 'Q') THEN 3 ELSE 1 END)
-                                END)::DATE - 1
-                            ) - DATE '1970-01-01'
+                                END)::TIMESTAMP) - 1
+                            )
                             ELSE TRY_CAST(
                                 regexp_extract(x, '^(<|\[?-?[0-9.]+(-| to |, ))?(-?[0-9]*\.?[0-9]{1,12})\)?$', 3)
                                 AS DECIMAL(38, 12)
@@ -221,7 +249,9 @@ CREATE OR REPLACE MACRO sqlanon.estimated_count(rel, attribute, low, high, suppr
                             try_strptime(
                                 replace(replace(replace(x, 'Q4', '10'), 'Q3', '07'), 'Q2', '04') || '-1',
                                 ['%Y-%m-%d', '%Y-Q%m-%d', '%Y-%j', '%Ys-%j', '%G-W%V-%u']
-                            )::DATE AS start
+                            )::DATE AS start,
+                            regexp_extract(x, '^[≥[]?([0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.+-]+)?)(( to |, ).+)?$', 1) AS since,
+                            regexp_extract(x, '(^<?| to |, )([0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.+-]+)?)\)?$', 2) AS till
                         FROM (
                             SELECT
                                 unnest(CASE

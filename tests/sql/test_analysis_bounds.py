@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,14 @@ SEARCHES: list[dict[str, Any]] = [
     {"strategy": "iab"},
 ]
 CITIES = ["Bonn", "a, b", "{x", 'q"q', "Rome"]
-TYPES = {"age": "INTEGER", "amount": "DECIMAL(8, 2)", "size": "DOUBLE", "day": "DATE", "city": "VARCHAR"}
+TYPES = {
+    "age": "INTEGER",
+    "amount": "DECIMAL(8, 2)",
+    "size": "DOUBLE",
+    "day": "DATE",
+    "time": "TIMESTAMP",
+    "city": "VARCHAR",
+}
 
 
 def some_value(rng: random.Random, name: str) -> Any:
@@ -46,6 +53,8 @@ def some_value(rng: random.Random, name: str) -> Any:
             return rng.choice([rng.uniform(-2, 2), rng.uniform(0, 300), float(rng.randint(0, 50))])
         case "day":
             return date(1975, 1, 1) + timedelta(days=rng.randint(0, 5000))
+        case "time":
+            return datetime(2020, 1, 1) + timedelta(minutes=30 * rng.randint(0, 480))
     return rng.choice(CITIES)
 
 
@@ -59,6 +68,8 @@ def some_rule(rng: random.Random, name: str) -> Any:
         case "day":
             rule = rng.choice([["month", "year", "decade"], ["week"], ["quarter", "year"]])
             return rng.choice([{"dates": rule}, {"intervals": [30, 360]}])
+        case "time":
+            return rng.choice([{"dates": ["day", "month"]}, {"dates": ["month"]}, {"intervals": [1, 30]}, "suppress"])
     return "suppress"
 
 
@@ -87,10 +98,16 @@ def made(rng: random.Random, path: Path) -> tuple[list[dict[str, Any]], list[str
 def ends_of(rng: random.Random, name: str) -> tuple[Any, Any]:
     values = [value for _ in range(9) if (value := some_value(rng, name)) is not None]
     low, high = sorted(rng.sample(values, 2))
+    if name == "time" and rng.random() < 0.3:
+        low, high = low.date(), high.date()
     return (None, high) if rng.random() < 0.2 else (low, None) if rng.random() < 0.2 else (low, high)
 
 
 def lies_in(value: Any, low: Any, high: Any) -> bool:
+    """A day as an end of times is the whole day."""
+    if isinstance(value, datetime):
+        low = datetime.combine(low, time()) if type(low) is date else low
+        high = datetime.combine(high, time.max) if type(high) is date else high
     return value is not None and (low is None or value >= low) and (high is None or value <= high)
 
 
@@ -114,7 +131,7 @@ def test_the_truth_is_within_the_bounds(seed: int, tmp_path: Path) -> None:
                 sure, expected, at_most, count = row_of(connection, query, [name, low, high, suppressed])
                 assert sure <= truth <= at_most <= count == len(rows), (name, low, high)
                 assert expected is None or sure - 1e-6 <= expected <= at_most + 1e-6
-            if name != "day":
+            if name not in ("day", "time"):
                 check_average(connection, name, [value for value in values if value is not None], suppressed)
 
 

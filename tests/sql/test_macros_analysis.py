@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_the_share_of_a_label(db: Any, label: Any, low: Any, high: Any, share: f
         ("1980-01-20", 1), ("1980-02-20", 0), ("1980-01", 22 / 31), ("1980-02", 10 / 29), ("1980-Q1", 32 / 91),
         ("1980-Q2", 0), ("1980", 32 / 366), ("1980s", 32 / 3653), ("1980-W02", 4 / 7), ("1980-W03", 1), ("1980-W01", 0),
         ("[1980-01-01, 1980-01-11)", 0.1), ("1980-02-10 to 1980-02-11", 0.5), ("<1980-01-10", 0), ("<1980-02-01", None),
-        ("≥1980-02-11", 0), ("1980-01-20 23:59:59", 1), ("1980-01-20 12:00:00 to 1980-03-01 00:00:00", 22 / 42),
+        ("≥1980-02-11", 0), ("1980-01-20 23:59:59", 1), ("1980-01-20 12:00:00 to 1980-03-01 00:00:00", 21.5 / 40.5),
         ("*", None), (None, 0), ("{1980-01-20, 1990-01-01}", 0.5), ("1980-01-20 or so", None),
     ],
 )  # fmt: skip
@@ -108,6 +108,85 @@ def test_labels_are_read_as_the_oracle_reads_them(db: Any, dates: bool) -> None:
         assert (share == 1) == must_be(label, *ends), (label, low, high)
         assert (share == 0) == (not may), (label, low, high)
         assert share is None or 0 <= share <= 1
+
+
+US = timedelta(microseconds=1)
+
+
+def some_time(rng: random.Random) -> datetime:
+    seconds = rng.choice([0, 86399, rng.randint(0, 86399), rng.randint(0, 86399)])
+    micro = rng.choice([0, 0, 500_000, 999_999])
+    return datetime(2020, 2, rng.randint(27, 29)) + timedelta(
+        days=rng.randint(0, 3), seconds=seconds, microseconds=micro
+    )
+
+
+def label_of_times(rng: random.Random) -> tuple[str, datetime | None, datetime | None]:
+    """A label, and the first and the last moment that it stands for."""
+    first, last = sorted(some_time(rng) for _ in range(2))
+    day, next_day = datetime.combine(first, time()), datetime.combine(first, time()) + timedelta(days=1)
+    return rng.choice([
+        (f"{first}", first, first),
+        (f"{first.isoformat()}", first, first),
+        (f"{first}+00", first, first),
+        (f"{first + timedelta(hours=5, minutes=30)}+05:30", first, first),
+        (f"{first} to {last}", first, last),
+        (f"{first}+00 to {last}+00", first, last),
+        (f"[{first}, {last + US})", first, last),
+        (f"<{last}", None, last - US),
+        (f"≥{first}", first, None),
+        (f"{day.date()}", day, next_day - US),
+        (f"{day.date()} to {last}", day, last),
+        (f"[{day.date()}, {next_day.date()})", day, next_day - US),
+        ("2020-02", datetime(2020, 2, 1), datetime(2020, 3, 1) - US),
+        ("*", None, None),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_times_are_compared_to_the_microsecond(db: Any, zone: str) -> None:
+    """In any time zone of the client; a date as an end is the whole day."""
+    rng, cases = random.Random(f"times {zone}"), []
+    for _ in range(examples(600)):
+        label, first, last = label_of_times(rng)
+        near = [one for one in (first, last) if one is not None]
+        low, high = sorted(
+            rng.choice([some_time(rng), *near, *(one + rng.choice([US, -US]) for one in near)]) for _ in "ab"
+        )
+        ends: list[Any] = [low, high]
+        if rng.random() < 0.2:
+            low, high = datetime.combine(low, time()), datetime.combine(high, time.max)
+            ends = [low.date(), high.date()]
+        cases.append((label, first, last, low, high, *map(str, ends)))
+    rows = "SELECT unnest(?) AS l, unnest(?) AS a, unnest(?) AS b"
+    query = f"SELECT sqlanon.overlaps(l, a, b), sqlanon.share(l, a, b) FROM ({rows})"
+    db.execute(f"SET TimeZone = '{zone}'")
+    try:
+        found = db.execute(
+            query, [[case[0] for case in cases], *([case[i] for case in cases] for i in (5, 6))]
+        ).fetchall()
+    finally:
+        db.execute("RESET TimeZone")
+    assert len(found) == len(cases)
+    for (label, first, last, low, high, *_), (may, share) in zip(cases, found, strict=True):
+        inside = first is not None and last is not None and low <= first and last <= high
+        outside = (first is not None and first > high) or (last is not None and last < low)
+        assert may == (not outside), (label, low, high)
+        assert (share == 1) == inside, (label, low, high)
+        assert (share == 0) == outside, (label, low, high)
+
+
+def test_a_count_of_an_hour_excludes_the_other_hours_of_the_day(db: Any) -> None:
+    db.execute("""
+        CREATE OR REPLACE TABLE visits AS
+        SELECT TIMESTAMP '2020-01-05 00:30:00' + to_hours(h::INTEGER) AS at FROM range(24) AS r(h), range(5)
+    """)
+    hour = "TIMESTAMP '2020-01-05 12:00:00', TIMESTAMP '2020-01-05 13:00:00'"
+    assert db.execute(f"FROM sqlanon.estimated_count('visits', 'at', {hour})").fetchone() == (5, 5, 5, 120)
+    db.execute('CREATE OR REPLACE TABLE visits AS SELECT "at"::DATE::VARCHAR AS "at" FROM visits')
+    assert db.execute(f"FROM sqlanon.estimated_count('visits', 'at', {hour})").fetchone() == (
+        0, pytest.approx(5), 120, 120,
+    )  # fmt: skip
 
 
 def as_set(values: list[str]) -> str:
@@ -163,7 +242,7 @@ def test_columns_of_any_name_are_read_in_groups_and_conditions(db: Any, released
     where = f'FROM {released} WHERE sqlanon.overlaps("sqlanon label", 25, 39)'
     shares = db.execute(f'SELECT x, sum(sqlanon.share("sqlanon label", 25, 39)) {where} GROUP BY x ORDER BY x')
     assert shares.fetchall() == [("a", 1.5), ("b", None)]
-    for name in ("x", "l", "h", "a", "b", "start", "dated", "label", "low", "share", "step"):
+    for name in ("x", "l", "h", "a", "b", "start", "dated", "since", "till", "label", "low", "share", "step"):
         db.execute(f"CREATE OR REPLACE TEMP TABLE named AS SELECT '20-24' AS \"{name}\"")
         assert db.execute(f'SELECT sqlanon.share("{name}", 22, 30) FROM named').fetchall() == [(pytest.approx(0.6),)]
         assert db.execute(f'SELECT "{name}" FROM named WHERE sqlanon.overlaps("{name}", 25, 30)').fetchall() == []
