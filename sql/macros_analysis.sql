@@ -49,7 +49,7 @@ CREATE OR REPLACE MACRO sqlanon.share(label, low, high) AS (
                     WHEN dated
                     THEN coalesce(
                         epoch_us(TRY_CAST(regexp_replace(regexp_replace(since, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ)),
-                        epoch_us(start::TIMESTAMP)
+                        epoch_us(start)
                     )
                     ELSE TRY_CAST(
                         regexp_extract(x, '^[≥[]?(-?[0-9]*\.?[0-9]{1,12})((-| to |, )-?[0-9.]+\)?)?$', 1)
@@ -61,12 +61,12 @@ CREATE OR REPLACE MACRO sqlanon.share(label, low, high) AS (
                     THEN coalesce(
                         epoch_us(TRY_CAST(regexp_replace(regexp_replace(till, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ))
                             + CASE WHEN regexp_matches(x, '^<|\)$') THEN -1 WHEN length(till) = 10 THEN 86399999999 ELSE 0 END,
-                        epoch_us((start + CASE length(x)
+                        epoch_us(start + CASE length(x)
                             WHEN 4 THEN to_months(12)
                             WHEN 5 THEN to_months(120)
                             WHEN 8 THEN to_days(7)
                             ELSE to_months(CASE WHEN contains(x, 'Q') THEN 3 ELSE 1 END)
-                        END)::TIMESTAMP) - 1
+                        END) - 1
                     )
                     ELSE TRY_CAST(
                         regexp_extract(x, '^(<|\[?-?[0-9.]+(-| to |, ))?(-?[0-9]*\.?[0-9]{1,12})\)?$', 3)
@@ -127,7 +127,7 @@ CREATE OR REPLACE MACRO sqlanon.overlaps(label, low, high) AS (
                 WHEN dated
                 THEN coalesce(
                     epoch_us(TRY_CAST(regexp_replace(regexp_replace(since, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ)),
-                    epoch_us(start::TIMESTAMP)
+                    epoch_us(start)
                 )
                 ELSE TRY_CAST(
                     regexp_extract(x, '^[≥[]?(-?[0-9]*\.?[0-9]{1,12})((-| to |, )-?[0-9.]+\)?)?$', 1)
@@ -139,12 +139,12 @@ CREATE OR REPLACE MACRO sqlanon.overlaps(label, low, high) AS (
                 THEN coalesce(
                     epoch_us(TRY_CAST(regexp_replace(regexp_replace(till, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ))
                         + CASE WHEN regexp_matches(x, '^<|\)$') THEN -1 WHEN length(till) = 10 THEN 86399999999 ELSE 0 END,
-                    epoch_us((start + CASE length(x)
+                    epoch_us(start + CASE length(x)
                         WHEN 4 THEN to_months(12)
                         WHEN 5 THEN to_months(120)
                         WHEN 8 THEN to_days(7)
                         ELSE to_months(CASE WHEN contains(x, 'Q') THEN 3 ELSE 1 END)
-                    END)::TIMESTAMP) - 1
+                    END) - 1
                 )
                 ELSE TRY_CAST(
                     regexp_extract(x, '^(<|\[?-?[0-9.]+(-| to |, ))?(-?[0-9]*\.?[0-9]{1,12})\)?$', 3)
@@ -218,7 +218,7 @@ CREATE OR REPLACE MACRO sqlanon.estimated_count(rel, attribute, low, high, suppr
                             WHEN dated
                             THEN coalesce(
                                 epoch_us(TRY_CAST(regexp_replace(regexp_replace(since, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ)),
-                                epoch_us(start::TIMESTAMP)
+                                epoch_us(start)
                             )
                             ELSE TRY_CAST(
                                 regexp_extract(x, '^[≥[]?(-?[0-9]*\.?[0-9]{1,12})((-| to |, )-?[0-9.]+\)?)?$', 1)
@@ -230,12 +230,12 @@ CREATE OR REPLACE MACRO sqlanon.estimated_count(rel, attribute, low, high, suppr
                             THEN coalesce(
                                 epoch_us(TRY_CAST(regexp_replace(regexp_replace(till, '^.{10}$', '\0 00:00'), '^.{10}[ T][0-9:.]+$', '\0+00') AS TIMESTAMPTZ))
                                     + CASE WHEN regexp_matches(x, '^<|\)$') THEN -1 WHEN length(till) = 10 THEN 86399999999 ELSE 0 END,
-                                epoch_us((start + CASE length(x)
+                                epoch_us(start + CASE length(x)
                                     WHEN 4 THEN to_months(12)
                                     WHEN 5 THEN to_months(120)
                                     WHEN 8 THEN to_days(7)
                                     ELSE to_months(CASE WHEN contains(x, 'Q') THEN 3 ELSE 1 END)
-                                END)::TIMESTAMP) - 1
+                                END) - 1
                             )
                             ELSE TRY_CAST(
                                 regexp_extract(x, '^(<|\[?-?[0-9.]+(-| to |, ))?(-?[0-9]*\.?[0-9]{1,12})\)?$', 3)

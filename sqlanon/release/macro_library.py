@@ -1,8 +1,9 @@
 """The macro library of a release file: copied from a file that has it, which takes a tenth of the time of making it.
 
 That file is made once for each version of DuckDB and of the library, and kept where Python keeps the bytecode of this
-module, under the same conditions: who can write there can change the code itself. Where it cannot be kept, it lives as
-long as the process. The audit does not use it: its macros are made from their text.
+module. Its name has the SHA-256 of its content, so a file that was changed or cut short is made again. This protects
+from accidents only: who can write there can replace the program itself. Where the file cannot be kept, its content
+lives as long as the process. The audit does not use it: its macros are made from their text.
 """
 
 from __future__ import annotations
@@ -63,31 +64,44 @@ def _copy(engine: DuckDBEngine, database: str, file: Path) -> None:
         file.unlink()
 
 
-def _place(key: str) -> Path:
-    """Beside the bytecode of this module.
+def _folder() -> Path:
+    """Of the bytecode of this module."""
+    return Path(cache_from_source(__file__)).parent
 
-    >>> _place("0123").name
-    'macros.0123.duckdb'
+
+def _name(key: str, content: bytes) -> str:
     """
-    return Path(cache_from_source(__file__)).with_name(f"macros.{key}.duckdb")
+    >>> _name("0123", b"")
+    'macros.0123.e3b0c44298fc1c14.duckdb'
+    """
+    return f"macros.{key}.{hashlib.sha256(content).hexdigest()[:16]}.duckdb"
 
 
 def _kept(key: str) -> bytes | None:
+    """The content of the file whose name has its digest."""
     with suppress(OSError, NotImplementedError):
-        return _place(key).read_bytes()
+        for file in _folder().glob(f"macros.{key}.*.duckdb"):
+            with suppress(OSError):
+                content = file.read_bytes()
+                if file.name == _name(key, content):
+                    return content
     return None
 
 
 def _keep(key: str) -> None:
-    """Those of other versions make room for it."""
+    """Those of other versions, and those that have changed, make room for it."""
     if sys.dont_write_bytecode:
         return
     with suppress(OSError, NotImplementedError):
-        place = _place(key)
+        place = _folder() / _name(key, _CONTENT[key])
         place.parent.mkdir(exist_ok=True)
         unfinished = place.with_name(f"{place.name}.{os.getpid()}")
-        unfinished.write_bytes(_CONTENT[key])
-        unfinished.replace(place)
+        try:
+            unfinished.write_bytes(_CONTENT[key])
+            unfinished.replace(place)
+        finally:
+            unfinished.unlink(missing_ok=True)
         for other in place.parent.glob("macros.*.duckdb"):
             if other != place:
-                other.unlink(missing_ok=True)
+                with suppress(OSError):
+                    other.unlink()

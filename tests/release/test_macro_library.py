@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import duckdb
@@ -16,7 +17,7 @@ from sqlanon.release import macro_library
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of the bytecode, which Python writes; no run of this process has prepared anything."""
     monkeypatch.setattr(macro_library, "_CONTENT", {})
-    monkeypatch.setattr(macro_library, "_place", lambda key: tmp_path / "cache" / f"macros.{key}.duckdb")
+    monkeypatch.setattr(macro_library, "_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(macro_library.sys, "dont_write_bytecode", False)
     return tmp_path / "cache"
 
@@ -42,27 +43,59 @@ def test_the_library_is_prepared_once_and_verifies_as_unchanged(place: Path, tmp
         assert checks["file"] is True
 
 
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
 @pytest.mark.slow
-def test_a_damaged_file_is_made_again(place: Path, tmp_path: Path) -> None:
+def test_a_changed_file_is_ignored_and_made_again(place: Path, tmp_path: Path) -> None:
     published(tmp_path / "first.duckdb")
     (kept,) = place.iterdir()
     content = kept.read_bytes()
-    for damaged in (b"", content[:9000], content[:20000] + bytes(len(content) - 20000)):
+    assert kept.name.split(".")[2] == digest(content)
+    with duckdb.connect(kept) as connection:  # a library that works, with another macro
+        connection.execute("CREATE MACRO sqlanon.planted() AS 1")
+    forged = kept.read_bytes()
+    for damaged in (b"", content[:9000], content[:20000] + bytes(len(content) - 20000), forged):
+        for file in place.iterdir():
+            file.unlink()
         kept.write_bytes(damaged)
         macro_library._CONTENT.clear()
         assert published(tmp_path / "again.duckdb").verify().verified
-        assert len(kept.read_bytes()) == len(content)
+        with duckdb.connect(tmp_path / "again.duckdb", read_only=True) as connection:
+            found = connection.execute("SELECT count(*) FROM duckdb_functions() WHERE function_name = 'planted'")
+            assert found.fetchone() == (0,)
+        (made,) = place.iterdir()
+        assert made.name.split(".")[1] == kept.name.split(".")[1]
+        assert made.name.split(".")[2] == digest(made.read_bytes())
+        assert made.read_bytes() != damaged
 
 
 @pytest.mark.slow
 def test_another_version_of_the_library_has_a_file_of_its_own(place: Path, tmp_path: Path) -> None:
     published(tmp_path / "first.duckdb")
     (old,) = place.iterdir()
-    stale = old.with_name("macros.0123456789abcdef.duckdb")
-    old.rename(stale)
+    key, content = old.name.split(".")[1], old.read_bytes()
+    old.rename(old.with_name(f"macros.0123456789abcdef.{digest(content)}.duckdb"))
     macro_library._CONTENT.clear()
     assert published(tmp_path / "second.duckdb").verify().verified
-    assert list(place.iterdir()) == [old]
+    (made,) = place.iterdir()
+    assert made.name.split(".")[1] == key
+
+
+def test_a_folder_in_its_place_leaves_nothing_behind(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b"a library"
+    monkeypatch.setitem(macro_library._CONTENT, "0123", content)
+    taken = place / f"macros.0123.{digest(content)}.duckdb"
+    (taken / "full").mkdir(parents=True)
+    macro_library._keep("0123")
+    assert list(place.iterdir()) == [taken]
+    assert macro_library._kept("0123") is None
+    (taken / "full").rmdir()
+    taken.rmdir()
+    macro_library._keep("0123")
+    assert list(place.iterdir()) == [taken]
+    assert macro_library._kept("0123") == content
 
 
 @pytest.mark.slow
