@@ -57,9 +57,8 @@ def connect(
     """Open a source: a database, files, or a data frame.
 
     - A DuckDB file is opened read-only.
-    - A Parquet, CSV, JSON or Excel file, or a pattern of files, is read in place or copied once. What else DuckDB
-    reads, such
-      as SQLite, ``https://`` or DuckLake, is in docs/how-to/sources.md.
+    - A Parquet, CSV, JSON or Excel file, or a pattern of files, is read in place or copied once. See
+      docs/how-to/sources.md for what else DuckDB reads, such as SQLite, ``https://`` or DuckLake.
     - Beside a DuckDB connection sqlanon opens a second one: temporary macros and settings of the connection apply only
       to the user's own queries.
     - A data frame is copied once to a private table: pandas (without its index; NaN, NaT and NA are NULL), polars, also

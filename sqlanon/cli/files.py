@@ -14,7 +14,7 @@ from sqlanon.resources import POLICY_SCHEMA
 def refuse_existing(path: Path, force: bool) -> None:
     """Refuse a file that is there, before any work is done for it."""
     if path.is_dir():
-        raise PolicyError([Problem(str(path), "is a folder: name a file in it")], "the command")
+        raise PolicyError([Problem(str(path), "this is a folder: name a file in it")], "the command")
     if not path.absolute().parent.is_dir():
         raise PolicyError(
             [Problem(str(path), f"its folder {path.absolute().parent} does not exist: create it")], "the command"

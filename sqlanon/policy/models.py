@@ -129,7 +129,7 @@ def parse_toml(file: Path) -> dict[str, Any]:
         advice = f"; did you mean {guess}?" if guess else ""
         raise PolicyError([Problem(place, f"there is no such file{advice}")], "the command") from None
     except IsADirectoryError:
-        raise PolicyError([Problem(place, "is a folder: give the path to a policy file")], "the command") from None
+        raise PolicyError([Problem(place, "this is a folder: give the path to a policy file")], "the command") from None
     except OSError as error:
         raise PolicyError([Problem(place, f"cannot be read: {error.strerror or error}")]) from None
     try:
@@ -153,8 +153,8 @@ def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
 def _not_toml(file: Path, content: bytes, error: str) -> str:
     """What is wrong with a file that is not TOML. The line itself is shown, but of a policy only: data is private."""
     if file.suffix.lower() in _DATA:
-        return f"is data, not a policy; `sqlanon suggest {shlex.quote(file.name)}` writes a policy for it"
-    message = f"is not TOML: {error}"
+        return f"this is data, not a policy; `sqlanon suggest {shlex.quote(file.name)}` writes a policy for it"
+    message = f"this is not TOML: {error}"
     position = re.search(r"\(at line (\d+), column \d+\)$", error)
     if file.suffix.lower() != ".toml" or position is None:
         return message
