@@ -42,6 +42,7 @@ from sqlanon.ledger.release_links import (
     label_kinds,
     link,
 )
+from sqlanon.ledger.renamed import renamed_columns
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
 from sqlanon.policy.databases import read_data_files
@@ -116,10 +117,12 @@ class Attacker:
         return int(self.figures(_VICTIMS(found=subquery(query)))["victims"])
 
     def pairs(self) -> Iterator[tuple[ComparedRelease, ComparedRelease, ReleaseLink]]:
-        """All pairs of releases, the earlier first."""
+        """All pairs of releases, the earlier first. Columns that the later one has under another name are called so."""
         ordered = sorted((one.with_set_texts for one in self.subjects), key=lambda one: one.manifest.published_at)
         for first, second in combinations(ordered, 2):
-            yield first, second, link(first, second, self.trees)
+            pairs = renamed_columns(self.engine, first, second) if self.counts else {}
+            called = first.renamed(pairs)
+            yield called, second, link(called, second, self.trees)
 
 
 def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> str | None:

@@ -45,6 +45,13 @@ from sqlanon.ledger.release_links import (
     kinds_of_both,
     link,
 )
+from sqlanon.ledger.renamed import (
+    only_in,
+    renamed_columns,
+    said_of_renamed,
+    said_of_uncompared,
+    without_common_values,
+)
 from sqlanon.ledger.row_matching import (
     FIRST,
     SECOND,
@@ -446,21 +453,41 @@ class JointAudit:
         """The attacks that find somebody."""
         if not kind_at(self.target).compares:  # only what requirements look at comes here
             raise _NotComparedError("the new release is in Spark, where releases cannot be compared yet")
-        trees, public_trees = self._trees(one, new)
-        one, new = one.with_set_texts, new.with_set_texts
-        linked = link(one, new, trees)
+        trees = self._trees(one, new)
+        found, different = self._found_by_names(one, new, trees, {})
+        if found:
+            return found
+        pairs = renamed_columns(self.run.engine, one, new)
+        if pairs:
+            found, different = self._found_by_names(one, new, trees, pairs)
+        own, theirs = only_in(one.renamed(pairs), new), only_in(new, one.renamed(pairs))
+        uncompared = said_of_uncompared(own, theirs, different)
+        if uncompared is not None and not found:
+            self.warnings.append(f"together with {one.publication}: {uncompared}")
+        return found
+
+    def _found_by_names(
+        self, one: Earlier, new: ComparedRelease, trees: tuple[Trees, Trees], pairs: Mapping[str, str]
+    ) -> tuple[list[_Attack], list[str]]:
+        """The attacks that find somebody, with columns of the earlier release called as in the new one; and the shared
+        columns without a value in common."""
+        first_texts, new_texts = one.with_set_texts.renamed(pairs), new.with_set_texts
+        linked = link(first_texts, new_texts, trees[0])
         if linked.missing:
             raise _NotComparedError(f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}")
         with self._grouped(linked) as (own, theirs):
             # Labels are read as they are, also where they are compared as values of another type.
-            first = replace(one, relation=own) if linked.first is one.relation else one
-            second = replace(new, relation=theirs) if linked.second is new.relation else new
+            first = replace(first_texts, relation=own) if linked.first is first_texts.relation else first_texts
+            second = replace(new_texts, relation=theirs) if linked.second is new_texts.relation else new_texts
             kinds = kinds_of_both(self.run.engine, linked, first, second)
             if isinstance(kinds, str):
                 raise _NotComparedError(kinds, 'publish both with [search] summary = "range"')
             groups = replace(linked, first=own, second=theirs, count=STANDS_FOR)
             groups = compared_with(self.run.engine, groups, kinds.ranges, kinds.sets)
-            return list(self._attacks(one, groups, self._public_link(one, new, public_trees, groups)))
+            found = list(self._attacks(one, groups, self._public_link(one, new, trees[1], groups, pairs)))
+            if found:
+                found[0] = replace(found[0], message=said_of_renamed(pairs) + found[0].message)
+            return found, without_common_values(self.run.engine, own, theirs, linked.shared)
 
     @contextmanager
     def _grouped(self, linked: ReleaseLink) -> Iterator[tuple[exp.Table, exp.Table]]:
@@ -479,11 +506,13 @@ class JointAudit:
         finally:
             engine.execute(drop_table(first))
 
-    def _public_link(self, one: Earlier, new: ComparedRelease, trees: Trees, compared: ReleaseLink) -> ReleaseLink:
+    def _public_link(
+        self, one: Earlier, new: ComparedRelease, trees: Trees, compared: ReleaseLink, pairs: Mapping[str, str]
+    ) -> ReleaseLink:
         """The link of both, by names that people can use."""
         names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
         first, second = replace(one, relation=names[0]), replace(new, relation=names[1])
-        shown = link(first.with_set_texts, second.with_set_texts, trees)
+        shown = link(first.with_set_texts.renamed(pairs), second.with_set_texts, trees)
         attributes = tuple(
             replace(there, pairs=here.pairs, ranges=here.ranges, sets=here.sets)
             for there, here in zip(shown.attributes, compared.attributes, strict=True)

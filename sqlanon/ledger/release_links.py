@@ -142,6 +142,21 @@ class ComparedRelease:
         ]
         return replace(self, relation=subquery(select(output, self.relation.copy()), "release"))
 
+    def renamed(self: Subject, names: Mapping[str, str]) -> Subject:
+        """The same release, with other names of columns that it shows unchanged."""
+        if not names:
+            return self
+        output: list[exp.Expr] = [
+            named(col(one.name), names[one.name]) if one.name in names else col(one.name)
+            for one in self.manifest.columns
+        ]
+        columns = tuple(replace(one, name=names.get(one.name, one.name)) for one in self.manifest.columns)
+        return replace(
+            self,
+            manifest=replace(self.manifest, columns=columns),
+            relation=subquery(select(output, self.relation.copy()), "release"),
+        )
+
     def column(self, name: str) -> str | None:
         """Its column of a name in lower case, whatever the role, without noise."""
         if name not in self.columns:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import change
 from test_attacks_linked import built, link, make, releases
-from test_ledger import FINE_RACE, hospital, policy, publish
+from test_ledger import FINE_RACE, FINE_ZIP, hospital, make_hospital, policy, publish
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -22,8 +24,10 @@ from sqlanon.expressions import table
 from sqlanon.ledger import joint_audit
 from sqlanon.ledger.joint_attacks import complementary_release
 from sqlanon.ledger.joint_audit import PairAudit
-from sqlanon.ledger.release_links import compared_with
+from sqlanon.ledger.release_links import ComparedRelease, compared_with
+from sqlanon.ledger.renamed import renamed_columns
 from sqlanon.ledger.row_matching import LinkedAttribute
+from sqlanon.release.manifest import ReleasedColumn
 
 __all__ = ["hospital"]
 
@@ -184,7 +188,7 @@ def test_ranges_are_compared_where_releases_share_no_unchanged_column(tmp_path: 
     source = str(tmp_path / "people.duckdb")
     with duckdb.connect(source) as connection:
         connection.execute(
-            "CREATE TABLE p AS SELECT [17, 57][i % 2 + 1] age, 'ABCD'[i // 20 + 1] ward FROM range(40) t(i)"
+            "CREATE TABLE p AS SELECT [10, 11, 55, 56][i // 3 + 1] age, 'AABB'[i // 3 + 1] ward FROM range(12) t(i)"
         )
 
     def of(strategy: str) -> sqlanon.Policy:
@@ -203,6 +207,89 @@ def test_ranges_are_compared_where_releases_share_no_unchanged_column(tmp_path: 
     publish(of("optimal"))
     publish(of("mondrian"))
     with duckdb.connect(source) as connection:
-        connection.execute("INSERT INTO p SELECT 17, 'A' FROM range(2)")
+        connection.execute("INSERT INTO p SELECT 10, 'A' FROM range(2)")
     with pytest.raises(AuditError, match=r"2 rows are new, fewer than 4 in one class \(temporal attack\)"):
         publish(of("mondrian"))
+
+
+SPELLED = "UPDATE patients SET problem = upper(problem)"
+CALLED = "ALTER TABLE patients RENAME problem TO dx"
+
+
+def policy_of_dx(place: Path) -> sqlanon.Policy:
+    plain = policy(place, "two", FINE_ZIP)
+    attributes = {"dx" if name == "problem" else name: one for name, one in plain.attributes.items()}
+    return plain.model_copy(update={"attributes": attributes})
+
+
+@pytest.mark.slow
+def test_a_column_under_another_name_is_recognized_by_its_values(hospital: Path) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    with pytest.raises(AuditError) as by_name:
+        publish(policy(hospital, "two", FINE_ZIP))
+    change(hospital / "hospital.duckdb", CALLED)
+    with pytest.raises(
+        AuditError, match="its column problem has the same values as dx here; joined with it"
+    ) as refused:
+        publish(policy_of_dx(hospital))
+    found = re.compile(r"\d+ combinations? of values .*complementary release\)")
+    assert found.findall(str(refused.value)) == found.findall(str(by_name.value)) != []
+    _, second = publish(policy_of_dx(hospital), force=True)
+    attacked = sqlanon.attack(
+        [hospital / "one.duckdb", second.path], policy=policy_of_dx(hospital), only=["complementary_release"]
+    )
+    assert attacked["complementary_release"].victims > 0
+    for query in refused.value.queries:
+        with duckdb.connect() as connection:
+            assert connection.execute(query).fetchall()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("statements", "words"),
+    [
+        ([SPELLED], r"not compared: problem \(shown unchanged in both, without a value in common\)"),
+        ([SPELLED, CALLED], r"not compared: problem of that release and dx of this one"),
+    ],
+)
+def test_columns_in_another_spelling_are_named(hospital: Path, statements: list[str], words: str) -> None:
+    publish(policy(hospital, "one", FINE_RACE))
+    change(hospital / "hospital.duckdb", *statements)
+    second = policy_of_dx(hospital) if CALLED in statements else policy(hospital, "two", FINE_ZIP)
+    result, _ = publish(second)
+    assert any(re.search(words, warning) for warning in result.warnings)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> ComparedRelease:
+    folder = tmp_path_factory.mktemp("plain")
+    make_hospital(folder)
+    _, release = publish(policy(folder, "one", FINE_RACE))
+    return ComparedRelease(release.path, release.manifest, table("one"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "pairs"),
+    [
+        ("i % 5 AS a", "i % 5 AS b", {"a": "b"}),
+        ("i % 5 AS a", "(i % 5)::VARCHAR AS b", {}),  # another type
+        ("1 AS a", "1 AS b", {}),  # one value
+        ("i % 5 AS a", "i AS b", {}),  # few rows of the other have these values
+        ("i % 10 = 0 AS a", "i % 2 = 0 AS b", {}),  # the same values, not as often
+        ("i + 15 AS a", "i AS b", {"a": "b"}),  # some rows are suppressed
+        ("i % 5 AS a, i % 3 AS c", "i % 3 AS b, i % 5 AS d", {"a": "d", "c": "b"}),
+        ("i % 5 AS a, i % 3 AS c", "i % 5 AS b, i % 3 AS C", {"a": "b"}),
+        ("NULL::BIGINT AS a", "i AS b", {}),
+    ],
+)
+def test_which_columns_are_recognized(plain: ComparedRelease, first: str, second: str, pairs: dict[str, str]) -> None:
+    with duckdb.connect() as connection:
+        engine = DuckDBEngine(connection)
+        both = []
+        for name, columns in (("one", first), ("two", second)):
+            connection.execute(f"CREATE TABLE {name} AS SELECT {columns} FROM range(100) t(i)")
+            described = connection.execute(f"DESCRIBE {name}").fetchall()
+            shown = tuple(ReleasedColumn(column, type_, "insensitive") for column, type_, *_ in described)
+            both.append(replace(plain, manifest=replace(plain.manifest, columns=shown), relation=table(name)))
+        assert renamed_columns(engine, *both) == pairs
+        assert renamed_columns(engine, *reversed(both)) == {other: own for own, other in pairs.items()}
