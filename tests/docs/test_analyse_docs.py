@@ -22,7 +22,8 @@ PAGE = (ROOT / "docs" / "how-to" / "analyse.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.slow
 
 
-def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path) -> None:
+def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # one of them writes a file
     (tmp_path / "sqlanon-demo").mkdir()
     make_hospital(tmp_path / "sqlanon-demo" / "hospital.duckdb", rows=2000)
     (tmp_path / "policy.toml").write_text(blocks("toml", PAGE)[0], encoding="utf-8")
@@ -40,6 +41,9 @@ def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path) -> None:
     lower, middle, upper, _ = found[5][0]
     assert lower < middle < upper
     assert sum(count for _, count in found[6]) == 2000
+    assert sum(count for decade, count in found[6] if not re.fullmatch(r"\d{4}s", decade)) > 200  # at no level
+    (spread,) = [one for one in found if [row[0] for row in one] == [f"{year}s" for year in range(1920, 2030, 10)]]
+    assert sum(count for _, count in spread) == pytest.approx(2000, abs=11)
 
 
 @pytest.mark.parametrize("dataset", analysis.AGES)
