@@ -19,7 +19,7 @@ from sqlanon.release.class_sizes import class_labels, value_counts
 from sqlanon.release.disclosure import skewness
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import listed
-from sqlanon.requirements import different_values, promised_k
+from sqlanon.requirements import close_values, different_values, promised_k
 
 if TYPE_CHECKING:
     from sqlanon.release.dependencies import Narrowing
@@ -277,9 +277,10 @@ def disclosed(
         return
     share, is_few = max(counts[worst], few) / rows, counts[worst] < few
     count = kind.least
-    key, entry = different_values(worst, count)
-    if kind.closeness is not None:
-        key, entry = "t_closeness", {"attribute": worst, "distance": "equal", "t": kind.closeness}
+    if kind.closeness is None:
+        key, entry = different_values(worst, count)
+    else:
+        key, entry = close_values(worst, kind.closeness)
     words = {
         "name": worst,
         "count": str(count),

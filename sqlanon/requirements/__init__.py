@@ -30,6 +30,7 @@ from sqlanon.requirements.registry import (
     requirements_in,
     unregister,
 )
+from sqlanon.requirements.t_closeness import close_values
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,7 @@ __all__ = [
     "KAnonymity",
     "Requirement",
     "Requirements",
+    "close_values",
     "conditions_of",
     "different_values",
     "estimated",

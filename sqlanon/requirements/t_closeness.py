@@ -83,6 +83,12 @@ ORDERED_SUM = fragment("""
 MEAN = fragment("CASE WHEN :values - 1 > 0 THEN :sum / (:values - 1)::DOUBLE ELSE 0.0 END")
 
 
+def close_values(attribute: str, t: float) -> tuple[str, dict[str, object]]:
+    """The key of ``[privacy]`` and the entry that require the values of an attribute in each class to be as frequent as
+    in the whole table, up to a distance."""
+    return TCloseness.entry.key, {"attribute": attribute, "distance": "equal", "t": t}
+
+
 class TCloseness(Section, Requirement):
     """t-closeness: in every class the sensitive values are distributed almost as in the source table.
 
