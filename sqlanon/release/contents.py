@@ -219,7 +219,10 @@ def _our_macros() -> tuple[frozenset[str], frozenset[str], Sequence[frozenset[st
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")
 # DuckDB 1.5 spells the types of casts in two ways: as they were parsed, and as they were stored.
-PARSED_TYPE = re.compile(r'(?<= AS )"(?=DATE"\))|(?<= AS "DATE)"(?=\))|(?<=\d,) (?=\d+\)\))')
+_TYPES = ("DATE", "TIMESTAMP WITH TIME ZONE")
+PARSED_TYPE = re.compile(
+    "|".join([*(rf'(?<= AS )"(?={name}"\))|(?<= AS "{name})"(?=\))' for name in _TYPES), r"(?<=\d,) (?=\d+\)\))"])
+)
 _NAME = re.compile(r"CREATE (?:[A-Z]+ )+(?:sqlanon\.)?([^ (]+).*", re.DOTALL)
 
 
