@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 from sqlglot import exp
@@ -60,6 +60,41 @@ _BINS = template("""
     ORDER BY bin NULLS LAST
 """)
 _SPANS = template("SELECT place, :low::DOUBLE AS low, :high::DOUBLE AS high FROM :labels ORDER BY place")
+# One row of the labels that are ranges: where 5 % of their rows begin and 95 % end, and whether all ends are integers.
+_LABEL_SPREAD = template("""
+    SELECT
+        min(low) FILTER (WHERE begun >= 0.05 * total),
+        min(high) FILTER (WHERE ended >= 0.95 * total),
+        count(*) FILTER (WHERE low <> floor(low) OR high <> floor(high)) = 0
+    FROM (
+        SELECT
+            low,
+            high,
+            sum(rows) OVER (ORDER BY low) AS begun,
+            sum(rows) OVER (ORDER BY high) AS ended,
+            sum(rows) OVER () AS total
+        FROM :ranged
+        WHERE low <= high
+    ) AS l
+""")
+_RANGED = template("SELECT rows, :low::DOUBLE AS low, :high::DOUBLE AS high FROM :counts")
+# Each row counts evenly over its range; an open end reaches to the outermost bin. Bin NULL: labels that are no ranges.
+_SPREAD_ROWS = template("""
+    SELECT
+        bin,
+        sum(rows * CASE WHEN high > low THEN (least(high, finish) - greatest(low, start)) / (high - low) ELSE 1 END)
+    FROM (
+        SELECT
+            rows,
+            CASE WHEN NOT high IS NULL THEN coalesce(low, least(high, :least)) ELSE low END AS low,
+            CASE WHEN NOT low IS NULL THEN coalesce(high, greatest(low, :greatest)) ELSE high END AS high
+        FROM :ranged
+    ) AS l
+    LEFT JOIN :bins
+        ON start < high AND finish > low OR high <= low AND start <= low AND finish > low
+    GROUP BY bin
+    ORDER BY bin NULLS LAST
+""")
 _NEXT = fragment(":value + 1")
 _EITHER = fragment("coalesce(:whole::DOUBLE, :other)")
 _YEARS = fragment("1970 + (:day - DATE '1970-01-01') / 365.2425")
@@ -68,6 +103,8 @@ _QUOTIENT = fragment(":value::DOUBLE / :width")
 BARS = 20
 """The most labels, and about the most ranges."""
 NO_VALUE = "(no value)"
+NO_RANGE = "(no range)"
+_FAR = 1e300
 Spans: TypeAlias = "tuple[tuple[float | None, float | None], ...]"
 
 
@@ -88,6 +125,8 @@ class Distribution:
     spans: Spans = ()
     rare_values: int = 0
     rare_rows: int = 0
+    spread: bool = False
+    """The rows of labels that overlap count evenly over their ranges."""
 
 
 def distribution(
@@ -100,6 +139,10 @@ def distribution(
     if values > BARS and kind is not None:
         found_ranges = _ranges(engine, relation, column, kind == "date", few)
         return replace(found_ranges, rare_values=rare, rare_rows=rare_rows)
+    if labels is not None and values > BARS:
+        spread = _spread(engine, counts, labels, few)
+        if spread is not None:
+            return replace(spread, rare_values=rare, rare_rows=rare_rows)
     found = safe_labels(engine.rows(_COMMON_LABELS(counts=counts, few=few, most=BARS)), values, rows, rare, few)
     if len(found) == values:  # all of them: in their own order
         found = sorted(found, key=lambda one: _order(one[0], kind in ("integer", "number")))
@@ -176,8 +219,43 @@ def _ranges(engine: Engine, relation: exp.Expr, column: str, dates: bool, few: i
     return Distribution(tuple(bars), spans=_spans_of_groups(_groups(bins, few), width))
 
 
+def _spread(engine: Engine, counts: exp.Subquery, kind: RangeKind, few: int) -> Distribution | None:
+    """Labels that are ranges of many kinds, in ranges beside one another; None where few of them are ranges."""
+    low_, high_ = spans_of(col("label"), kind)
+    ranged = subquery(_RANGED(low=low_, high=high_, counts=counts.copy()), "ranged")
+    low, high, integers = engine.rows(_LABEL_SPREAD(ranged=ranged.copy()))[0]
+    if low is None or high is None or high <= low:
+        return None
+    width = round_width((high - low) / BARS)
+    if integers or kind == "date":
+        width = max(width, 1.0)
+    lowest, highest = math.floor(low / width) - 2, math.floor(high / width) + 2
+    edges = [(bin_, bin_ * width, (bin_ + 1) * width) for bin_ in range(lowest, highest + 1)]
+    edges[0], edges[-1] = (lowest, -_FAR, edges[0][2]), (highest, edges[-1][1], _FAR)
+    bins = subquery(values_query({"bin": "INTEGER", "start": "DOUBLE", "finish": "DOUBLE"}, edges), "bins")
+    query = _SPREAD_ROWS(ranged=ranged, bins=bins, least=number(lowest * width), greatest=number((highest + 1) * width))
+    found = dict(engine.rows(query))
+    missing = round(found.pop(None, 0))
+    counted = _whole(sorted(found.items()))
+    groups = _groups(counted, few)
+    if len(groups) < MIXED or missing > sum(rows for _, rows in counted):
+        return None
+    bars = with_missing(merged(counted, width, few, kind == "date"), dict(counted), missing, few, NO_RANGE)
+    return Distribution(tuple(bars), spans=_spans_of_groups(groups, width), spread=True)
+
+
+def _whole(parts: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:
+    """Shares of rows as whole rows, with the same sum.
+
+    >>> _whole([(0, 2.5), (1, 2.5), (3, 5.0)])
+    [(0, 2), (1, 3), (3, 5)]
+    """
+    sums = [round(one) for one in accumulate(float(rows) for _, rows in parts)]
+    return [(bin_, upto - before) for (bin_, _), before, upto in zip(parts, [0, *sums], sums, strict=False)]
+
+
 def with_missing(
-    bars: Sequence[tuple[str, int]], counted: Mapping[int, int], missing: int, few: int
+    bars: Sequence[tuple[str, int]], counted: Mapping[int, int], missing: int, few: int, name: str = NO_VALUE
 ) -> list[tuple[str, int]]:
     """Ranges, and the rows without a number; where one or the other are few, both are in one.
 
@@ -189,13 +267,13 @@ def with_missing(
     found = list(bars)
     if not found:
         rows = sum(counted.values()) + missing
-        return [(f"all values, or {NO_VALUE}", rows)] if rows >= few else []
+        return [(f"all values, or {name}", rows)] if rows >= few else []
     if missing >= few:
-        found.append((NO_VALUE, missing))
+        found.append((name, missing))
     elif missing:
         smallest = min(range(len(found)), key=lambda i: found[i][1])
         label, rows = found[smallest]
-        found[smallest] = (f"{label}, or {NO_VALUE}", rows + missing)
+        found[smallest] = (f"{label}, or {name}", rows + missing)
     return found
 
 

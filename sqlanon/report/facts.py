@@ -18,6 +18,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SqlanonError
 from sqlanon.expressions import cast, col, create_table, drop_table, fragment, number, template
+from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.ledger import JointAudit
 from sqlanon.ledger.publication import history_of_source
 from sqlanon.policy import AboutSection, PrivacySection
@@ -335,6 +336,12 @@ class Unpublished:
         return [GeneralizationFigures(tuple(levels), *rest) for levels, *rest in rows]
 
 
+def _may_be_ranges(claims: Manifest, name: str) -> RangeKind | None:
+    """Local strategies make ranges of numbers, whatever the hierarchy is."""
+    levels = {key.lower(): level for key, level in claims.generalization.items()}
+    return "number" if levels.get(name.lower(), 0) is None else None
+
+
 def of_persons(claims: Manifest) -> bool:
     """Whether the policy counts persons, who may have several rows."""
     return bool(claims.policy.get("persons"))
@@ -351,7 +358,9 @@ def _facts(
 
     labels = {one.name: range_kind(claims, one.name) for one in claims.columns if one.name in quasi}
     counted = {
-        one.name: distribution(engine, relation, one.name, columns[one.name], few, labels.get(one.name))
+        one.name: distribution(
+            engine, relation, one.name, columns[one.name], few, labels.get(one.name) or _may_be_ranges(claims, one.name)
+        )
         for one in claims.columns
     }
     risks = tuple(risks_of_release(engine, relation, claims, sizes))

@@ -234,6 +234,8 @@ def _distribution(
 def _in_words(found: Distribution, few: int) -> str:
     """What is not in the chart."""
     if found.values is None:
+        if found.spread:
+            return "Rows by ranges: each row counts evenly over its label's range."
         return "Rows by ranges of its values." if found.bars else "It has too few rows to show any."
     if not found.others:
         return f"{found.values:,} values." if found.values != 1 else "One value."

@@ -164,6 +164,28 @@ def test_ranges_hold_all_rows_and_no_few(type_: str, make: Any) -> None:
                 assert connection.execute(query).fetchone() == (n,), label
 
 
+def test_overlapping_ranges_are_spread_over_bins() -> None:
+    """Each row counts evenly over its range: a slow count of the same, number by number."""
+    labels = [f"{low}-{low + width}" for low in range(0, 60, 3) for width in (4, 9, 19)]
+    rows = [*(label for label in labels for _ in range(10)), *["*"] * 7]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest($1::VARCHAR[]) AS x", [rows])
+        engine = DuckDBEngine(connection)
+        found = distribution(engine, table("t"), "x", "VARCHAR", 5, "number")
+        more = distribution(engine, table("t"), "x", "VARCHAR", 11, "number")
+    assert sum(label.endswith(", or (no range)") for label, _ in more.bars) == 1
+    assert found.spread and sum(n for _, n in found.bars) == len(rows)
+    assert found.bars[-1] == ("(no range)", 7)
+    ages: Counter[int] = Counter()
+    for label in labels:
+        low, high = map(int, label.split("-"))
+        ages.update(dict.fromkeys(range(low, high + 1), 10 / (high - low + 1)))  # type: ignore[arg-type]
+    for (start, end), (_, n) in zip(found.spans, found.bars, strict=False):
+        inside = sum(n for age, n in ages.items() if (start is None or age >= start) and (end is None or age < end))
+        assert abs(n - inside) <= 1
+    assert all(n >= 5 for _, n in found.bars)
+
+
 def test_ranges_of_values_that_are_nearly_all_the_same() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT if(i < 30, i, 7) AS x FROM range(1000) AS r(i)")
