@@ -21,6 +21,7 @@ import math
 from itertools import pairwise
 
 from sqlanon.coding import Levels
+from sqlanon.search.dive import LARGE, dive
 from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.lattice import Box, Boxes
 from sqlanon.search.limits import LimitReachedError
@@ -47,6 +48,8 @@ class _BranchAndBound:
         bound = search.measure.bound(lattice.bottom)
         box = Box(bound, sum(lattice.bottom), lattice.bottom, lattice.top)
         try:
+            if lattice.size > LARGE:
+                dive(search)
             while True:
                 if not search.is_no_use(box.key, box.low):
                     self._work(box)

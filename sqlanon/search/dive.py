@@ -1,0 +1,94 @@
+"""A dive for a good generalization of a large lattice, before the branch and bound that proves it: it finds, and proves
+nothing.
+
+Down from the top, one level of one attribute at a time, always the step that is best; then moves of one level up, one
+level down, or both, as long as one is better. The suppression limit is a penalty on the way: with the limit itself the
+dive ends at the first border. Last the way up, to what satisfies the policy.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+
+from sqlanon.coding import Levels
+from sqlanon.search.memory import TOLERANCE, Search
+
+LARGE = 1_000_000
+"""Generalizations: a smaller lattice is searched to its end before a dive would pay."""
+
+PENALTY = 0.3
+"""For the share of the rows that is suppressed beyond the limit, of the span from the least bound to the score of the
+top: with this one a table of 16 attributes ends best, from every start that was tried."""
+
+
+def dive(search: Search) -> None:
+    """Ask about generalizations on the way to a good one; the search remembers the best that satisfies the policy."""
+    _Dive(search).run()
+
+
+class _Dive:
+    def __init__(self, search: Search) -> None:
+        self.search, self.lattice = search, search.lattice
+        self.least = search.measure.bound(self.lattice.bottom)
+        self.worst = search.scores[self.lattice.top]
+
+    def run(self) -> None:
+        here = self._moved(self.lattice.top)
+        while (there := self._swapped(here)) != here:
+            here = there
+        self._climb(here)
+
+    def _moved(self, here: Levels) -> Levels:
+        """Down by the best steps, as long as one is better."""
+        while (best := min(self._below(here), key=self._cost, default=here)) != here:
+            if self._cost(best) >= self._cost(here):
+                break
+            here = best
+        return here
+
+    def _swapped(self, here: Levels) -> Levels:
+        """The first better one of those that are a step or two away, by their bounds."""
+        cost = self._cost(here)
+        most = cost - TOLERANCE * abs(cost)
+        near = {*self._above(here), *self._below(here), *(one for up in self._above(here) for one in self._below(up))}
+        bounds = sorted((self.search.measure.bound(one), one) for one in near - {here})
+        return next((one for bound, one in bounds if bound < most and self._cost(one) < most), here)
+
+    def _climb(self, here: Levels) -> None:
+        """Up to what satisfies the policy: the step that brings the most rows back for what it costs."""
+        search = self.search
+        while not search.satisfies(here) and here != self.lattice.top:
+            rows, bound = search.figures[here].suppressed_rows, search.measure.bound(here)
+
+            def price(up: Levels, rows: int = rows, bound: float = bound) -> float:
+                self.search.ask(up)
+                gained = rows - self.search.figures[up].suppressed_rows
+                return (self.search.measure.bound(up) - bound) / max(gained, 0.5)
+
+            here = min(self._above(here), key=price)
+
+    def _cost(self, levels: Levels) -> float:
+        """Its score if it satisfies the policy; else about that, and the penalty."""
+        search = self.search
+        search.ask(levels)
+        if (score := search.scores.get(levels)) is not None:
+            return score
+        rows, figures = search.measure.marginals.rows, search.figures[levels]
+        bound, suppressed = search.measure.bound(levels), figures.suppressed_rows / rows
+        if search.measure.of_suppression:
+            bound += suppressed * (self.worst - bound)
+        beyond = max(figures.suppressed_rows - search.allowed_rows, 0) / rows or 1.0
+        return bound + PENALTY * beyond * (self.worst - self.least)
+
+    def _above(self, levels: Levels) -> Iterator[Levels]:
+        for i, level in enumerate(levels):
+            higher = (one for one in self.lattice.levels(i) if one > level)
+            if (up := next(higher, None)) is not None:
+                yield (*levels[:i], up, *levels[i + 1 :])
+
+    def _below(self, levels: Levels) -> Iterator[Levels]:
+        for i, level in enumerate(levels):
+            lower = (one for one in reversed(self.lattice.levels(i)) if one < level)
+            if (down := next(lower, None)) is not None:
+                yield (*levels[:i], down, *levels[i + 1 :])
