@@ -8,7 +8,6 @@ dive ends at the first border. Last the way up, to what satisfies the policy.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 
 from sqlanon.coding import Levels
@@ -31,7 +30,8 @@ class _Dive:
     def __init__(self, search: Search) -> None:
         self.search, self.lattice = search, search.lattice
         self.least = search.measure.bound(self.lattice.bottom)
-        self.worst = search.scores[self.lattice.top]
+        self.worst = search.measure.score(self.lattice.top, search.figures[self.lattice.top])
+        self.allowed_rows = search.allowed_rows
 
     def run(self) -> None:
         here = self._moved(self.lattice.top)
@@ -70,16 +70,19 @@ class _Dive:
 
     def _cost(self, levels: Levels) -> float:
         """Its score if it satisfies the policy; else about that, and the penalty."""
-        search = self.search
+        search, measure = self.search, self.search.measure
+        search.look_at(levels)
         search.ask(levels)
         if (score := search.scores.get(levels)) is not None:
             return score
-        rows, figures = search.measure.marginals.rows, search.figures[levels]
-        bound, suppressed = search.measure.bound(levels), figures.suppressed_rows / rows
-        if search.measure.of_suppression:
-            bound += suppressed * (self.worst - bound)
-        beyond = max(figures.suppressed_rows - search.allowed_rows, 0) / rows or 1.0
-        return bound + PENALTY * beyond * (self.worst - self.least)
+        rows, figures = measure.marginals.rows, search.figures[levels]
+        if measure.needs_leaves or measure.needs_entropy:  # a check counts them only within the limit
+            cost = measure.bound(levels)
+            cost += figures.suppressed_rows / rows * (self.worst - cost)
+        else:
+            cost = measure.score(levels, figures)
+        beyond = max(figures.suppressed_rows - self.allowed_rows, 0) / rows or 1.0
+        return cost + PENALTY * beyond * (self.worst - self.least)
 
     def _above(self, levels: Levels) -> Iterator[Levels]:
         for i, level in enumerate(levels):

@@ -12,7 +12,8 @@ on the scores in them, the one at their low end. The least box is next.
 
 Where the requirements are monotone under suppression, what may satisfy does; else each is checked by itself. The search
 ends when no bound is at or below the best score; a bound that ties with it is decided by the tie rule. A search that is
-stopped before has proven the least bound of what is open.
+stopped before has proven the least bound of what is open. In a large lattice, `search.dive` looks for a good answer
+after the first checks; then the proof goes on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from sqlanon.search.lattice import Box, Boxes
 from sqlanon.search.limits import LimitReachedError
 from sqlanon.search.memory import Search
 from sqlanon.search.outcome import Outcome
+
+FIRST = 4
+"""A dive in a large lattice begins after this many checks per attribute: they find a fair answer, or prove the best."""
 
 
 def optimal(search: Search) -> Outcome:
@@ -47,10 +51,12 @@ class _BranchAndBound:
         search, lattice = self.search, self.search.lattice
         bound = search.measure.bound(lattice.bottom)
         box = Box(bound, sum(lattice.bottom), lattice.bottom, lattice.top)
+        dive_after: float = FIRST * len(lattice.top)
         try:
-            if lattice.size > LARGE:
-                dive(search)
             while True:
+                if lattice.size > LARGE and len(search.figures) >= dive_after:
+                    dive(search)
+                    dive_after = math.inf
                 if not search.is_no_use(box.key, box.low):
                     self._work(box)
                 if not len(self.boxes):

@@ -1,0 +1,86 @@
+"""The dive of `optimal` in a large lattice: its answers are true, the proof stays one, and on a wide table they are
+good."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import oracle
+import pytest
+import strategies
+import strategies_privacy
+from conftest import examples
+from hypothesis import given, settings
+from oracle import Release, Table
+from plain_search import search_by, search_of
+from strategies import Case
+from strategies_privacy import PrivacyCase
+from test_optimum import ASKED, TREES, WEIGHTS, rows_of
+from test_search_limits import check_every_stop, check_privacy
+from test_search_properties import quick, thorough
+
+import sqlanon
+from sqlanon.search.dive import dive
+
+
+@pytest.fixture(scope="module", autouse=True)
+def every_lattice_is_large() -> Iterator[None]:
+    """Each search dives at once."""
+    with patch("sqlanon.search.optimal.LARGE", 0), patch("sqlanon.search.optimal.FIRST", 0):
+        yield
+
+
+@pytest.mark.parametrize(("measure", "aggregate"), ASKED)
+def test_a_dive_ends_at_a_satisfying_generalization_and_the_proof_stays(measure: str, aggregate: str | None) -> None:
+    draw = random.Random(11)
+    for limit, k in (("0", 2), ("0.1", 3), ("0.3", 2), ("1", 4)):
+        weights = WEIGHTS if aggregate in ("mean", "sum") and k == 3 else None
+        case = Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights)
+        best, table, search = oracle.solve(**case.arguments), Table.of(case.rows, case.hierarchies), search_of(case)
+        assert search.ask(search.lattice.top) and best is not None
+        dive(search)
+        assert search.best is not None
+        assert oracle.satisfies(Release(table, search.best, k), limit)
+        sign = -1 if measure in oracle.MAXIMISED else 1
+        assert search.scores[search.best] >= sign * best.score - 1e-9 * abs(best.score)
+        found = search_by("optimal", search_of(case))
+        assert (found.levels, found.optimal) == (best.levels, True), case
+
+
+@settings(quick, max_examples=examples(10))
+@given(case=strategies.cases())
+def test_a_stopped_dive_is_honest(case: Case) -> None:
+    check_every_stop(case, "optimal")
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=examples(15))
+@given(case=strategies_privacy.privacy_cases())
+def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
+    for checks in (1, 3, 8, 1000):
+        check_privacy(case, checks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("limit", "most"), [(1.0, 0.537), (0.05, 0.581)])
+def test_16_quasi_identifiers(data: Path, limit: float, most: float) -> None:
+    """The best answers that are known, in a lattice of 85 million generalizations: by checks, not by seconds."""
+    folder = data / "mach2019"
+    names = (folder / "mach2019.csv").read_text(encoding="utf-8").split("\n", 1)[0].strip().split(";")
+    policy = sqlanon.Policy(
+        source={"files": str(folder / "mach2019.csv")},
+        attributes={
+            name: {"role": "quasi", "hierarchy": {"file": str(folder / f"hierarchy_{name}.csv")}} for name in names
+        },
+        privacy={"k": 5},
+        search={"suppression_limit": limit, "max_checks": 600},
+    )
+    with sqlanon.connect() as db, patch("sqlanon.search.optimal.FIRST", 4):
+        result = db.anonymize(policy)
+    assert result.nodes == 85_030_560
+    assert result.score <= most
+    assert result.suppressed_rows <= limit * result.rows
+    assert result.bound < result.score
