@@ -28,6 +28,7 @@ DOCS = ROOT / "docs"
 # frequency set is made coarser, and for how long a catalog in use is waited for.
 SMALL_SET = "sqlanon.frequency.sets.SMALL"
 COARSE_SET = "sqlanon.frequency.sets.COARSE"
+ROWS_PER_CODE = "sqlanon.frequency.codes.ROWS_PER_CODE"
 SMALL_SPARK = "sqlanon.sources.remote.SMALL"
 PATIENCE = "sqlanon.ledger.catalog.PATIENCE"
 

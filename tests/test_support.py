@@ -92,7 +92,9 @@ def tree_of(file: Path) -> ast.Module:
 @pytest.mark.slow
 def test_what_tests_set_exists() -> None:
     found = {path: file for file in FILES for path in paths(tree_of(file))}
-    constants = {getattr(support, name) for name in ("SMALL_SET", "COARSE_SET", "SMALL_SPARK", "PATIENCE")}
+    constants = {
+        getattr(support, name) for name in ("SMALL_SET", "COARSE_SET", "ROWS_PER_CODE", "SMALL_SPARK", "PATIENCE")
+    }
     assert len(found) > 40  # that they are found at all
     assert {path: file for path, file in found.items() if not resolves(path)} == {}
     assert [path for path in constants if not resolves(path)] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -11,6 +11,7 @@ from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, table
+from sqlanon.frequency.codes import EXAMPLE_COUNT, ROOM, code_rows
 from sqlanon.frequency.scan import (
     EXAMPLE_VALUES,
     Scan,
@@ -20,13 +21,14 @@ from sqlanon.frequency.scan import (
     counts,
     distribution_pairs,
 )
-from sqlanon.frequency.sets import ClassSpace, FrequencySets, Ground
+from sqlanon.frequency.sets import ClassSpace, FrequencySets, Ground, is_large
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import Hierarchies, ValueFacts
 from sqlanon.hierarchies.levels import PermittedLevels, forbidden_levels, permitted_levels
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
 from sqlanon.requirements import Domain, Requirements, requirements_of
+from sqlanon.sources.bound import SMALL
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def count_combinations(
         replace(attribute, unknown=bool(unknown))
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
-    ground = counted_from(scanned, attributes, coded, requirements, rows, work)
+    sizes = [facts[name].count or EXAMPLE_COUNT for name in policy.generalized]
+    ground = counted_from(scanned, attributes, sizes, coded, requirements, rows, work)
     space = class_space(own, scanned.their_scan, marginals.heights, requirements, any(marginals.unknown))
     permitted = permitted_levels(policy, marginals.heights, forbidden_levels(steps, policy, attributes))
     # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
@@ -81,6 +84,8 @@ def count_combinations(
     if own.counted or steps.dry:
         _drop_scan(scanned, sets, floor)
     note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
+    if ground.codes is not None:
+        note += f"; up to {SMALL:,} rows are counted without a table of codes"
     steps.finish("frequency set", note)
     return Frequencies(sets, marginals, permitted)
 
@@ -88,6 +93,7 @@ def count_combinations(
 def counted_from(
     scanned: Scanned,
     attributes: tuple[Coded, ...],
+    sizes: Sequence[int],
     coded: Mapping[str, Coded],
     requirements: Requirements,
     rows: int,
@@ -96,10 +102,14 @@ def counted_from(
     """What frequency sets and the counts of sensitive values are made from."""
     steps, own, theirs = scanned.steps, scanned.own, scanned.their_scan
     combined: exp.Expr = combinations(steps, own, work)
+    codes = None
+    if scanned.source.access == "rows" and not own.counted and (steps.dry or is_large(rows)):
+        values, size = [one.values for one in scanned.sensitive.values()], rows or ROOM * ROOM
+        codes = code_rows(steps, combined, attributes, sizes, values, size, work)
     if theirs is not None:
         combined = beside_population(steps, combined, own, theirs, scanned.types, work)
-    pairs = distribution_pairs(steps, own, requirements.distributions, scanned.sensitive, coded, work)
-    return Ground(combined, counts(own, theirs), pairs, attributes, rows)
+    pairs = distribution_pairs(steps, own, requirements.distributions, scanned.sensitive, coded, work, codes)
+    return Ground(combined, counts(own, theirs), pairs, attributes, rows, codes)
 
 
 def class_space(

@@ -16,6 +16,7 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, col, named, select, subquery
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
+from sqlanon.frequency.codes import RowCodes
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
@@ -138,6 +139,7 @@ def distribution_pairs(
     sensitive: Mapping[str, Pairs],
     coded: Mapping[str, Coded],
     work: Namer,
+    codes: RowCodes | None = None,
 ) -> dict[Distribution, Pairs]:
     """What the distributions that requirements look at are counted from.
 
@@ -147,6 +149,8 @@ def distribution_pairs(
     names = list(sensitive)
     for one in asked:
         pairs, index = sensitive[one.attribute], names.index(one.attribute)
+        if codes is not None:
+            pairs = replace(pairs, rows=codes.pairs(index))
         if one.kind == "nodes":
             tree = coded[one.attribute]
             nodes = steps.make(work(f"nodes_{index}"), ds.nodes(pairs.values, tree.table, tree.height))
@@ -157,6 +161,8 @@ def distribution_pairs(
             if own.counted:
                 query = ds.value_pairs(own.raw, own.quasi, index, others, own.persons, own.moving)
                 rows: exp.Expr = steps.make(work(f"joint_pairs_{index}"), query)
+            elif codes is not None:
+                rows = codes.pairs(index, others)
             else:
                 rows = subquery(ds.plain_pairs(own.raw, own.quasi, index, others), "pairs")
             pairs = replace(pairs, rows=rows, inner=len(others))

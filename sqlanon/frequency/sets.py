@@ -21,6 +21,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
+from sqlanon.frequency.codes import RowCodes
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources.bound import SMALL
@@ -143,6 +144,11 @@ REFUSED = 3
 """A set is as low as it can be when so many ways to lower it have made it too large."""
 
 
+def is_large(rows: int) -> bool:
+    """Whether a table that is read in place has several frequency sets, counted from the codes of its rows."""
+    return rows > SMALL
+
+
 @dataclass(frozen=True)
 class Ground:
     """What frequency sets are counted from."""
@@ -152,6 +158,7 @@ class Ground:
     sensitive: Mapping[Distribution, Pairs]
     attributes: tuple[Coded, ...]  # the quasi-identifiers
     rows: int  # of the source
+    codes: RowCodes | None = None  # of a large table: it is counted from them
 
 
 @dataclass(frozen=True)
@@ -172,8 +179,8 @@ class FrequencySets:
         self.space = space
         self._made: list[FrequencySet] = []
         # A set at the lowest levels of a large table would be too large. (What was scanned is there anyway.)
-        is_large = ground.rows > SMALL and not ground.counts
-        self._guess = CardinalityEstimate(steps, ground.attributes, ground.rows) if is_large else None
+        guesses = is_large(ground.rows) and not ground.counts
+        self._guess = CardinalityEstimate(steps, ground.attributes, ground.rows) if guesses else None
 
     def at(self, levels: Levels) -> ClassSpace:
         """What the classes of a generalization are made from: the smallest set that serves; one is made if need be."""
@@ -211,13 +218,20 @@ class FrequencySets:
 
     def _count_at(self, levels: Levels) -> FrequencySet:
         """A set from one pass over what is counted."""
-        ground, number = self.ground, len(self._made)
-        query = fq.frequency(ground.combinations, ground.attributes, levels, ground.counts)
+        ground, number, codes = self.ground, len(self._made), self.ground.codes
+        if codes is not None:
+            query = codes.frequency(levels)
+        else:
+            query = fq.frequency(ground.combinations, ground.attributes, levels, ground.counts)
         table = self.steps.make(self.work(f"frequency_{number}"), query)
         sensitive = {}
         for i, (one, pairs) in enumerate(ground.sensitive.items()):
             target = self.work(f"distribution_{number}_{i}")
-            counts = self.steps.make(target, ds.distribution(pairs, ground.attributes, levels))
+            if codes is not None:
+                query = codes.distribution(pairs, levels)
+            else:
+                query = ds.distribution(pairs, ground.attributes, levels)
+            counts = self.steps.make(target, query)
             sensitive[one] = SensitiveTable(counts, pairs.inner, pairs.domain)
         size = self.steps.count(table)
         made = FrequencySet(levels, table, sensitive, size)

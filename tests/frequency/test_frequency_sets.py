@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from strategies import Case
 from strategies_privacy import PrivacyCase
-from support import COARSE_SET, SMALL_SET
+from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 from test_search_properties import quick, thorough
 
 import sqlanon
+from sqlanon.coding import Coded
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.expressions import table
+from sqlanon.frequency.codes import packs_of
 from sqlanon.frequency.sets import draw_shares, expected_classes
 
 
@@ -33,6 +37,7 @@ def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A table of any size is taken for a large one."""
     monkeypatch.setattr(SMALL_SET, 0)
     monkeypatch.setattr(COARSE_SET, 4)
+    monkeypatch.setattr(ROWS_PER_CODE, 1 / 64)  # attributes share columns
     yield
 
 
@@ -165,6 +170,19 @@ def test_a_small_table_is_read_once_by_columns_and_twice_by_rows(
     assert len(statements) == 1
 
 
-def test_a_large_table_is_counted_a_few_times(database: sqlanon.Database, statements: list[str]) -> None:
-    database.anonymize(policy_of(k=5))
-    assert len([text for text in statements if "frequency_" in text]) <= 12
+def test_a_large_table_is_coded_once_and_counted_from_its_codes(
+    database: sqlanon.Database, statements: list[str]
+) -> None:
+    database.anonymize(policy_of(k=3, l_diversity=[{"attribute": "diagnosis", "kind": "entropy", "l": 2}]))
+    made = [found[1] for text in statements if (found := re.match(r'CREATE TABLE .*?"(\w+)" AS', text))]
+    assert sorted(made) == ["codes", "narrowing_rows", "sensitive_0", "values_0", "values_1", "values_2", "values_3"]
+
+
+def test_attributes_share_a_column_as_long_as_there_is_room() -> None:
+    attributes = [Coded(f"q{i}", 1, table(f"coded_{i}")) for i in range(6)]
+    attributes[3] = replace(attributes[3], unknown=True)
+    attributes[4] = replace(attributes[4], height=0)
+    packs = packs_of(attributes, [2, 30_000, 41, 3, 3, 700], rows=10**8)
+    assert [dict(one.factors) for one in packs] == [{1: 1}, {5: 1, 2: 700}, {3: 1}, {4: 1}, {0: 1}]
+    few = packs_of(attributes, [2, 30_000, 41, 3, 3, 700], rows=2)  # a pack may have 128 codes
+    assert [dict(one.factors) for one in few] == [{1: 1}, {5: 1}, {2: 1, 0: 41}, {3: 1}, {4: 1}]

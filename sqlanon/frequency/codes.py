@@ -1,0 +1,203 @@
+"""The codes of a large table's rows: what its frequency sets are counted from, as often as need be.
+
+One pass over the source looks its values up, and writes small integers for them. Attributes of few values share a
+column, a *pack*: its code is a number of several digits, one for each of them. So a frequency set reads few and narrow
+columns, and joins small tables by integers.
+
+Names of columns, all ours. In the codes: ``p0, p1, ...``, one a pack, and ``s0, s1, ...`` for the sensitive values that
+requirements look at. In the table of a pack: ``code``, and the codes of its attributes at all levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+from sqlglot import exp
+
+from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.expressions import Namer, aliased, all_of, cast, col, named, number, same, select, subquery
+from sqlanon.frequency.distribution import Pairs
+from sqlanon.frequency.statements import grouped
+from sqlanon.requirements.base import SHARE, VALUE
+
+ROOM = 2**15
+"""A pack has at most so many codes: they fit a SMALLINT."""
+
+ROWS_PER_CODE = 64
+"""And at most one for so many rows of the table, as each frequency set reads them all."""
+
+CODE = "code"
+EXAMPLE_COUNT = 100
+"""In a dry run, the values of an attribute."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Attributes by their numbers, each with what its code is multiplied by; and the table of the pack's codes, which
+    an attribute by itself has no need of."""
+
+    factors: Mapping[int, int]
+    table: exp.Table | None = None
+
+    def code(self, codes: Mapping[int, exp.Expr]) -> exp.Expr:
+        """The pack's code, of codes of its attributes; for those that are left out it has zeros."""
+        parts = [cast(code, "INTEGER") * number(self.factors[i]) for i, code in codes.items()]
+        return cast(reduce(add, parts), "SMALLINT")
+
+
+def packs_of(attributes: Sequence[Coded], counts: Sequence[int], rows: int) -> list[Pack]:
+    """Put attributes together, each into the first pack that has room, those of many values first."""
+    room = min(ROOM, rows // ROWS_PER_CODE)
+    packs: list[dict[int, int]] = []
+    sizes: list[int] = []
+    for i in sorted(range(len(attributes)), key=lambda one: -counts[one]):
+        alone = attributes[i].unknown or not attributes[i].height
+        place = next((j for j, size in enumerate(sizes) if size * counts[i] <= room and not alone), len(packs))
+        if place == len(packs):
+            packs.append({})
+            sizes.append(1)
+        packs[place][i] = sizes[place]
+        sizes[place] = room + 1 if alone else sizes[place] * counts[i]
+    return [Pack(one) for one in packs]
+
+
+@dataclass(frozen=True)
+class RowCodes:
+    """The codes of a table's rows."""
+
+    table: exp.Table
+    packs: tuple[Pack, ...]
+    attributes: tuple[Coded, ...]
+    sensitive: int  # how many sensitive attributes there are
+
+    def frequency(self, levels: Levels) -> exp.Select:
+        """The frequency set at some levels: the combinations of codes there, with the codes above them."""
+        query, keys = self._at(self.table, levels)
+        return self._expanded(grouped(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
+
+    def distribution(self, pairs: Pairs, levels: Levels) -> exp.Select:
+        """The counts by combination of codes and sensitive value, with the codes above them."""
+        query, keys = self._at(pairs.rows, levels)
+        on = col("value", "r").eq(col(VALUE if pairs.leaves is None else "leaf", "s"))
+        query = query.join(aliased(pairs.values, "s"), on=on, copy=False)
+        keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
+        keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
+        return self._expanded(grouped(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
+
+    def pairs(self, number: int, inner: Sequence[int] = ()) -> exp.Subquery:
+        """The rows with a sensitive value as ``value``, and others as ``o0, o1, ...``."""
+        output: list[exp.Expr] = [col(f"p{j}") for j in range(len(self.packs))]
+        output += [named(col(f"s{other}"), f"o{i}") for i, other in enumerate(inner)]
+        return subquery(select([*output, named(col(f"s{number}"), "value")], self.table.copy()), "pairs")
+
+    def _at(self, rows: exp.Expr, levels: Levels) -> tuple[exp.Select, dict[str, exp.Expr]]:
+        """The rows of a relation ``r`` of codes; and by name what tells apart the classes of some levels: the codes of
+        attributes and packs, and ``known``."""
+        query, keys, known = exp.Select().from_(aliased(rows, "r"), copy=False), dict[str, exp.Expr](), list[exp.Expr]()
+        for j, pack in enumerate(self.packs):
+            below = {i: levels[i] for i in pack.factors if levels[i] < self.attributes[i].height}
+            code, coded = col(f"p{j}", "r"), f"c{j}"
+            if pack.table is not None:
+                if any(levels[i] for i in pack.factors) and below:
+                    upper = pack.code({i: col(code_name(i, level)) for i, level in below.items()})
+                    table = subquery(select([col(CODE), named(upper, "upper")], pack.table.copy()), coded)
+                    query = query.join(table, on=code.eq(col(CODE, coded)), copy=False)
+                    code = col("upper", coded)
+                keys |= {f"p{j}": code} if below else {}
+                continue
+            i = next(iter(pack.factors))
+            attribute = self.attributes[i]
+            if below and not levels[i] and not attribute.unknown:
+                keys[code_name(i, 0)] = code
+            elif below or attribute.unknown:
+                own = col("code_0" if attribute.height else "value", coded)
+                on = same(code, own, attribute.nullable and not attribute.height)
+                query = query.join(aliased(attribute.table, coded), on=on, copy=False)
+                keys |= {code_name(i, level): col(f"code_{level}", coded) for i, level in below.items()}
+                known += [col(KNOWN, coded)] if attribute.unknown else []
+        return query, keys | {KNOWN: all_of(known)}
+
+    def _expanded(self, query: exp.Query, levels: Levels, names: set[str]) -> exp.Select:
+        """Rows with codes at some levels, to rows with the codes at the levels above, too; those of packs go."""
+        wide, packed = exp.Select().from_(subquery(query, "g"), copy=False), set[str]()
+        output: list[exp.Expr] = []
+        for j, pack in enumerate(self.packs):
+            below = {i: levels[i] for i in pack.factors if levels[i] < self.attributes[i].height}
+            upper = f"u{j}"
+            if pack.table is not None and below:
+                code = pack.code({i: col(code_name(i, level)) for i, level in below.items()})
+                codes = [code_name(i, k) for i, level in below.items() for k in range(level, self.attributes[i].height)]
+                table = select([named(code, CODE), *map(col, codes)], pack.table.copy()).distinct(copy=False)
+                wide = wide.join(subquery(table, upper), on=col(f"p{j}", "g").eq(col(CODE, upper)), copy=False)
+                output += [col(one, upper) for one in codes]
+                packed.add(f"p{j}")
+            elif pack.table is None and below:
+                ((i, level),) = below.items()
+                height = self.attributes[i].height
+                if level < height - 1:
+                    on = col(code_name(i, level), "g").eq(col(f"code_{level}", upper))
+                    table = level_codes(self.attributes[i], level)
+                    wide = wide.join(subquery(table, upper), on=on, copy=False)
+                    output += [named(col(f"code_{k}", upper), code_name(i, k)) for k in range(level + 1, height)]
+        kept: list[exp.Expr] = [col(name, "g") for name in query.named_selects if name in names - packed]
+        return wide.select(*kept, *output, copy=False)
+
+
+def code_rows(
+    steps: StatementRunner,
+    rows: exp.Expr,
+    attributes: tuple[Coded, ...],
+    counts: Sequence[int],
+    sensitive: Sequence[exp.Table],
+    size: int,
+    work: Namer,
+) -> RowCodes:
+    """Read a large table with ``q0, q1, ...`` and ``s0, s1, ...``, and write the codes of its rows.
+
+    Makes ``codes``, and ``pack_j`` for each pack of several attributes.
+    """
+    packs = []
+    for j, pack in enumerate(packs_of(attributes, counts, size)):
+        table = None
+        if len(pack.factors) > 1:
+            table = steps.make(work(f"pack_{j}"), _pack_codes(pack, attributes))
+        packs.append(Pack(pack.factors, table))
+    codes = steps.make(work("codes"), _row_codes(rows, packs, attributes, sensitive))
+    return RowCodes(codes, tuple(packs), attributes, len(sensitive))
+
+
+def _pack_codes(pack: Pack, attributes: Sequence[Coded]) -> exp.Select:
+    """All combinations of the codes of a pack's attributes, with the pack's own."""
+    query = exp.Select()
+    output = [named(pack.code({i: col("code_0", f"c{i}") for i in pack.factors}), CODE)]
+    for place, i in enumerate(pack.factors):
+        coded = aliased(attributes[i].table, f"c{i}")
+        query = query.join(coded, join_type="cross", copy=False) if place else query.from_(coded, copy=False)
+        output += [named(col(f"code_{k}", f"c{i}"), code_name(i, k)) for k in range(attributes[i].height)]
+    return query.select(*output, copy=False)
+
+
+def _row_codes(
+    rows: exp.Expr, packs: Sequence[Pack], attributes: Sequence[Coded], sensitive: Sequence[exp.Table]
+) -> exp.Select:
+    query, output = exp.Select().from_(aliased(rows, "r"), copy=False), list[exp.Expr]()
+    for j, pack in enumerate(packs):
+        codes: dict[int, exp.Expr] = {}
+        for i in pack.factors:
+            attribute, value = attributes[i], col(f"q{i}", "r")
+            if not attribute.height:
+                codes[i] = value
+                continue
+            on = same(value, col("value", f"c{i}"), attribute.nullable)
+            query = query.join(aliased(attribute.table, f"c{i}"), on=on, copy=False)
+            codes[i] = col("code_0", f"c{i}")
+        output.append(named(pack.code(codes) if len(codes) > 1 else next(iter(codes.values())), f"p{j}"))
+    for s, values in enumerate(sensitive):
+        on = same(col(f"s{s}", "r"), col("value", f"v{s}"))
+        query = query.join(aliased(values, f"v{s}"), on=on, copy=False)
+        output.append(named(col(VALUE, f"v{s}"), f"s{s}"))
+    return query.select(*output, copy=False)
