@@ -18,7 +18,7 @@ from pathlib import Path
 import duckdb
 from people import QUASI, RELEASED
 
-from sqlanon.release.contents import STORAGE_VERSION
+from sqlanon.policy import STORAGE_VERSION
 
 
 def floor(database: Path, fresh: Path, memory_limit: str | None, threads: int | None) -> dict[str, float]:

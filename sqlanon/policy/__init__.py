@@ -35,6 +35,7 @@ from sqlanon.policy.rules import (
     TableRule,
 )
 from sqlanon.policy.sections import (
+    STORAGE_VERSION,
     AboutSection,
     Aggregate,
     Attribute,
@@ -58,6 +59,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "STORAGE_VERSION",
     "AboutSection",
     "Aggregate",
     "Attribute",

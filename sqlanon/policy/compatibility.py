@@ -334,6 +334,14 @@ KEEP = PolicyFeature(
     "`release.keep` of several versions",
     lambda asked: [Use("release.keep")] if asked.release is not None and asked.release.keep > 1 else [],
 )
+STORAGE_VERSION = PolicyFeature(
+    "`release.storage_version`",
+    lambda asked: (
+        [Use("release.storage_version")]
+        if asked.release is not None and "storage_version" in asked.release.model_fields_set
+        else []
+    ),
+)
 NOISE = PolicyFeature(
     "noise", lambda asked: [Use("attributes")] if any(one.noise for one in asked.attributes.values()) else []
 )
@@ -541,6 +549,9 @@ OF_RELEASE = (
     Row(KEEP, _given("release.file"), "a Parquet file holds one version: use database = ... instead of file = ..."),
     Row(KEEP, _given("release.postgres"), "PostgreSQL keeps one version: leave it out"),
     Row(KEEP, _setting("release.spark"), "Spark keeps one version: leave it out"),
+    Row(STORAGE_VERSION, _given("release.file"), "a Parquet file has none: leave it out"),
+    Row(STORAGE_VERSION, _given("release.postgres"), "applies to a release in a DuckDB file: leave it out"),
+    Row(STORAGE_VERSION, _setting("release.spark"), "applies to a release in a DuckDB file: leave it out"),
     Row(KEEP, NO_LEDGER, "kept versions are compared through the ledger: leave ledger = false out"),
 )
 WEIGHTS = (

@@ -276,6 +276,11 @@ class Policy(Section):
         return 1 if self.release is None else self.release.keep
 
     @property
+    def storage_version(self) -> str:
+        """The storage version of a release in a DuckDB file: the oldest DuckDB that reads it."""
+        return (self.release or ReleaseSection()).storage_version
+
+    @property
     def suppresses_last(self) -> bool:
         """Whether rows may be suppressed after noise was drawn: for confidence, or because they have no value."""
         unknown = any(self.attributes[name].on_unknown == "suppress" for name in self.noisy)

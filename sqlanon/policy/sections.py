@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
@@ -29,6 +30,7 @@ from sqlanon.fields import (
     as_list,
     as_real,
     as_set,
+    in_words,
     one_or_more,
 )
 from sqlanon.measures import MEASURES
@@ -336,13 +338,24 @@ class SearchSection(SparseSection):
         return self.traits.local or self.suppression == "cells"
 
 
+STORAGE_VERSION = "v1.4.0"
+"""Known to every DuckDB that sqlanon runs on."""
+_DUCKDB_VERSION = re.compile(r"^v[1-9]\d*\.\d+\.\d+$")
+
+
+def _storage_version(value: str) -> str:
+    if not _DUCKDB_VERSION.match(value):
+        raise ValueError(f"must be a version of DuckDB from v1.0.0 on, such as 'v1.4.0', not {in_words(value)}")
+    return value
+
+
 class ReleaseSection(SparseSection):
     """Where the release goes, and what happens to suppressed rows.
 
     In Python, `publish` can name the place instead.
     """
 
-    _optional = ("after", "decoys", "draft", "ledger", "keep", "postgres", "spark")
+    _optional = ("after", "decoys", "draft", "ledger", "keep", "postgres", "spark", "storage_version")
 
     database: FilePath | None = Field(
         default=None, description="a DuckDB file, written anew", examples=["release.duckdb"]
@@ -360,6 +373,12 @@ class ReleaseSection(SparseSection):
     )
     table: Name = Field(
         default="release", description="the table; default: the source's name, else release", examples=["patients"]
+    )
+    storage_version: Annotated[str, AfterValidator(_storage_version)] = Field(
+        default=STORAGE_VERSION,
+        description="of a DuckDB file: the oldest DuckDB that reads it",
+        examples=["v1.0.0"],
+        json_schema_extra={"pattern": _DUCKDB_VERSION.pattern},
     )
     suppressed: Literal["drop", "mask"] = Field(
         default="drop",

@@ -26,8 +26,10 @@ from sqlanon.workdir import spill_directory
 _HEADER = 4096
 _WRITER = re.compile(rb"v\d+\.\d+\.\d+(-[a-z0-9.]+)?\0*[0-9a-f]*\0*")
 _NO_BLOCK = 2**64 - 1
-_MAGIC, _FLAGS, _VERSION, _REST = 8, 20, 52, 116
-"""Where the parts of the first header begin: magic bytes and version, flags, the writer's version and commit, zeros."""
+_FORMAT, _VERSION, _REST, _IDENTIFIER = 12, 52, 116, slice(124, 140)
+"""Where the parts of the first header begin: the format, the writer's version and commit, zeros; from the format of
+DuckDB 1.4 on, 16 random bytes identify the database."""
+_IDENTIFIED = 67
 
 
 def strange_blocks(path: Path) -> Iterator[str]:
@@ -36,7 +38,10 @@ def strange_blocks(path: Path) -> Iterator[str]:
         yield f"{path.name}.wal is beside it, with changes that are not in the file"
     with path.open("rb") as file:
         first, *headers = (file.read(_HEADER) for _ in range(3))
-    if any(first[_REST:]) or not _WRITER.fullmatch(first[_VERSION:_REST]):
+    rest = bytearray(first)
+    if int.from_bytes(first[_FORMAT : _FORMAT + 8], "little") >= _IDENTIFIED:
+        rest[_IDENTIFIER] = bytes(16)
+    if any(rest[_REST:]) or not _WRITER.fullmatch(first[_VERSION:_REST]):
         yield "the header of the file has extra bytes"
     read = [struct.unpack_from("<7Q", header, 8) for header in headers]
     _, _, _, blocks, size, *_ = max(read)
@@ -59,9 +64,6 @@ def _is_plain(header: tuple[int, ...], blocks: int, size: int) -> bool:
 
 
 ATTACHED = "release_file"
-
-STORAGE_VERSION = "v1.0.0"
-"""Files of this version can be read by DuckDB 1.x and by the BI drivers of today."""
 
 _OBJECTS = fragment("""
     SELECT 'table ' || schema_name || '.' || table_name FROM duckdb_tables()

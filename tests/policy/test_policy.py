@@ -563,6 +563,10 @@ def test_a_sensitive_attribute_may_have_a_hierarchy() -> None:
         ({"release": {"file": "b.csv"}}, "release.file", "must end in .parquet"),
         ({"release": {"database": "a", "table": ""}}, "release.table", "must not be empty"),
         ({"release": {"database": "a", "suppressed": "hide"}}, "release.suppressed", "drop, mask"),
+        ({"release": {"storage_version": "1.4"}}, "release.storage_version", "such as 'v1.4.0', not '1.4'"),
+        ({"release": {"storage_version": "v0.9.0"}}, "release.storage_version", "from v1.0.0 on"),
+        ({"release": {"storage_version": 1.4}}, "release.storage_version", "must be"),
+        ({"release": {"file": "b.parquet", "storage_version": "v1.0.0"}}, "release.storage_version", "leave it out"),
         ({"catalog": {}}, "catalog.database", "is missing"),
     ],
 )

@@ -36,11 +36,11 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.policy import Policy, same_file, table_parts, why_no_release, why_not_written
+from sqlanon.policy import STORAGE_VERSION, Policy, same_file, table_parts, why_no_release, why_not_written
 from sqlanon.policy.names import STAGED, VERIFIED
 from sqlanon.release import macro_library
 from sqlanon.release.check import file_check, sha256_of
-from sqlanon.release.contents import ATTACHED, STORAGE_VERSION, expected_objects, found_objects
+from sqlanon.release.contents import ATTACHED, expected_objects, found_objects
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, present, refuse_name
@@ -64,17 +64,18 @@ microseconds nor what is negative."""
 _NESTED = ("list", "array", "struct", "tuple", "map", "union")
 
 
-def refuse_types(types: Mapping[str, str], is_parquet: bool) -> None:
-    """Refuse what a file does not hold, or would give back as something else."""
+def refuse_types(types: Mapping[str, str], storage_version: str | None) -> None:
+    """Refuse what a DuckDB file of this version, or without one a Parquet file, does not hold unchanged."""
+    is_parquet = storage_version is None
     rare = {name: type_ for name, type_ in types.items() if type_ not in _USUAL and not _DECIMAL.fullmatch(type_)}
-    if not rare:
+    if not rare and storage_version in (None, STORAGE_VERSION):
         return
     with (
         spill_directory() as directory,
         closing(DuckDBEngine.private(directory)) as engine,
     ):
-        if not is_parquet:
-            engine.attach(directory / "probe.duckdb", STAGED, read_write=True, storage_version=STORAGE_VERSION)
+        if storage_version is not None:
+            attach_new(engine, directory / "probe.duckdb", storage_version)
         path = directory / "probe.parquet" if is_parquet else None
         lost = [f"{name!r} ({type_})" for name, type_ in rare.items() if not _comes_back(engine, type_, path)]
     if lost and is_parquet:
@@ -84,6 +85,17 @@ def refuse_types(types: Mapping[str, str], is_parquet: bool) -> None:
         )
     if lost:
         raise ReleaseError(f"a release file cannot hold the types of {', '.join(lost)}: cast them in a source query")
+
+
+def attach_new(engine: DuckDBEngine, file: Path, storage_version: str) -> None:
+    """Attach a new DuckDB file of a storage version, as `STAGED`."""
+    try:
+        engine.attach(file, STAGED, read_write=True, storage_version=storage_version)
+    except duckdb.InvalidInputException as error:
+        raise ReleaseError(
+            f"release.storage_version: DuckDB {engine.version} does not know {storage_version!r}; leave it out, "
+            "or give the version of the oldest DuckDB that reads the release"
+        ) from error
 
 
 def _comes_back(engine: DuckDBEngine, type_: str, path: Path | None) -> bool:
@@ -110,8 +122,9 @@ def _scalars(type_: DuckDBPyType) -> Iterator[str]:
 def create_released(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> None:
     columns, repeating = [(column.name, column.type) for column in draft.columns()], draft.repeating()
     # What DuckDB would find out for itself: looking for something better takes a tenth of the time of writing.
+    kind = "dictionary" if _older(draft.prepared.policy.storage_version, (1, 3)) else "dict_fsst"
     compressed = [
-        (name, f"{type_} USING COMPRESSION dictionary" if name in repeating else type_) for name, type_ in columns
+        (name, f"{type_} USING COMPRESSION {kind}" if name in repeating else type_) for name, type_ in columns
     ]
     try:
         engine.execute(column_definitions(target, compressed))
@@ -120,6 +133,15 @@ def create_released(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> No
         raise ReleaseError(
             f"a release file cannot hold the types of {names or 'these columns'}: cast them in a source query"
         ) from error
+
+
+def _older(version: str, other: tuple[int, int]) -> bool:
+    """
+    >>> _older("v1.2.0", (1, 3)), _older("v1.10.0", (1, 3))
+    (True, False)
+    """
+    major, minor, _ = version[1:].split(".")
+    return (int(major), int(minor)) < other
 
 
 def _is_held(engine: DuckDBEngine, target: exp.Table, type_: str) -> bool:
@@ -169,7 +191,7 @@ class FileTarget:
         if wrong := why_not_written(path):  # rows go through a database beside a Parquet file, too
             raise ReleaseError(f"{path} {wrong}")
         if self.is_parquet:
-            refuse_types({column.name: column.type for column in draft.columns()}, is_parquet=True)
+            refuse_types({column.name: column.type for column in draft.columns()}, None)
         there = _what_is_at(path)
         before = _refuse_to_destroy(path, self.table_name, draft.run.engine.limits)
         version = None if self.is_parquet else (before[0].version or 1) + 1 if before else 1
@@ -354,7 +376,7 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
     """Write recoded rows to a fresh file, in random order, with the types spelled out; with the levels of their labels,
     if they are to be there."""
     engine, target = draft.run.engine, table(table_name, "main", STAGED)
-    engine.attach(file, STAGED, read_write=True, storage_version=STORAGE_VERSION)
+    attach_new(engine, file, draft.prepared.policy.storage_version)
     try:
         file.chmod(0o600)
         create_released(engine, draft, target)
@@ -387,7 +409,7 @@ def refuse_types_of(policy: Policy, source: Source) -> None:
         return
     released = {name.lower() for name in (*policy.with_role("sensitive"), *policy.with_role("insensitive"))}
     types = {name: type_ for name, type_ in source.columns.items() if name.lower() in released and type_ != NOT_THERE}
-    refuse_types(types, path.suffix.lower() == ".parquet")
+    refuse_types(types, None if path.suffix.lower() == ".parquet" else policy.storage_version)
 
 
 def released_name(policy: Policy) -> str:
@@ -436,7 +458,8 @@ def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Ve
     engine.attach(rows.file, ATTACHED, read_write=True)
     with engine.using(ATTACHED):
         if not is_parquet:
-            macro_library.install(engine, macro_scripts(), ATTACHED, rows.file.parent, STORAGE_VERSION)
+            version = rows.draft.prepared.policy.storage_version
+            macro_library.install(engine, macro_scripts(), ATTACHED, rows.file.parent, version)
         _write_manifest(engine, staged, (manifest, *_keep(engine, staged)), suppressed)
         if not is_parquet:
             found = read_manifests(engine)
