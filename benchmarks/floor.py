@@ -8,7 +8,8 @@ For each number of rows of `people.py`, one after the other, as processes of the
 with k = 5, at most 5 % suppressed, `loss`: search, recode, shuffle, audit, publish. Both read the same DuckDB file,
 which is in the disk's cache, with the same memory limit and threads. The ratio is the whole process of the job, its
 start included, to the two statements of the floor; where there are several runs, each with its own floor, it is the
-median. In brackets: the copy into a file that older programs can read, as releases are; the floor does not count it.
+median. The ratio of processor times says more on a machine that has other work. In brackets: the copy into a file that
+older programs can read, as releases are; the floor does not count it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ class Pair:
     def ratio(self) -> float:
         return self.job.seconds / self.floor
 
+    @property
+    def processor_ratio(self) -> float:
+        return self.job.process.processor / self.figures["processor"]
+
 
 def people(folder: Path, rows: int) -> Path:
     """The table of so many people: made in a process of its own, once."""
@@ -91,6 +96,8 @@ def show(rows: int, pairs: list[Pair]) -> None:
         job.stages(),
         f"{lattice['checked']:,} of {lattice['nodes']:,}",
         f"**{statistics.median(ratios):.2f}**" + (f" ({min(ratios):.2f} to {max(ratios):.2f})" if ratios[1:] else ""),
+        f"{job.process.processor:.1f} to {figures['processor']:.1f}",
+        f"**{statistics.median(one.processor_ratio for one in pairs):.2f}**",
         gigabytes(max(one.plain.peak for one in pairs)),
         gigabytes(max(one.job.process.peak for one in pairs)),
         ", ".join(job.left) or "nothing",
@@ -107,7 +114,7 @@ def main() -> None:
     print(f"{machine()}; {limits}\n")
     header(
         "rows", "GROUP BY, s", "copy, s", "floor, s", "job, s", "of it", "checks", "job / floor",
-        "floor's peak", "job's peak", "left in TMPDIR",
+        "processor, s", "of processor time", "floor's peak", "job's peak", "left in TMPDIR",
     )  # fmt: skip
     with folders(asked.data) as (data, folder):
         for rows in asked.rows:
@@ -118,7 +125,8 @@ def main() -> None:
                 common = {"memory_limit": limits.memory, "threads": limits.threads}
                 record(asked.results, "floor", "floor", rows, one.floor, peak=one.plain.peak, **common)
                 record(asked.results, "floor", "sqlanon", rows, one.job.seconds, peak=one.job.process.peak,
-                       ratio=round(one.ratio, 3), **common)  # fmt: skip
+                       ratio=round(one.ratio, 3), processor_ratio=round(one.processor_ratio, 3),
+                       **common)  # fmt: skip
             show(rows, pairs)
 
 

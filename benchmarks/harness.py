@@ -42,6 +42,8 @@ class Measured:
     ----------
     seconds:
         Wall time, from its start to its end.
+    processor:
+        Its processor time, user and system, of all threads.
     peak:
         The most memory that it held, in bytes (its own: children of it are not counted).
     status:
@@ -49,6 +51,7 @@ class Measured:
     """
 
     seconds: float
+    processor: float
     peak: int
     status: int
     output: str
@@ -83,6 +86,7 @@ def measured(
         errors.seek(0)
         return Measured(
             seconds,
+            usage.ru_utime + usage.ru_stime,
             usage.ru_maxrss * unit,
             process.returncode,
             output.read(),
