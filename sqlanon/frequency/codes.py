@@ -79,6 +79,12 @@ class RowCodes:
         query, keys = self._at(self.table, levels)
         return self._expanded(grouped(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
 
+    def class_sizes(self, levels: Levels) -> exp.Select:
+        """The rows of each class at some levels, and whether its values are known: no more than that."""
+        query, keys = self._at(self.table, levels)
+        sizes = query.select(named(keys[KNOWN].copy(), KNOWN), named(exp.Count(this=exp.Star()), ROWS), copy=False)
+        return sizes.group_by(*keys.values(), copy=False)
+
     def distribution(self, pairs: Pairs, levels: Levels) -> exp.Select:
         """The counts by combination of codes and sensitive value, with the codes above them."""
         query, keys = self._at(pairs.rows, levels)

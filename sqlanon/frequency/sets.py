@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from sqlanon.coding import KNOWN, Coded, Levels, below_top, code_name, group_counts, group_sizes
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer
+from sqlanon.expressions import Namer, subquery
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.codes import RowCodes
@@ -55,6 +55,7 @@ class ClassSpace:
     moving: bool = False  # some of them are in several combinations
     population: bool = False  # a population is in the frequency set
     population_moving: bool = False  # some of its persons are in several combinations
+    are_classes: bool = False  # the frequency set has a row for each class of one generalization, and no codes
 
     def below_top(self, levels: Levels) -> list[tuple[int, int]]:
         """Attribute and level where a generalization leaves more than one value."""
@@ -178,17 +179,33 @@ class FrequencySets:
         self.steps, self.work, self.ground, self.floor = steps, work, ground, floor
         self.space = space
         self._made: list[FrequencySet] = []
+        self._once: set[Levels] = set()
         # A set at the lowest levels of a large table would be too large. (What was scanned is there anyway.)
         guesses = is_large(ground.rows) and not ground.counts
         self._guess = CardinalityEstimate(steps, ground.attributes, ground.rows) if guesses else None
 
     def at(self, levels: Levels) -> ClassSpace:
         """What the classes of a generalization are made from: the smallest set that serves; one is made if need be."""
-        serving = (one for one in self._made if _below(one.levels, levels))
-        found = min(serving, key=lambda one: one.size, default=None)
+        found = self._serving(levels)
         if found is None:
             found = self._count_at(self._lowest(levels))
         return replace(self.space, frequency=found.table, sensitive=found.sensitive)
+
+    def sizes_at(self, levels: Levels) -> ClassSpace:
+        """What the sizes of the classes of a generalization are made from. Where a set would serve no other one, it is
+        not made: its query serves once."""
+        codes, requirements = self.ground.codes, self.space.requirements
+        if codes is None or self.ground.sensitive or requirements.shields or self._guess is None or self.steps.dry:
+            return self.at(levels)
+        is_coarse = self._guess.most(levels) < COARSE
+        if is_coarse or levels in self._once or self._serving(levels) is not None or self._lowest(levels) != levels:
+            return self.at(levels)
+        self._once.add(levels)
+        return replace(self.space, frequency=subquery(codes.class_sizes(levels), "f"), are_classes=True)
+
+    def _serving(self, levels: Levels) -> FrequencySet | None:
+        serving = (one for one in self._made if _below(one.levels, levels))
+        return min(serving, key=lambda one: one.size, default=None)
 
     def with_requirements(self, requirements: Requirements) -> FrequencySets:
         """The same frequency sets under other requirements, none of which looks at a sensitive value."""
@@ -214,7 +231,8 @@ class FrequencySets:
         """So many rows a set may have, of so many that are possible: the later it is made, the fewer it will serve."""
         if most < COARSE:
             return COARSE
-        return min(self.ground.rows // SHARE, LARGEST) >> sum(one.size > COARSE for one in self._made)
+        later = len(self._once) + sum(one.size > COARSE for one in self._made if one.levels not in self._once)
+        return min(self.ground.rows // SHARE, LARGEST) >> later
 
     def _count_at(self, levels: Levels) -> FrequencySet:
         """A set from one pass over what is counted."""

@@ -109,6 +109,10 @@ def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), l
     of the requirements, ``extra``, and ``known`` if there are unknown values. With a population, classes that only it
     has are there too, with size 0.
     """
+    if space.are_classes:
+        size = cast(col(ROWS), "BIGINT")
+        known = [col(KNOWN)] if space.unknown else []
+        return select([named(size, CLASS_SIZE), named(size.copy(), CLASS_COUNT), *known], space.frequency.copy())
     keys = space.keys(levels)
     shields = bool(space.requirements.shields)
     aggregates: list[exp.Expr] = [named(total(col(ROWS)), CLASS_SIZE)]

@@ -59,10 +59,12 @@ def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: in
         one.refuse(counted)
 
     def check(levels: Levels) -> Figures:
-        space = sets.at(levels)
+        space = sets.sizes_at(levels)
         row = steps.figures(candidate(space, levels, short, measure.needs_squares))
         suppressed = row["suppressed_rows"]
         within = suppressed <= allowed and row["classes"] > 0
+        if within and space.are_classes:
+            space = sets.at(levels)
         leaves: Mapping[str, float | None] = {}
         entropy, holds = 0.0, True
         between = any(0 < level < height for level, height in zip(levels, heights, strict=True))
