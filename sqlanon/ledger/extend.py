@@ -51,8 +51,8 @@ from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, Reach
 from sqlanon.release.targets.file import FileTarget
 from sqlanon.resources import __version__
-from sqlanon.search.candidate import candidate, suppressed_leaves
-from sqlanon.search.full_domain import measure_of
+from sqlanon.search.candidate import candidate, class_leaves
+from sqlanon.search.full_domain import leaf_sums, measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
@@ -222,12 +222,12 @@ def _figures(prepared: SearchInput, space: ClassSpace, levels: Levels) -> Figure
     """What is lost by the rows that wait, by the policy's measure."""
     steps, measure = prepared.sets.steps, measure_of(prepared)
     suppressed = steps.figures(candidate(space, levels))["suppressed_rows"]
-    leaves: Mapping[str, float | None] = {}
+    leaves: dict[int, float] = {}
     heights = prepared.marginals.heights
     between = [i for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if 0 < level < height]
     if suppressed and measure.needs_leaves and between:
-        leaves = steps.figures(suppressed_leaves(space, levels, prepared.attributes))
-    return Figures(0, suppressed, suppressed_leaves={i: leaves.get(f"leaves_{i}") or 0.0 for i in between})
+        leaves = leaf_sums(steps, class_leaves(space, levels, prepared.attributes, kept=False))
+    return Figures(0, suppressed, suppressed_leaves=leaves)
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, wraps
+
+from sqlglot import exp
 
 from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import create_table, drop_table
+from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import person_count
 from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.policy.strategies import Strategy
 from sqlanon.search import vectors as vc
-from sqlanon.search.candidate import candidate, kept_sizes, suppressed_entropy, suppressed_leaves
+from sqlanon.search.candidate import candidate, class_leaves, kept_sizes, suppressed_entropy
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
 from sqlanon.search.limits import Budget
@@ -45,6 +48,11 @@ def rules_of(prepared: SearchInput) -> Rules:
     return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.space.additive)
 
 
+def leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
+    """The answer to `candidate.class_leaves`, by attribute."""
+    return {slot: leaves for slot, leaves in steps.ask(query, []) if leaves is not None}
+
+
 def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: int) -> Callable[[Levels], Figures]:
     """Asks the engine for a generalization's figures: one statement, and one more for what the measures `loss` and
     `entropy` need of a generalization that suppresses no more rows than are allowed."""
@@ -58,6 +66,15 @@ def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: in
     for one in estimates:
         one.refuse(counted)
 
+    def suppressed_leaves(space: ClassSpace, levels: Levels, kept: bool) -> dict[int, float]:
+        """By what is kept, where that is less to add up."""
+        found = leaf_sums(steps, class_leaves(space, levels, prepared.attributes, kept))
+        if not kept:
+            return found
+        every = prepared.marginals.leaf_sums
+        between = [i for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if 0 < level < height]
+        return {i: every[i][levels[i]] - found.get(i, 0.0) for i in between}
+
     def check(levels: Levels) -> Figures:
         space = sets.sizes_at(levels)
         row = steps.figures(candidate(space, levels, short, measure.needs_squares))
@@ -65,11 +82,11 @@ def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: in
         within = suppressed <= allowed and row["classes"] > 0
         if within and space.are_classes:
             space = sets.at(levels)
-        leaves: Mapping[str, float | None] = {}
+        leaves: dict[int, float] = {}
         entropy, holds = 0.0, True
         between = any(0 < level < height for level, height in zip(levels, heights, strict=True))
         if within and suppressed and measure.needs_leaves and between:
-            leaves = steps.figures(suppressed_leaves(space, levels, prepared.attributes))
+            leaves = suppressed_leaves(space, levels, kept=row["classes"] < suppressed and not space.population)
         if within and suppressed and measure.needs_entropy and levels[:shown] != heights[:shown]:
             entropy = engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
         if estimates and within:
@@ -79,7 +96,7 @@ def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: in
             classes=row["classes"],
             suppressed_rows=suppressed,
             squares=row.get("squares") or 0.0,
-            suppressed_leaves={i: leaves.get(f"leaves_{i}") or 0.0 for i, h in enumerate(heights) if 0 < levels[i] < h},
+            suppressed_leaves=leaves,
             suppressed_entropy=entropy,
             lost=(row["lost"] or 0.0) if short else None,
             count=row.get("count") or 0,
