@@ -160,6 +160,8 @@ class SearchTask:
     steps: StatementRunner
     prepared: SearchInput
     progress: Progress
+    budget: Budget | None = None
+    """None: the policy's limits."""
 
     @property
     def engine(self) -> Engine:
@@ -172,7 +174,7 @@ class SearchTask:
         engine, prepared, asked = self.engine, self.prepared, self.prepared.policy.search
         measure, allowed = measure_of(prepared), allowed_rows(prepared)
         check = checker(engine, prepared, measure, allowed)
-        budget = Budget(asked.time_limit, asked.max_checks)
+        budget = self.budget or Budget(asked.time_limit, asked.max_checks)
         judge, data = rules_of(prepared).judge, data_of(prepared)
         return Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data=data)
 

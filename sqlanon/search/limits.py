@@ -48,6 +48,10 @@ class Clock:
         """Raise an error where no more checks may be made, or the time is over."""
         self.budget.refuse_more(self.checks, self._ends_at)
 
+    def refuse_late(self) -> None:
+        """Raise an error where the time is over, whatever was checked."""
+        self.budget.refuse_late(1, self._ends_at)
+
     def spend(self) -> None:
         """Count a check."""
         self.refuse_more()

@@ -15,7 +15,9 @@ from sqlglot import exp
 from sqlanon.coding import ROWS, Levels
 from sqlanon.expressions import aliased, all_of, col, fragment, named, subquery, template, union_all
 from sqlanon.measures import Loss
+from sqlanon.recode.local.mondrian import Cutting
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
+from sqlanon.recode.local.summaries import allowed_nodes
 from sqlanon.recode.local.task import LocalTask
 from sqlanon.search.lattice import Lattice
 
@@ -146,6 +148,8 @@ def summed(terms: Sequence[exp.Expr]) -> exp.Expr:
 
 # One row: the price of all groups, and their rows.
 _COSTS = template("SELECT coalesce(sum(price * n)::BIGINT, 0), coalesce(sum(n)::BIGINT, 0) FROM :classes")
+# The parts that a table was cut into, each numbered by its least combination.
+_CUT = template("SELECT combination, min(combination) OVER (PARTITION BY part) AS cell FROM :parts")
 in_no_group = template("SELECT * FROM :prices AS p ANTI JOIN :members AS m ON p.combination = m.combination")
 """The combinations that are in no group."""
 
@@ -186,19 +190,21 @@ def common_price(attribute: int, tree: Tree, of: str, released: Sequence[str]) -
     return price
 
 
+# What is least is one whole number for each pair, the price before the group: arg_min by several values keeps each best
+# one that it met, which takes gigabytes.
 _TAKEN_IN = template("""
-    SELECT
-        combination,
-        arg_min(cell, ((there + coming) * after - there * before, cell)) AS cell,
-        min((there + coming) * after - there * before) AS more
+    SELECT combination, (best % 2147483648)::INTEGER AS cell, (best // 2147483648)::BIGINT AS more
     FROM (
-        SELECT x.combination, g.cell, x.n AS coming, g.n AS there, g.price AS before, :price AS after
-        FROM :loose AS x
-        CROSS JOIN :classes AS g
-        JOIN :prices AS r ON g.cell = r.combination
-    ) AS x
-    WHERE after IS NOT NULL
-    GROUP BY combination
+        SELECT combination, min(((there + coming) * after - there * before)::HUGEINT * 2147483648 + cell) AS best
+        FROM (
+            SELECT x.combination, g.cell, x.n AS coming, g.n AS there, g.price AS before, :price AS after
+            FROM :loose AS x
+            CROSS JOIN :classes AS g
+            JOIN :prices AS r ON g.cell = r.combination
+        ) AS x
+        WHERE after IS NOT NULL
+        GROUP BY combination
+    ) AS b
 """)
 
 
@@ -269,6 +275,13 @@ class Groups:
         lowest = levels if prepared.requirements.shields else self.task.floor
         exact = replace(self.task, members=replace(members, requirements=prepared.requirements))
         return self.tight(self._members([self._step(exact, self.prices, levels)]), lowest)
+
+    def cut(self, as_ancestors: bool) -> Grouping:
+        """The parts that `mondrian` cuts the table into, for the policy's summary or for ancestors alone."""
+        cutting = Cutting(self.task, allowed_nodes(self.task, f"{self._prefix}_cut"), as_ancestors)
+        parts = cutting.run()
+        self.rounds += cutting.rounds
+        return self.tight(self.make(_CUT(parts=parts)))
 
     def climb(self, loose: exp.Table) -> list[exp.Table]:
         """Group loose combinations on a path from the lowest levels to the highest: what holds stays, the rest goes on.

@@ -96,7 +96,8 @@ def local(task: LocalTask) -> LocalOutcome:
     groups = Groups(task, "local")
     best = groups.at(levels)
     try:
-        best = groups.better(best, groups.grouping(groups.climb(groups.prices)))
+        better = groups.cut(as_ancestors=True) if task.is_large else groups.grouping(groups.climb(groups.prices))
+        best = groups.better(best, better)
         before = best.price + 1
         while best.price < before:
             before = round(best.price * (1 - LEAST_GAIN))

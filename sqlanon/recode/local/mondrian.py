@@ -35,6 +35,7 @@ Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -70,11 +71,7 @@ def mondrian(task: LocalTask) -> LocalOutcome:
     """
     allowed = allowed_nodes(task, "mondrian")
     cutting = Cutting(task, allowed)
-    try:
-        while cutting.go_on():
-            pass
-    except LimitReachedError:
-        cutting.stop()
+    cutting.run()
     return summarise(task, cutting.classes, allowed, "mondrian", cutting.rounds)
 
 
@@ -126,12 +123,14 @@ class Cutting:
     tried, ``classes`` the combinations of the parts that are not cut any more.
     """
 
-    def __init__(self, task: LocalTask, allowed: tuple[exp.Table, ...]) -> None:
+    def __init__(self, task: LocalTask, allowed: tuple[exp.Table, ...], as_ancestors: bool = False) -> None:
+        if as_ancestors:  # of all attributes, whatever the policy's summary is
+            task = replace(task, trees=tuple(replace(tree, ordered=False) for tree in task.trees))
         self.task = task
         self.rounds = 0
         search = task.prepared.policy.search
         by_combination = [search.cuts == "relaxed" and tree.ordered for tree in task.trees]
-        self._as_sets = search.summary == "set"
+        self._as_sets = search.summary == "set" and not as_ancestors
         self._least = task.members.requirements.least_class
         self._open = self._begin(allowed)
         self._last = int(task.engine.rows(_GREATEST_PART(parts=self._open))[0][0])
@@ -141,6 +140,15 @@ class Cutting:
             self._rows = self._make("mondrian_rows", cut_rows(task.combinations, task.trees, by_combination))
             self._values = self._make("mondrian_ground", cut_values(task.trees))
             self._ancestors = self._make("mondrian_ancestors", cut_ancestors(task.combinations, task.trees))
+
+    def run(self) -> exp.Table:
+        """Cut until nothing can be cut, or the time is over: ``classes``."""
+        try:
+            while self.go_on():
+                pass
+        except LimitReachedError:
+            self.stop()
+        return self.classes
 
     def go_on(self) -> bool:
         """Make one round of cuts; whether there was any."""

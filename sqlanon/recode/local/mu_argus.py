@@ -41,6 +41,10 @@ from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.search.limits import LimitReachedError
 
 
+TOGETHER = 64
+"""So many combinations of attributes are checked by one statement, at most."""
+
+
 def count_name(attribute: int) -> str:
     """The column with the unsafe combinations of attributes that an attribute's cell is in."""
     return f"count_{attribute}"
@@ -89,8 +93,20 @@ def unsafe(
                 same=agree(keys, "p", "f"),
             )
         )
+    return _added(union_all(*parts), trees)
+
+
+_ALL = template("SELECT * FROM :found")
+
+
+def added(parts: Sequence[exp.Table], trees: Sequence[Tree]) -> exp.Select:
+    """What `unsafe` found of some combinations and of others, together."""
+    return _added(union_all(*(_ALL(found=one) for one in parts)), trees)
+
+
+def _added(parts: exp.Query, trees: Sequence[Tree]) -> exp.Select:
     sums = [named(_SUM(count=col(count_name(i))), count_name(i)) for i in range(len(trees))]
-    return _UNSAFE(sums=sums, parts=union_all(*parts))
+    return _UNSAFE(sums=sums, parts=parts)
 
 
 # One row: the unsafe rows; and for each attribute in how many unsafe combinations of them its cells are.
@@ -196,11 +212,25 @@ class _Argus:
         self.rounds += 1
         task = self.task
         task.clock.spend()
-        found = self._make("unsafe", unsafe(placed, task.trees, checked, task.judged))
+        found = self._unsafe_in(placed, checked)
         occurrences = [_OCCURRENCE(count=col(count_name(i))) for i in self.attributes]
         rows, *counts = task.engine.rows(_OCCURRENCES(counts=occurrences, unsafe=found))[0]
         task.progress(rows, self.rounds, None)
         return found, rows, counts
+
+    def _unsafe_in(self, placed: exp.Table, checked: list[list[int]]) -> exp.Table:
+        """The unsafe rows; of many combinations some at a time, so that rows that are in several of them are few."""
+        task = self.task
+        parts = []
+        for first in range(0, len(checked), TOGETHER):
+            task.clock.refuse_late()
+            found = unsafe(placed, task.trees, checked[first : first + TOGETHER], task.judged)
+            parts.append(self._make("unsafe", found))
+        if not parts[1:]:
+            return parts[0]
+        together = self._make("unsafe", added(parts, task.trees))
+        task.steps.drop(*parts)
+        return together
 
     def _at(self, steps: list[int]) -> exp.Table:
         levels = tuple(self.levels[i][step] for i, step in enumerate(steps))

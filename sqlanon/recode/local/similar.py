@@ -82,33 +82,42 @@ _OPEN_BLOCKS = template("""
 """)
 # For each group that does not hold, ``one``, the ``other`` of its block that it is to join; whether both together are
 # ``large``; and how much ``more`` they cost. Those that are not large come first, then those that cost least.
+# What is least is one whole number for each pair, the other group last: of one group, pairs in the order of their least
+# cells and then of their greatest are in that of the other's.
 _PROPOSALS = template("""
     SELECT
         one,
-        arg_min(other, (:large, :more, least(one, other), greatest(one, other))) AS other,
-        arg_min(:large, (:large, :more, least(one, other), greatest(one, other))) AS large,
-        arg_min(:more, (:large, :more, least(one, other), greatest(one, other))) AS more
+        (best % 2147483648)::INTEGER AS other,
+        best // 2147483648 >= 2305843009213693952 AS large,
+        (best // 2147483648 % 2305843009213693952)::BIGINT AS more
     FROM (
         SELECT
-            f.cell AS one, g.cell AS other, f.n AS n_f, g.n AS n_g, f.price AS p_f, g.price AS p_g, :price AS price
+            one,
+            min(
+                (CASE WHEN :large THEN 2305843009213693952 ELSE 0 END + :more)::HUGEINT * 2147483648 + other
+            ) AS best
         FROM (
-            SELECT f.*, b.block, j.kept
-            FROM :classes AS f
-            JOIN :blocks AS b ON f.cell = b.combination
-            JOIN :judged AS j ON f.cell = j.cell
-        ) AS f
-        JOIN (
-            SELECT g.*, b.block, j.kept
-            FROM :classes AS g
-            JOIN :blocks AS b ON g.cell = b.combination
-            JOIN :judged AS j ON g.cell = j.cell
-        ) AS g ON f.block = g.block AND f.cell <> g.cell
-        JOIN :prices AS x ON f.cell = x.combination
-        JOIN :prices AS y ON g.cell = y.combination
-        WHERE NOT f.kept
-    ) AS p
-    WHERE price IS NOT NULL
-    GROUP BY one
+            SELECT
+                f.cell AS one, g.cell AS other, f.n AS n_f, g.n AS n_g, f.price AS p_f, g.price AS p_g, :price AS price
+            FROM (
+                SELECT f.*, b.block, j.kept
+                FROM :classes AS f
+                JOIN :blocks AS b ON f.cell = b.combination
+                JOIN :judged AS j ON f.cell = j.cell
+            ) AS f
+            JOIN (
+                SELECT g.*, b.block, j.kept
+                FROM :classes AS g
+                JOIN :blocks AS b ON g.cell = b.combination
+                JOIN :judged AS j ON g.cell = j.cell
+            ) AS g ON f.block = g.block AND f.cell <> g.cell
+            JOIN :prices AS x ON f.cell = x.combination
+            JOIN :prices AS y ON g.cell = y.combination
+            WHERE NOT f.kept
+        ) AS p
+        WHERE price IS NOT NULL
+        GROUP BY one
+    ) AS b
 """)
 _IS_LARGE = fragment("(n_f + n_g) >= :rows")
 _MORE = fragment("(n_f + n_g) * price - n_f * p_f - n_g * p_g")
@@ -190,7 +199,10 @@ class _Similar:
         try:
             if count <= FEW:
                 return groups.better(best, self._best_of_all(count))
-            best = groups.better(best, groups.grouping(groups.climb(groups.prices)))
+            if self.task.is_large:
+                best = groups.better(best, groups.cut(as_ancestors=False))
+            else:
+                best = groups.better(best, groups.grouping(groups.climb(groups.prices)))
             best = groups.better(best, self._divided(best))
         except LimitReachedError:
             pass

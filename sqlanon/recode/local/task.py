@@ -33,6 +33,14 @@ _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBL
 """Types whose values are numbers or times, as the engine spells them."""
 
 
+LARGE = 1_000_000
+"""Of a lattice of more generalizations, a local strategy starts at a good one that is found soon."""
+
+START_CHECKS = 1_000
+START_SHARE = 0.25
+"""What the search for it may take there: checks, and a share of the policy's ``time_limit``."""
+
+
 @dataclass(frozen=True)
 class LocalTask:
     """A prepared source as local strategies see it."""
@@ -63,12 +71,30 @@ class LocalTask:
         return judged_groups(self.members, placed, keys)
 
     def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
-        """The search of a full-domain strategy, and the generalization that it chose by the policy's measure."""
-        task = SearchTask(self.steps, self.prepared, self.progress)
+        """The search of a full-domain strategy, and the generalization that it chose by the policy's measure.
+
+        On a large lattice a proof may take days: the search takes a part of the limits, and gives the best that it met.
+        """
+        task = SearchTask(self.steps, self.prepared, self.progress, self._start_budget())
         found = find(task, STRATEGIES[strategy])
         assert found.search is not None and found.levels is not None  # as it is of the full domain
         self.clock.checks += len(found.search.figures)
         return found.search, found.levels
+
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the lattice is too large for a search of it to end soon."""
+        return self.prepared.lattice.size > LARGE
+
+    def _start_budget(self) -> Budget | None:
+        if not self.is_large:
+            return None
+        seconds, checks = self.clock.budget.seconds, self.clock.budget.checks
+        return Budget(
+            None if seconds is None else START_SHARE * seconds,
+            START_CHECKS if checks is None else min(START_CHECKS, max(checks // 2, 1)),
+        )
 
 
 @dataclass(frozen=True)
