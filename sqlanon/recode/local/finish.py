@@ -6,7 +6,7 @@ negative numbers come before the others, and are in the order of their digits am
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 
@@ -15,16 +15,12 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
-from sqlanon.expressions import (
-    col,
-    star,
-    template,
-)
+from sqlanon.expressions import aliased, col, star, subquery, template, union_all
 from sqlanon.hierarchies.numerals import NUMERAL, padded, part_of, whole_digits, written_out
 from sqlanon.measures import Figures, Measure
 from sqlanon.measures.base import Totals
 from sqlanon.policy.guarantee import combinations_of
-from sqlanon.recode.local.nodes import Tree, may_be_shown
+from sqlanon.recode.local.nodes import Tree, agree, may_be_shown
 from sqlanon.recode.local.placement import (
     LocalRecoding,
     as_read,
@@ -38,12 +34,16 @@ from sqlanon.recode.local.placement import (
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
+from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search.full_domain import SearchTask, measure_of, remedies
 from sqlanon.search.input import SearchInput
 from sqlanon.search.result import SearchResult
 
 MOST_DIGITS = 40
 """Labels are not made longer than can be read: a column of numbers such as 1e+300 does not sort as text."""
+
+MOST_SHIELDS = 64
+"""More shields than these are not judged by one statement: it would take minutes and gigabytes."""
 
 _FORM = f"({NUMERAL})(?:(-| to )({NUMERAL}))?"
 
@@ -206,7 +206,10 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
     )
     seen = steps.make(work("readable"), as_read(task.combinations, outcome.placed, labels, task.trees))
     # Here the shields are asked for as they are: these are the classes that the release will have.
-    members = replace(task.members, requirements=_as_guaranteed(task))
+    asked = _as_guaranteed(task)
+    if len(asked.shields) > MOST_SHIELDS:
+        seen, asked = _safe(task, seen, asked.shields), Requirements()
+    members = replace(task.members, requirements=asked)
     judged = steps.make(work("judged"), judged_groups(members, seen, [f"code_{i}" for i in attributes]))
     good = star(judged)
     kept = steps.make(work("kept"), kept_combinations(seen, good, attributes))
@@ -255,6 +258,38 @@ def _as_guaranteed(task: LocalTask) -> Requirements:
     names = [tree.name for tree in task.trees]
     shields = [SubsetCondition(tuple(names.index(name) for name in some), some, policy.privacy.k) for some in listed]
     return Requirements(shields=tuple(shields))
+
+
+# The combinations in whose groups, by the codes of some attributes, are too few.
+_FAILING = template("""
+    SELECT s.combination
+    FROM :seen AS s
+    JOIN (SELECT :keys FROM :judged AS j WHERE NOT kept) AS f ON :same
+""")
+_WITHOUT = template("SELECT s.* FROM :seen AS s ANTI JOIN (:failing) AS f ON s.combination = f.combination")
+
+
+def _safe(task: LocalTask, seen: exp.Table, shields: Sequence[SubsetCondition]) -> exp.Table:
+    """The greatest part of what readers see in which all shields hold, which all ask for the policy's k."""
+    steps, members = task.steps, replace(task.members, requirements=Requirements((KAnonymity(shields[0].k),)))
+
+    def failing(attributes: Sequence[int]) -> exp.Select:
+        keys = [f"code_{i}" for i in attributes]
+        judged = judged_groups(members, aliased(seen, "g"), keys)
+        return _FAILING(seen=seen, keys=[col(key) for key in keys], judged=subquery(judged), same=agree(keys, "s", "f"))
+
+    # Classes of k over all attributes are so over some of them.
+    found = steps.make(task.work("failing_0"), failing(range(len(task.trees))))
+    if not steps.count(found):
+        return seen
+    left, number = steps.count(seen), 0
+    while True:
+        for first in range(0, len(shields), MOST_SHIELDS):
+            number += 1
+            some = [failing(one.attributes) for one in shields[first : first + MOST_SHIELDS]]
+            seen = steps.make(task.work(f"safe_{number}"), _WITHOUT(seen=seen, failing=union_all(*some)))
+        if left == (left := steps.count(seen)):
+            return seen
 
 
 def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[SearchTask], SearchResult]:

@@ -12,6 +12,9 @@ One generalization for the whole table is as coarse as its rarest rows need. So:
 It starts at the optimal full-domain generalization, its classes released as what their rows have in common, and never
 costs more than that. It is no proven optimum.
 
+On a lattice of more than a million generalizations neither the optimum nor a path serves: it starts at a good
+generalization that is found soon, and at the parts that `mondrian` cuts the table into for the hierarchies' labels.
+
 Local recoding is commonly made of full-domain generalizations, each of what the last one suppressed. The path in
 place of a search for each of them, and what follows it, are ours.
 """

@@ -28,6 +28,7 @@ how many of a row's unsafe combinations of attributes the cell of attribute ``i`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -37,9 +38,8 @@ from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.cells import is_released
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import Tree, agree, node_name, released_name
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.search.limits import LimitReachedError
-
+from sqlanon.recode.local.task import START_SHARE, LocalOutcome, LocalTask
+from sqlanon.search.limits import Clock, LimitReachedError
 
 TOGETHER = 64
 """So many combinations of attributes are checked by one statement, at most."""
@@ -155,6 +155,10 @@ def mu_argus(task: LocalTask) -> LocalOutcome:
 
 class _Argus:
     def __init__(self, task: LocalTask) -> None:
+        budget = task.clock.budget
+        if task.is_large and budget.seconds is not None:  # the rest is for the full domain, where this does not end
+            budget = replace(budget, seconds=(1 - START_SHARE) * budget.seconds)
+            task = replace(task, clock=Clock(budget))
         self.task = task
         self.attributes = range(len(task.trees))
         self.rounds = 0

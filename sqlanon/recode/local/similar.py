@@ -9,6 +9,7 @@ common.
   block every combination is a group at first. In each round a group that does not hold joins another of its block:
   that with which it has fewer than 2k rows, if there is one, and loses least more. So groups stop to grow once they
   hold. A block that loses less undivided stays whole, whatever its size.
+- On a lattice of more than a million generalizations the blocks are the parts that `mondrian` cuts the table into.
 
 They are released as ``summary`` says: as ranges of numbers and times (``"range"``) or the values of their middle rows
 (``"median"``), and other attributes as lowest common ancestors; with ``"set"`` as ranges and sets of values. (A range

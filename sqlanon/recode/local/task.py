@@ -23,7 +23,7 @@ from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.requirements.k_anonymity import KAnonymity
-from sqlanon.search import Budget, Search
+from sqlanon.search import Budget, Search, dive
 from sqlanon.search.full_domain import SearchTask, allowed_rows, find
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
@@ -33,12 +33,9 @@ _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBL
 """Types whose values are numbers or times, as the engine spells them."""
 
 
-LARGE = 1_000_000
-"""Of a lattice of more generalizations, a local strategy starts at a good one that is found soon."""
-
 START_CHECKS = 1_000
 START_SHARE = 0.25
-"""What the search for it may take there: checks, and a share of the policy's ``time_limit``."""
+"""What the search for the start may take on a large lattice: checks, and a share of the policy's ``time_limit``."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +78,10 @@ class LocalTask:
         self.clock.checks += len(found.search.figures)
         return found.search, found.levels
 
-
     @property
     def is_large(self) -> bool:
         """Whether the lattice is too large for a search of it to end soon."""
-        return self.prepared.lattice.size > LARGE
+        return self.prepared.lattice.size > dive.LARGE
 
     def _start_budget(self) -> Budget | None:
         if not self.is_large:
