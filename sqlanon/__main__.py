@@ -14,7 +14,7 @@ def run() -> None:
     to search a small table.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # as long as there is nothing to clean up
-    gc.set_threshold(100_000)  # next to nothing of what is loaded is garbage
+    gc.set_threshold(200_000)  # next to nothing of what is loaded is garbage, and that is more than 100,000 objects
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # to look for them, all installed packages are searched
     from sqlanon.cli import main  # noqa: PLC0415  (what it loads, too)
     from sqlanon.cli.interrupts import hear_interrupts  # noqa: PLC0415  (likewise)

@@ -7,7 +7,6 @@ column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -28,6 +27,7 @@ from sqlanon.expressions import (
     union_all,
     where,
 )
+from sqlanon.records import dataclass
 
 Levels: TypeAlias = tuple[int, ...]
 """A generalization: a level for each quasi-identifier, in the policy's order."""

@@ -7,7 +7,8 @@ needed to correct a hierarchy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from sqlanon.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -46,6 +46,7 @@ from sqlanon.ledger.renamed import renamed_columns
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
 from sqlanon.policy.databases import read_data_files
+from sqlanon.records import dataclass
 from sqlanon.release.reader import attach_release, detach_release, read_claims, shut
 from sqlanon.sources import Source, bind_source, file_kind, source_errors
 from sqlanon.sources.columns import Columns, match_columns

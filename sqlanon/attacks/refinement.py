@@ -11,7 +11,6 @@ Sources: R. C.-W. Wong, A. W.-C. Fu, K. Wang, J. Pei, Minimality attack in priva
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -41,6 +40,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.uncoded import distribution
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.row_matching import titled
+from sqlanon.records import dataclass
 from sqlanon.release.dependencies import pinned_groups
 from sqlanon.requirements import Domain, Requirements, requirements_of
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution

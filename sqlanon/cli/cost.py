@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlanon.records import dataclass
 from sqlanon.release.words import listed
 
 if TYPE_CHECKING:

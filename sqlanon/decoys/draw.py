@@ -11,7 +11,7 @@ Source: the post-analytics of the IAB's paper on anonymizing its data, which inj
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -36,6 +36,7 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
 from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, in_order
 from sqlanon.recode.stage import Recoding
+from sqlanon.records import dataclass
 from sqlanon.search.classes import judged
 from sqlanon.search.full_domain import checker, measure_of
 from sqlanon.search.input import SearchInput

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import sqlanon
@@ -14,6 +13,7 @@ from sqlanon.demo.attack import QUASI, Attack, attack
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.linkage import GROUND
 from sqlanon.errors import SourceError
+from sqlanon.records import dataclass
 from sqlanon.terminal import percent, say, show_table
 
 HOSPITAL, POLICY, RELEASE = "hospital.duckdb", "policy.toml", "release.duckdb"

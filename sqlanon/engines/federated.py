@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,6 +38,7 @@ from sqlanon.expressions import (
     union_all,
     used_columns,
 )
+from sqlanon.records import dataclass
 from sqlanon.workdir import private_directory
 
 

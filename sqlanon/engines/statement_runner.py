@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -12,6 +11,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import create_table, drop_table, select
 from sqlanon.markup import escaped
+from sqlanon.records import dataclass
 
 
 def one_line(text: str) -> str:

@@ -11,7 +11,6 @@ requirements look at. In the table of a pack: ``code``, and the codes of its att
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -22,6 +21,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, aliased, all_of, cast, col, named, number, same, select, subquery
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.statements import grouped
+from sqlanon.records import dataclass
 from sqlanon.requirements.base import SHARE, VALUE
 
 ROOM = 2**15

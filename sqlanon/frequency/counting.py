@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -27,6 +27,7 @@ from sqlanon.hierarchies.build import Hierarchies, ValueFacts
 from sqlanon.hierarchies.levels import PermittedLevels, forbidden_levels, permitted_levels
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
+from sqlanon.records import dataclass
 from sqlanon.requirements import Domain, Requirements, requirements_of
 from sqlanon.sources.bound import SMALL
 

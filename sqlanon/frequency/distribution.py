@@ -8,7 +8,6 @@ source) and ``n``: rows, or distinct pairs of person and value; with movers, ``m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -32,6 +31,7 @@ from sqlanon.frequency.statements import (
     grouped,
     with_upper_codes,
 )
+from sqlanon.records import dataclass
 from sqlanon.requirements.base import SHARE, VALUE
 
 

@@ -11,7 +11,6 @@ attribute's values: ``value``, ``code``. In the packed keys: ``id``, ``w0, w1, .
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 from math import comb
@@ -24,6 +23,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import Namer, aliased, cast, col, fragment, named, number, same, select, template, total
 from sqlanon.frequency.statements import quasi_columns, raw_frequency
+from sqlanon.records import dataclass
 
 BITS = 63
 """Of a word: the highest one of a BIGINT is its sign."""

@@ -5,7 +5,7 @@ combinations, persons, sensitive values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -20,6 +20,7 @@ from sqlanon.frequency.codes import RowCodes
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
+from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Domain
 from sqlanon.sources.bound import Population, Source
 from sqlanon.sources.columns import Columns, match_columns, population_columns

@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -23,6 +23,7 @@ from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.codes import RowCodes
 from sqlanon.frequency.distribution import Pairs
+from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources.bound import SMALL
 

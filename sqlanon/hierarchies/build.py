@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -40,6 +39,7 @@ from sqlanon.hierarchies.validate import (
 )
 from sqlanon.policy import Policy
 from sqlanon.policy.rules import MaskRule, Rule
+from sqlanon.records import dataclass
 from sqlanon.requirements import hierarchies_needed
 
 

@@ -7,7 +7,6 @@ in one of the next level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -27,6 +26,7 @@ from sqlanon.hierarchies.parts import (
     try_cast,
 )
 from sqlanon.policy.rules import IntervalsRule
+from sqlanon.records import dataclass
 
 _MOST_MASKED = 1000
 

@@ -6,7 +6,6 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -29,6 +28,7 @@ from sqlanon.policy.rules import (
     SuppressRule,
     TableRule,
 )
+from sqlanon.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ that names values, counts and the remedy."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import pairwise
 from operator import add
@@ -15,6 +14,7 @@ from sqlglot import exp
 from sqlanon.expressions import cast, col, fragment, template, union_all
 from sqlanon.fields import in_words
 from sqlanon.hierarchies.parts import Generated, HierarchyDraft, Listed, Part, keys_table
+from sqlanon.records import dataclass
 
 
 class Finding(NamedTuple):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -36,6 +35,7 @@ from sqlanon.policy import Attribute, Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
 from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import join
+from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, recorded_place
 from sqlanon.requirements import promised_k

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 from uuid import uuid4
@@ -38,6 +38,7 @@ from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
 from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import join
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing, measure_dependencies, warn_of_unique_columns
 from sqlanon.release.label_levels import label_levels

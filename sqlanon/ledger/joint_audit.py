@@ -13,7 +13,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
 from sqlanon.policy.names import OWN_CATALOG
 from sqlanon.policy.noise import ROUNDING
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, kind_at

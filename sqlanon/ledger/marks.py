@@ -9,7 +9,6 @@ whenever it is asked. With a key it is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -30,6 +29,7 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.policy.names import EARLIER
+from sqlanon.records import dataclass
 
 KEY_HASH = "key_hash"
 

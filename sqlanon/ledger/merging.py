@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -21,6 +20,7 @@ from sqlanon.ledger import catalog
 from sqlanon.ledger.recording import alone_with, forget_gone, settle
 from sqlanon.ledger.records import Publication, standing
 from sqlanon.policy.names import OWN_CATALOG, SHARED_CATALOG
+from sqlanon.records import dataclass
 from sqlanon.release.target import Reach, recorded_place
 from sqlanon.workdir import spill_directory
 

@@ -8,7 +8,6 @@ each statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -28,6 +27,7 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.ledger.source_samples import HASHES, HEX_FROM, Counts, SampledRows, hash_at, known_values
+from sqlanon.records import dataclass
 from sqlanon.sources import source_errors
 
 _ROW_COUNT = template("SELECT pg_catalog.count(*) FROM :relation", "postgres")

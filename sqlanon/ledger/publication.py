@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
 from sqlanon.ledger.records import Publication, Spent, kept_secret, not_compared, not_in_catalog, publications_elsewhere
 from sqlanon.ledger.source_match import SameRows, sample_of
 from sqlanon.policy import shown_place
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import ANOTHER_PLACE, Reach, kind_at

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from sqlanon.ledger import catalog
 from sqlanon.ledger.records import Export, History, Publication, read_history, spent_so_far, standing
 from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
 from sqlanon.policy import Policy, shown_place
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check, file_check
 from sqlanon.release.target import Reach, Verification, recorded_place
 from sqlanon.workdir import BusyError, alone_at

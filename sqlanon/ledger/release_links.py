@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from sqlanon.ledger.row_matching import (
 )
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
+from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest
 from sqlanon.requirements import promised_k
 

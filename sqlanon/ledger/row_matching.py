@@ -27,7 +27,7 @@ values in common with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from sqlglot import exp
@@ -47,6 +47,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.hierarchies.numerals import NUMERAL, part_of, plain, written_out
+from sqlanon.records import dataclass
 
 FIRST, SECOND = "sqlanon first", "sqlanon second"
 """The groups of each release, within a statement: names that no relation of a user has."""

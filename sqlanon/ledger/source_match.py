@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from sqlanon.ledger import catalog
 from sqlanon.ledger.postgres_samples import RowsInPostgres
 from sqlanon.ledger.source_samples import Counts, RowsHere, SampledRows
 from sqlanon.policy import Policy
+from sqlanon.records import dataclass
 from sqlanon.sources.run import Run
 
 SAMPLED = 2000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from string import ascii_lowercase, ascii_uppercase
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from sqlanon.expressions import (
     select,
     template,
 )
+from sqlanon.records import dataclass
 from sqlanon.sources import Sampled
 from sqlanon.sources.run import Run
 

@@ -14,7 +14,6 @@ on another row looks into a secure view with something volatile in it.)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -36,6 +35,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency import distribution
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
+from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.search.classes import judged

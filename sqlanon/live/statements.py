@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import ROUND_FLOOR, Decimal
 
@@ -27,6 +27,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.live.queries import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
+from sqlanon.records import dataclass
 from sqlanon.requirements import Domain, requirements_of
 from sqlanon.search.input import SearchInput
 

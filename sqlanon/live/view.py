@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from sqlanon.live.statements import (
 from sqlanon.pipeline import prepare
 from sqlanon.policy import Policy, table_parts
 from sqlanon.policy.compatibility import LIVE_VIEWS, asked_of, conflicts
+from sqlanon.records import dataclass
 from sqlanon.release.dependencies import warn_of_unique_columns
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import void_shields

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from sqlanon.records import dataclass
 
 if TYPE_CHECKING:
     from sqlanon.coding import Levels

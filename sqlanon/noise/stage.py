@@ -8,7 +8,7 @@ recoding ──> records ──> classes ──> noisy ──> links, near ─�
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sqlglot import exp
@@ -28,6 +28,7 @@ from sqlanon.policy.noise import claims_of
 from sqlanon.recode.full_domain import ByClass
 from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.stage import Recoding
+from sqlanon.records import dataclass
 from sqlanon.search.full_domain import allowed_rows
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run

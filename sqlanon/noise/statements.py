@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -38,6 +38,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.recode.full_domain import ByClass, in_order
+from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.search.classes import judged
 

@@ -7,7 +7,7 @@ the checks, their messages, and the page docs/reference/compatibility.md (`page`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +17,7 @@ from sqlanon.policy.names import table_parts
 from sqlanon.policy.problems import join
 from sqlanon.policy.rules import TableRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
+from sqlanon.records import dataclass
 from sqlanon.requirements import estimated
 from sqlanon.requirements.registry import kinds
 

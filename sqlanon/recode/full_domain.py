@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -24,6 +24,7 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.frequency.sets import ClassSpace
+from sqlanon.records import dataclass
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
 from sqlanon.search.classes import KEPT, judged
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -12,6 +12,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
 from sqlanon.recode.full_domain import ByClass, FullDomainRecoding, masked_class, suppressed_classes
+from sqlanon.records import dataclass
 from sqlanon.requirements import void_shields
 from sqlanon.search.candidate import smallest_class, whole_classes
 from sqlanon.search.input import SearchInput

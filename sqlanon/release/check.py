@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sqlglot import exp
 
 from sqlanon.errors import ReleaseError
+from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest
 from sqlanon.requirements.audit import Check, Queryable
 

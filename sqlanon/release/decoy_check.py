@@ -7,7 +7,7 @@ real row, either of them may count as the decoy.)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -16,6 +16,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, all_of, col, named, row_count, same, subquery, template, union_all
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
+from sqlanon.records import dataclass
 from sqlanon.release.check import AGAINST, Check, Claim, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.values import different_rows, same_to_readers, told_apart

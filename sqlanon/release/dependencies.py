@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
@@ -37,6 +37,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import SourceSection
 from sqlanon.recode.full_domain import ByClass
+from sqlanon.records import dataclass
 from sqlanon.release.words import listed
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import NOT_THERE

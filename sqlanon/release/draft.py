@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -18,6 +18,7 @@ from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy.guarantee import guarantee_of
 from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.recode.stage import Recoding
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Dependencies
 from sqlanon.release.label_levels import label_levels

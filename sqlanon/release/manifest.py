@@ -6,11 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
 from sqlanon.policy.guarantee import GUARANTEES
+from sqlanon.records import dataclass
 
 FORMAT = 1
 DIGEST = "sum-xor-cells"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -18,6 +17,7 @@ from sqlanon.engines.travel import count_column
 from sqlanon.expressions import Namer, all_of, col, fragment, ident, named, number, same, select, subquery, template
 from sqlanon.noise.columns import noisy_columns
 from sqlanon.noise.statements import STEPS, NoisyColumn, as_number, classes, on_steps, typed, usable
+from sqlanon.records import dataclass
 from sqlanon.release.check import AGAINST, Check, source_check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.values import different_rows

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -35,6 +34,7 @@ from sqlanon.expressions import (
     subquery,
     total,
 )
+from sqlanon.records import dataclass
 from sqlanon.release.check import UNREAD, Check, check_of
 from sqlanon.release.reader import KEY
 from sqlanon.release.values import Leaf, leaves_of, values_of

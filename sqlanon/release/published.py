@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from sqlglot import exp
 
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.expressions import star, table
+from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import Manifest

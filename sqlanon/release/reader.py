@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from sqlanon.expressions import (
     table,
     text,
 )
+from sqlanon.records import dataclass
 from sqlanon.release.contents import ATTACHED, found_objects
 from sqlanon.release.manifest import DIGEST, Manifest
 from sqlanon.resources import PLAIN, macro_scripts, sql_text

@@ -5,7 +5,6 @@ the same. Cheap enough to be said wherever a release is published or verified.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sqlglot import exp
@@ -15,6 +14,7 @@ from sqlanon.expressions import col, number, subquery, template, union_all
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.policy.toml import toml_value
+from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import class_labels, value_counts
 from sqlanon.release.disclosure import skewness
 from sqlanon.release.manifest import Manifest

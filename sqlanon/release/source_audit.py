@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from uuid import uuid4
 
 from sqlglot import exp
@@ -30,6 +29,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy.guarantee import combinations_of
 from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.reader import Once
 from sqlanon.requirements import requirement_checks

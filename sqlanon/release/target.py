@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,7 @@ from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.markup import html_table
 from sqlanon.policy import Policy, in_postgres, is_postgres, shown_place
 from sqlanon.policy.addresses import in_spark, is_session, names_spark
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import Suppressed

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from sqlanon.expressions import anonymous, col, fragment, number, subquery, temp
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.markup import distinct
+from sqlanon.records import dataclass
 from sqlanon.release.residual_risk import MIXED
 
 _LABEL_COUNTS = template("""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
 from typing import Any
@@ -23,6 +23,7 @@ from sqlanon.expressions import cast, col, fragment, named, subquery, template
 from sqlanon.markup import escaped
 from sqlanon.policy import Attribute
 from sqlanon.policy.toml import toml_key, toml_value
+from sqlanon.records import dataclass
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.search.classes import judged

@@ -7,7 +7,7 @@ stands apart from what is for internal use only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from sqlanon.ledger.publication import history_of_source
 from sqlanon.policy import AboutSection, PrivacySection
 from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import read_part
+from sqlanon.records import dataclass
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys
 from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.dependencies import Narrowing

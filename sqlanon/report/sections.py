@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlanon.markup import Marked, escaped, harmless, html_table
 from sqlanon.measures import measure_named
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
+from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.residual_risk import percent
 from sqlanon.release.words import what_was_done

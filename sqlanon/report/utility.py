@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from sqlglot import exp
@@ -13,6 +12,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.expressions import all_of, cast, col, fragment, is_there, named, subquery, template
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.hierarchies.parts import bounds_kind
+from sqlanon.records import dataclass
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Manifest
 from sqlanon.report.distributions import spans_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, Queryable
 from sqlanon.requirements.base import (
     ClassCondition,

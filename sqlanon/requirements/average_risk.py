@@ -6,12 +6,12 @@ Source: K. El Emam, "Guide to the De-Identification of Personal Health Informati
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlglot import exp
 
 from sqlanon.fields import ShareAboveZero
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, TableCondition, plain
 from sqlanon.requirements.macros import Macro

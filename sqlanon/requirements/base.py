@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.expressions import col, number
 from sqlanon.fields import Flaw
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import Field
@@ -12,6 +11,7 @@ from sqlglot import exp
 from sqlanon.coding import ROWS
 from sqlanon.expressions import anonymous, col, double_total, fragment, number
 from sqlanon.fields import Name, Positive, Section
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     CUMULATED,

@@ -8,7 +8,7 @@ pairs of shield and k of the IAB's paper on anonymizing its data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from sqlanon.expressions import col, number
 from sqlanon.fields import Name, Section, Whole
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requirement, SourceFacts, SubsetCondition
 from sqlanon.requirements.macros import Macro

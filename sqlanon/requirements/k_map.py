@@ -6,7 +6,6 @@ Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4 (k-ma
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -14,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.expressions import col, number
 from sqlanon.fields import Whole
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro

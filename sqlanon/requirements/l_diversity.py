@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,6 +13,7 @@ from sqlglot import exp
 from sqlanon.coding import ROWS
 from sqlanon.expressions import anonymous, cast, col, double_total, fragment, greatest, number
 from sqlanon.fields import Flaw, Name, Number, Positive, Section, Switch
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     TOLERANCE,

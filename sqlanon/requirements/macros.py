@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.expressions import anonymous, col, ident, number, select, text
+from sqlanon.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlglot import exp
 
 from sqlanon.expressions import fragment
 from sqlanon.fields import Share
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.average_risk import AVERAGE_RISK
 from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, TableCondition, plain

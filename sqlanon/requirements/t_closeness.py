@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +20,7 @@ from sqlglot import exp
 from sqlanon.coding import ROWS
 from sqlanon.expressions import anonymous, col, double_total, fragment, greatest, number
 from sqlanon.fields import Flaw, Name, Section, Share
+from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     CUMULATED,

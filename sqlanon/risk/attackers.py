@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.requirements.estimators import dankar_choice, pitman, snb, zayatz
 from sqlanon.risk.individual import individual_risk, threshold_text

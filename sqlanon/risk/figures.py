@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any, Literal
 
+from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk

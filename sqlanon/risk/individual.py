@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -29,6 +28,7 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import all_of, col, fragment, named, same, subquery, template
 from sqlanon.frequency.population import people, sampling_fraction
 from sqlanon.policy import Policy, RiskSection
+from sqlanon.records import dataclass
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 

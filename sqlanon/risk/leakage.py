@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations as combinations_of
 from math import prod
@@ -40,6 +39,7 @@ from sqlglot import exp
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, aliased, all_of, anonymous, cast, col, fragment, named, same, template, union_all
+from sqlanon.records import dataclass
 
 LARGEST_KEY = 2**62
 """Codes are packed into one number up to here: it is quicker to group by than several columns."""

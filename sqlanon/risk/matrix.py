@@ -7,7 +7,6 @@ as they are, at level 0: so a cell is the generalization with these two levels a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -19,6 +18,7 @@ from sqlanon.expressions import aliased, all_of, col, named, same, template, uni
 from sqlanon.frequency.statements import quasi_columns, raw_frequency
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import Policy
+from sqlanon.records import dataclass
 from sqlanon.risk.figures import Table
 from sqlanon.risk.leakage import SMALL
 from sqlanon.sources.columns import match_columns

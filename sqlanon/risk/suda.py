@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +40,7 @@ from sqlanon.frequency.packing import (
 )
 from sqlanon.frequency.population import people, sampling_fraction
 from sqlanon.policy import Policy
+from sqlanon.records import dataclass
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 

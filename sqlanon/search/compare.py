@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from sqlanon.expressions import cast, col, ident, named, select
 from sqlanon.measures import Figures, Loss
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import STRATEGIES, traits_of
+from sqlanon.records import dataclass
 from sqlanon.search.full_domain import allowed_rows, checker, measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.result import SearchResult

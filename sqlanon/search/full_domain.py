@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, wraps
 
@@ -20,6 +20,7 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import person_count
 from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.policy.strategies import Strategy
+from sqlanon.records import dataclass
 from sqlanon.search import vectors as vc
 from sqlanon.search.candidate import candidate, class_leaves, kept_sizes, suppressed_entropy
 from sqlanon.search.input import SearchInput

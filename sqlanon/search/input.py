@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -16,6 +15,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import Hierarchies
 from sqlanon.measures import Marginals
 from sqlanon.policy import Policy
+from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
 from sqlanon.search import Lattice
 from sqlanon.sources import Source

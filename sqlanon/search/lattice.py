@@ -7,7 +7,6 @@ import heapq
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -16,6 +15,7 @@ from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import cast, column_definitions, named
 from sqlanon.policy.names import EARLIER
+from sqlanon.records import dataclass
 
 
 @dataclass(frozen=True)

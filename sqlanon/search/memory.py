@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, islice
 from typing import Any
 
 from sqlanon.coding import Levels
 from sqlanon.measures import Figures, Marginals, Measure
+from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
 from sqlanon.search.lattice import Box, Dominance, Lattice, Progress, silent
 from sqlanon.search.limits import Budget

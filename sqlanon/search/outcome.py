@@ -5,9 +5,9 @@ and the bounds of all above them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from sqlanon.coding import Levels
+from sqlanon.records import dataclass
 from sqlanon.search.lattice import Dominance
 from sqlanon.search.memory import Search
 

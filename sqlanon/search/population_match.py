@@ -6,7 +6,6 @@ Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4: null
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -15,6 +14,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.expressions import aliased, all_of, cast, col, named, same, template, text
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import PERSON, coded_rows
+from sqlanon.records import dataclass
 from sqlanon.search.classes import judged
 from sqlanon.search.input import SearchInput
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.measures import Figures, Measure
 from sqlanon.policy.names import EARLIER
+from sqlanon.records import dataclass
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import Search
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -19,6 +18,7 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import col, create_table, ident, qualified, select, table, template
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
 from sqlanon.policy.databases import attachment_of, database_in, local_database, shown_database
+from sqlanon.records import dataclass
 from sqlanon.sources.bind import bind_relation, without_values
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.extensions import load_extension

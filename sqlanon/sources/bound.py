@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
@@ -18,6 +17,7 @@ from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.expressions import table
 from sqlanon.policy import SourceSection
+from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import distinct_counts
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -15,6 +14,7 @@ from sqlanon.expressions import col, is_null, template
 from sqlanon.fields import nearest
 from sqlanon.policy import Policy
 from sqlanon.policy.names import EARLIER
+from sqlanon.records import dataclass
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source
 

@@ -11,7 +11,7 @@ in silence, a late 02139 would lose its zero), the files are sniffed as a whole 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import duckdb
 from sqlglot import exp
@@ -34,6 +34,7 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.policy.databases import shown_name
+from sqlanon.records import dataclass
 from sqlanon.sources.plain import refuse_ambiguous
 
 _WHOLE_FILE = -1

@@ -8,7 +8,7 @@ endings.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from sqlanon.policy.databases import (
     table_format,
     without_format,
 )
+from sqlanon.records import dataclass
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.csv import copy_csv, scan_csv

@@ -11,7 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +33,7 @@ from sqlanon.policy.databases import (
     table_format,
     without_format,
 )
+from sqlanon.records import dataclass
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.formats import file_kind

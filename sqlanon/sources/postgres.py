@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 import duckdb
@@ -41,6 +41,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
+from sqlanon.records import dataclass
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Ask, Counted, Recodes, Sampled, Source
 from sqlanon.sources.kinds import Binding, SourceKind

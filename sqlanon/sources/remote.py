@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from sqlanon.engines.base import Engine, Feature, WorkEngine
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import at_random, named, row_count, select, subquery
+from sqlanon.records import dataclass
 from sqlanon.sources.bound import SMALL, Recodes, Source, WorkNames
 from sqlanon.sources.plain import types_here
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import Namer, drop_schema
+from sqlanon.records import dataclass
 from sqlanon.resources import CHECKS, macro_scripts
 from sqlanon.sources.bind import unbind_source
 from sqlanon.sources.bound import Population, Source, WorkNames

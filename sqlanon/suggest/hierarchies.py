@@ -11,11 +11,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from sqlanon.hierarchies.parts import TOP, ColumnKind
+from sqlanon.records import dataclass
 from sqlanon.suggest.groupings import RULES, Labelled
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule, intervals, is_measured

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from sqlanon.records import dataclass
 
 Role = Literal["identifying", "quasi", "sensitive", "insensitive"]
 

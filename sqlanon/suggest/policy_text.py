@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 from sqlanon.policy.toml import toml_key, toml_text, toml_value
+from sqlanon.records import dataclass
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.requirements import different_values
 from sqlanon.suggest.propose import Proposal

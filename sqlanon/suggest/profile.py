@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot import exp
 
@@ -13,6 +13,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, template
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import (
     NEARLY,
     column_figures,

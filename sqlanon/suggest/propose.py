@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from sqlanon.hierarchies.parts import ColumnKind
+from sqlanon.records import dataclass
 from sqlanon.suggest.kinds import (
     AGE,
     BIRTH,

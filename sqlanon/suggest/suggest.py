@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sqlglot import exp
@@ -18,6 +18,7 @@ from sqlanon.expressions import col, fragment, named, table, template
 from sqlanon.frequency.scan import scan
 from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy, SourceSection, table_parts
+from sqlanon.records import dataclass
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.sources.duckdb import known_tables
 from sqlanon.sources.run import Run

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlanon import pipeline
 from sqlanon.engines.deadline import interrupted_after
@@ -20,6 +20,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.sections import SearchSection
 from sqlanon.policy.strategies import traits_of
 from sqlanon.recode.stage import recode
+from sqlanon.records import dataclass
 from sqlanon.release.disclosure import homogeneity
 from sqlanon.requirements import different_values
 from sqlanon.search.compare import loss_of, with_search

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -36,6 +36,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import Policy, table_parts
 from sqlanon.recode.full_domain import FullDomainRecoding
+from sqlanon.records import dataclass
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import conditions_of, looked_at_sensitive
 from sqlanon.requirements.plain_sql import Released, sizes

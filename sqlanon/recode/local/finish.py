@@ -7,7 +7,7 @@ negative numbers come before the others, and are in the order of their digits am
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 
 from sqlglot import exp
@@ -32,6 +32,7 @@ from sqlanon.recode.local.placement import (
     suppressed_ground,
 )
 from sqlanon.recode.local.task import LocalOutcome, LocalTask, local_task
+from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.requirements.k_anonymity import KAnonymity

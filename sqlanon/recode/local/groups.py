@@ -8,7 +8,7 @@ less. Prices are whole numbers, so that sums of them are the same in any order: 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -19,6 +19,7 @@ from sqlanon.recode.local.mondrian import Cutting
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
 from sqlanon.recode.local.summaries import allowed_nodes
 from sqlanon.recode.local.task import LocalTask
+from sqlanon.records import dataclass
 from sqlanon.search.lattice import Lattice
 
 CELL = "cell"

@@ -36,7 +36,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -57,6 +56,7 @@ from sqlanon.frequency.statements import coded_rows
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import Tree, agree, in_combinations, node_name, released_name, released_nodes
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.records import dataclass
 from sqlanon.search.limits import LimitReachedError
 
 STATE = "state"

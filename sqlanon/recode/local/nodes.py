@@ -8,12 +8,12 @@ released as.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.coding import Coded, Levels, code_name
 from sqlanon.expressions import all_of, col, fragment, named, number, same, template, text, union_all
+from sqlanon.records import dataclass
 
 COMBINATION = "combination"
 NODE = "node"

@@ -4,7 +4,7 @@ statement that makes the rows."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -14,6 +14,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER
 from sqlanon.recode.full_domain import MASKED, in_order
 from sqlanon.recode.local.nodes import NODE, Tree, agree, may_be_shown, node_name, released_name
+from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.search.classes import judged

@@ -32,7 +32,7 @@ columns, all ours: ``combination``, ``n``, the ground nodes ``q{i}_n{floor}``, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -42,6 +42,7 @@ from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.records import dataclass
 from sqlanon.search.limits import LimitReachedError
 
 SCALE = 10**12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -20,6 +20,7 @@ from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.recode.local.nodes import Tree, are_numbers, combinations, in_combinations, nodes
 from sqlanon.recode.local.placement import Members, judged_groups
+from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.requirements.k_anonymity import KAnonymity

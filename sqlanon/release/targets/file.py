@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -38,6 +38,7 @@ from sqlanon.expressions import (
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy import STORAGE_VERSION, Policy, same_file, table_parts, why_no_release, why_not_written
 from sqlanon.policy.names import STAGED, VERIFIED
+from sqlanon.records import dataclass
 from sqlanon.release import macro_library
 from sqlanon.release.check import file_check, sha256_of
 from sqlanon.release.contents import ATTACHED, expected_objects, found_objects

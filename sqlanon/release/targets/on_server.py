@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.expressions import create_temporary_table, drop_table, table
 from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.addresses import VERSION_DIGITS
+from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.residual_risk import ResidualRisk

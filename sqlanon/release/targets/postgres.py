@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -18,6 +18,7 @@ from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.expressions import drop_table, drop_view, star, table
 from sqlanon.policy.addresses import MANIFEST
+from sqlanon.records import dataclass
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, comments_on, stable_view
 from sqlanon.release.target import Draft, ReleaseTarget, Verification, refuse_draft_over

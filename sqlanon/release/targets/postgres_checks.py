@@ -7,7 +7,6 @@ of it is looked up by the numbers of the relations, in one transaction with the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from sqlglot import exp
@@ -16,6 +15,7 @@ from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.expressions import qualified
 from sqlanon.policy.addresses import MANIFEST
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check, check_of
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.metadata import comments_on

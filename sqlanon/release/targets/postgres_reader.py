@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.expressions import col, create_view, select, star, table
 from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.policy.addresses import MANIFEST
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older

@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from uuid import uuid4
 
 from sqlglot import exp
@@ -21,6 +20,7 @@ from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_errors import condition_of
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import drop_table, named, table, text
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import Suppressed

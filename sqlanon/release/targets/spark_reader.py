@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -20,6 +20,7 @@ from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.expressions import table
 from sqlanon.policy import shown_place, table_parts
 from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_path
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check, check_of
 from sqlanon.release.manifest import DIGEST, Manifest, versioned
 from sqlanon.release.target import Reach, Verification, named_place

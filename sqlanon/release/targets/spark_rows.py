@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,6 +33,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
+from sqlanon.records import dataclass
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest, ReleasedColumn
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
 from sqlanon.release.target import Verification
