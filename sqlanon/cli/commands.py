@@ -163,13 +163,13 @@ def anonymize(
         _refuse_nowhere(loaded)
         finish = partial(_published, force, draft)
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        with shown_progress() as progress:
+        with shown_progress(time_limit=loaded.search.time_limit, quiet=as_json) as progress:
             result = db.anonymize(loaded, progress, record=not dry_run)
             more, show = finish(result, progress)
         seconds = result.seconds | {"total": time.perf_counter() - started}
         _warn(result.warnings)
         worst = None if as_json else show(seconds["total"])
-        with shown_progress() as progress:
+        with shown_progress("reading the result", quiet=as_json) as progress:
             cost = cost_of(db, result, progress)
         if as_json:
             print_json(result.to_dict() | more | {"seconds": seconds} | cost.to_dict())
@@ -254,11 +254,13 @@ def extend(
     """Add new rows of the source to a release. Rows that were released before stay unchanged."""
     import time
 
+    from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 
     started = time.perf_counter()
-    with connect(memory_limit=memory_limit, threads=threads) as db:
-        found = db.extend(load(policy, settings))
+    loaded, doing = load(policy, settings), "extending the release"
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress(doing, quiet=as_json):
+        found = db.extend(loaded)
         if found.added_rows:
             found.publish(force=force)
     _warn(found.warnings)
@@ -303,7 +305,8 @@ def live(
         else:
             say(f"dropped: view {printable(dropped)} and its tables")
         return
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress:
+    shown = shown_progress(time_limit=loaded.search.time_limit, quiet=as_json)
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress:
         view = db.live(loaded, name, progress)
     _warn(view.warnings)
     if as_json:
@@ -345,7 +348,8 @@ def compare(
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]
     with options(search__strategy="--strategies"):
         count, seconds = len(policies_of(loaded, names)), SECONDS if names is None else None
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_comparison(count) as progress:
+    shown = shown_comparison(count, seconds, as_json)
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress:
         relation = db.compare(loaded, names, progress, seconds)
         found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
     if as_json:
@@ -450,10 +454,11 @@ def risk(
     threads: Threads = None,
 ) -> None:
     """Measure the re-identification risk of the source as it stands, and what in it breaks the policy."""
+    from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 
-    loaded = load(policy, settings)
-    with connect(memory_limit=memory_limit, threads=threads) as db:
+    loaded, shown = load(policy, settings), shown_progress("measuring the risk", quiet=as_json)
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown:
         with options(epsilon="--epsilon"):
             found = db.risk(loaded, numbers("--epsilon", epsilon), leakage)
         uniques = None if matrix is None else db.uniques_matrix(loaded, *two_names("--matrix", matrix))
@@ -500,6 +505,7 @@ def suggest(
 ) -> None:
     """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
     from sqlanon.cli.files import SCHEMA, refuse_existing, write_private, write_schema
+    from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
     from sqlanon.sources.formats import file_kind
 
@@ -515,7 +521,8 @@ def suggest(
     source, table = (None, None) if several else (inputs[0], inputs[1] if len(inputs) > 1 else None)
     folder = None if output is None else output.absolute().parent
     of = Path(inputs[0]).name
-    with options(source__table=of), connect(source, memory_limit=memory_limit, threads=threads) as db:
+    shown, named = shown_progress("reading the source and trying strategies on a sample"), options(source__table=of)
+    with named, connect(source, memory_limit=memory_limit, threads=threads) as db, shown:
         text = db.suggest(table, inputs if several else (), folder, hierarchies)
     if output is None:
         hand_out(text)
@@ -559,11 +566,12 @@ def verify(
     threads: Threads = None,
 ) -> None:
     """Check that a release is what it claims to be."""
+    from sqlanon.cli.progress import shown_progress
     from sqlanon.engines.limits import Limits
     from sqlanon.release.target import place_of
 
     limits = Limits(memory_limit, threads)
-    with options(sha256="--sha256"):
+    with options(sha256="--sha256"), shown_progress("verifying the release", quiet=as_json):
         if policy is None:
             found = place_of(release, table).verify(limits, sha256)
         else:
@@ -614,17 +622,12 @@ def attack(
     """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
     from sqlanon.cli.printing import print_attacks
+    from sqlanon.cli.progress import shown_progress
 
     names = None if only is None else [name.strip() for name in only.split(",")]
-    found = attacks.attack(
-        releases,
-        None if policy is None else load(policy),
-        outside,
-        names,
-        known,
-        memory_limit=memory_limit,
-        threads=threads,
-    )
+    loaded = None if policy is None else load(policy)
+    with shown_progress("attacking the releases", quiet=as_json):
+        found = attacks.attack(releases, loaded, outside, names, known, memory_limit=memory_limit, threads=threads)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -669,7 +672,8 @@ def report(
 
     subject = load(Path(of), settings) if of.lower().endswith(".toml") else of
     named = options(private="--private", compare="--compare", policy="--policy")
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress() as progress, named:
+    shown = shown_progress("verifying the release" if isinstance(subject, str) else "opening the source")
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress, named:
         found = write_report(
             db,
             subject,

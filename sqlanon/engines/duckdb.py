@@ -8,6 +8,7 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from threading import current_thread, main_thread
+from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
@@ -79,25 +80,50 @@ class Statements:
     """
 
     def __init__(self) -> None:
-        self._running = 0
+        self._running: list[tuple[duckdb.DuckDBPyConnection, float]] = []
         self._stop = False
+        self._watched = False
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         if current_thread() is not main_thread():
             yield
             return
-        self._running += 1
+        if self._watched:  # DuckDB knows how far a statement is where its progress bar is on, printed or not
+            connection.execute("SET enable_progress_bar_print = false; SET enable_progress_bar = true")
+        self._running.append((connection, monotonic()))
         try:
             yield
         finally:
-            self._running -= 1
+            self._running.pop()
             if self._stop and not self._running:
                 self._stop = False
                 raise KeyboardInterrupt
 
     def __bool__(self) -> bool:
-        return self._running > 0
+        return bool(self._running)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While it lasts, `progress` knows how far the statement is."""
+        before, self._watched = self._watched, True
+        try:
+            yield
+        finally:
+            self._watched = before
+
+    def progress(self) -> tuple[float, float | None] | None:
+        """From another thread: the seconds that the statement runs, and its share done if that is known; None where
+        no statement runs.
+        """
+        running = self._running[:]
+        if not running:
+            return None
+        connection, began = running[-1]
+        percent = -1.0
+        with suppress(duckdb.Error):  # it may be closed
+            percent = connection.query_progress()
+        return monotonic() - began, percent / 100 if 0 < percent < 100 else None
 
     @property
     def stopping(self) -> bool:
@@ -269,7 +295,7 @@ class DuckDBEngine:
     def _running(self) -> Iterator[None]:
         """While a statement runs: errors of a disk become one of ours, which says which disk it is."""
         try:
-            with STATEMENTS.running():
+            with STATEMENTS.running(self.connection):
                 yield
         except duckdb.Error as error:
             if isinstance(error, duckdb.ConnectionException) and "already closed" in str(error):

@@ -24,9 +24,9 @@ from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import create_table, drop_table, row_count, subquery, table, template
+from sqlanon.expressions import create_table, drop_table, row_count, table, template
 from sqlanon.ledger import catalog
-from sqlanon.ledger.marks import EarlierAttribute, marked, marked_by_key, marks, unmarked
+from sqlanon.ledger.marks import EarlierAttribute, marked, marked_by_key, marks, rows_there, unmarked
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication, named_publications, read_history
 from sqlanon.ledger.release_links import ComparedRelease
@@ -233,13 +233,13 @@ def _mark(
     def count(relation: exp.Expr) -> int:
         return int(engine.rows(marks(relation, i + 1))[0][i + 1])
 
-    by_values = marked(rows, columns, *_shown(first, one, columns), one.relation, bit)
+    shown = _shown(first, one, columns)
     hashes = _hashes(run, first, one, run.work(f"keys_{i}"))
     if hashes is None:
-        engine.execute(create_table(target, by_values))
+        engine.execute(create_table(target, marked(rows, columns, *shown, one.relation, bit)))
         there = found = count(target)
     else:
-        there = count(subquery(by_values, "m"))
+        there = int(engine.rows(rows_there(rows, *shown, one.relation))[0][0])
         secret, hashed = hashes
         engine.execute(create_table(target, marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)))
         found = count(target)

@@ -46,6 +46,11 @@ _MARKED = template("""
     FROM :rows AS r
     LEFT JOIN :release AS e ON :same
 """)
+_IN_BOTH = template("""
+    SELECT coalesce(sum(least(r.n, e.n)), 0)::BIGINT
+    FROM (SELECT :keys, count(*) AS n FROM :labelled GROUP BY :names) AS r
+    JOIN :release AS e ON :same
+""")
 _MARKS = template("SELECT count(*), :counts FROM :rows")
 _HAS_MARK = fragment('count(*) FILTER (WHERE ("sqlanon earlier releases" & :bit) > 0)')
 
@@ -87,27 +92,57 @@ def marked(
 ) -> exp.Select:
     """The rows with one bit more in `EARLIER` where the release has them."""
     own = _own_names(columns)
-    labels = {f"{own}label {i}": one.label(i) for i, one in enumerate(shown)}
+    labels = _labels(own, shown)
     keys = [*labels.values(), *(col(mine, "s") for mine, _ in shared)]
     rank = _RANK(keys=keys or [number(1)], order=[col(name, "s") for name in columns])
     values: list[exp.Expr] = [col(name, "s") for name in (*columns, EARLIER)]
     values += [named(value, name) for name, value in {**labels, f"{own}rank": rank}.items()]
-    labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
-    for i, one in enumerate(shown):
-        if one.is_looked_up:
-            on = same(col(one.attribute.column, "s"), col("value", f"h{i}"))
-            labelled = labelled.join(aliased(one.attribute.table, f"h{i}"), on=on, join_type="left", copy=False)
-    theirs = [col(one.column) for one in shown] + [col(other) for _, other in shared]
-    keys_there = [named(key.copy(), f"k{i}") for i, key in enumerate(theirs)]
     mine = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
     return _MARKED(
         columns=[col(name, "r") for name in columns],
         there=col(f"{own}rank", "r") <= col(ROWS, "e"),
         bit=bit,
-        rows=subquery(labelled),
-        release=subquery(_COUNTS(named=keys_there, release=release, columns=theirs)),
+        rows=subquery(_labelled(values, rows, shown)),
+        release=_released(shown, shared, release),
         same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(mine)),
     )
+
+
+def rows_there(
+    rows: exp.Table, shown: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
+) -> exp.Select:
+    """One number: the rows that `marked` would mark."""
+    labels = [*_labels("", shown).values(), *(col(mine, "s") for mine, _ in shared)] or [number(1)]
+    names = [f"k{i}" for i in range(len(labels))]
+    theirs = _released(shown, shared, release)
+    return _IN_BOTH(
+        keys=[col(name) for name in names],
+        names=[col(name) for name in names],
+        labelled=subquery(_labelled([named(one, name) for name, one in zip(names, labels, strict=True)], rows, shown)),
+        release=theirs,
+        same=all_of(same(col(name, "r"), col(name, "e")) for name in names[: len(shown) + len(shared)]),
+    )
+
+
+def _labels(own: str, shown: Sequence[EarlierAttribute]) -> dict[str, exp.Expr]:
+    return {f"{own}label {i}": one.label(i) for i, one in enumerate(shown)}
+
+
+def _labelled(values: list[exp.Expr], rows: exp.Table, shown: Sequence[EarlierAttribute]) -> exp.Select:
+    """Values of the rows ``s``, beside the coded values of each attribute that is looked up."""
+    labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
+    for i, one in enumerate(shown):
+        if one.is_looked_up:
+            on = same(col(one.attribute.column, "s"), col("value", f"h{i}"))
+            labelled = labelled.join(aliased(one.attribute.table, f"h{i}"), on=on, join_type="left", copy=False)
+    return labelled
+
+
+def _released(shown: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr) -> exp.Subquery:
+    """The rows of a release by what it has in common with the source: ``k0`` .., and ``n``."""
+    theirs = [col(one.column) for one in shown] + [col(other) for _, other in shared]
+    keys = [named(key.copy(), f"k{i}") for i, key in enumerate(theirs)]
+    return subquery(_COUNTS(named=keys, release=release, columns=theirs))
 
 
 def marked_by_key(

@@ -197,8 +197,9 @@ def commands() -> str:
     group: Any = typer.main.get_command(app)
     lines = [
         "# Commands\n" + BY_HAND,
-        "Results go to standard output; progress, warnings and errors go to standard error. "
-        "`sqlanon COMMAND -h`\nprints the same text in a terminal.\n",
+        "Results go to standard output; progress, warnings and errors go to standard error. Progress is shown on a\n"
+        "terminal only, and not with `--json`: the stage, how far a long statement is, and the time left where it is\n"
+        "known. `sqlanon COMMAND -h` prints the same text in a terminal.\n",
         "## Exit status\n",
         table(("status", "meaning"), exit_statuses()),
     ]

@@ -1,0 +1,203 @@
+"""What a terminal shows of a running job, and that nothing else is shown anything."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+from sqlglot import parse_one
+
+from sqlanon.cli.progress import ComparisonLine, Line, shown_comparison, shown_line, shown_progress
+from sqlanon.engines.duckdb import STATEMENTS, DuckDBEngine
+from tests.support import cli
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def line(clock: Clock, statement: tuple[float, float | None] | None = None, time_limit: float | None = None) -> Line:
+    return Line("measuring the risk", time_limit, lambda: statement, clock)
+
+
+def test_a_short_statement_has_no_bar_and_a_short_job_no_time() -> None:
+    assert line(Clock()).text() == "measuring the risk"
+    assert line(Clock(), (0.9, 0.5)).text() == "measuring the risk"
+
+
+def test_a_long_statement_has_a_bar_and_the_time_left_for_it() -> None:
+    clock = Clock()
+    shown = line(clock, (30.0, 0.75))
+    clock.now += 65
+    bar = "━" * 15 + "─" * 5
+    assert shown.text() == f"measuring the risk, this statement: {bar} 75 %, about 10 s left for it, 2 min so far"
+
+
+@pytest.mark.parametrize("share", [None, 0.001])
+def test_where_the_engine_knows_no_share_no_time_left_is_made_up(share: float | None) -> None:
+    assert "left" not in line(Clock(), (600.0, share)).text()
+
+
+def test_a_search_ends_by_its_time_limit_or_at_a_time_that_nobody_knows() -> None:
+    clock = Clock()
+    shown = line(clock, (600.0, None), time_limit=20)
+    shown.show("scan", 0, 0, None)
+    clock.now += 50
+    assert "left" not in shown.text()  # the limit is that of the search alone
+    shown.show("search", 1234, 56, 0.25)
+    clock.now += 5
+    shown.show("search", 1200, 90, 0.25)
+    assert shown.text() == ("searching: 1,200 open, 90 checked, best score 0.25, at most 15 s left, 55 s so far")
+    clock.now += 16
+    assert "left" not in shown.text()
+    shown.show("write", 0, 90, 0.25)
+    assert shown.text() == "writing and auditing the release, 2 min so far"
+    unlimited = line(clock)
+    unlimited.show("search", 5, 2, None)
+    assert unlimited.text() == "searching: 5 open, 2 checked, best score none yet"
+
+
+def test_a_comparison_ends_when_all_strategies_have_had_their_time() -> None:
+    clock = Clock()
+    shown = ComparisonLine(4, 30.0, lambda: None, clock)
+    assert shown.text() == "starting"
+    shown.show("optimal", 0, 0, None)
+    clock.now += 10
+    shown.show("mondrian", 8, 3, None)
+    clock.now += 5
+    text = shown.text()
+    assert "1/4 mondrian: 8 open, 3 checked" in text
+    assert "at most 2 min left" in text  # 25 s of this one, and 60 s
+    endless = ComparisonLine(4, None, lambda: None, clock)
+    endless.show("optimal", 0, 0, None)
+    assert "left" not in endless.text()
+
+
+def test_a_console_shows_the_line_and_is_left_empty() -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=200, color_system=None)
+    with shown_line(console, line(Clock(), (30.0, 0.75))):
+        assert "measuring the risk, this statement: " in file.getvalue()
+    assert file.getvalue().endswith("\x1b[2K")  # the line is erased
+    assert not STATEMENTS._watched
+
+
+def test_a_narrow_console_has_one_line() -> None:
+    file = io.StringIO()
+    with shown_line(Console(file=file, force_terminal=True, width=30, color_system=None), line(Clock(), (30.0, 0.7))):
+        assert "\n" not in file.getvalue()
+        assert "…" in file.getvalue()
+
+
+def test_a_terminal_without_unicode_has_a_bar_of_its_own_letters() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict", write_through=True)
+    with shown_line(Console(file=file, force_terminal=True, width=200, color_system=None), line(Clock(), (30.0, 0.7))):
+        pass
+    assert b"this statement: ##############------ 70 %" in file.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine = DuckDBEngine.private(tmp_path)
+    engine.connection.execute("CREATE TABLE numbers AS SELECT range AS i FROM range(3000000)")
+    query = parse_one("SELECT count(DISTINCT hash(i, j)) FROM numbers, range(4) AS r(j)", read="duckdb")
+    shares: list[float] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.002):
+            found = STATEMENTS.progress()
+            if found is not None and found[1] is not None:
+                shares.append(found[1])
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        with STATEMENTS.watched():
+            deadline = time.monotonic() + 20
+            while not shares and time.monotonic() < deadline:
+                engine.rows(query)
+    finally:
+        ended.set()
+        watcher.join()
+        engine.close()
+    assert shares
+    assert all(0 < share < 1 for share in shares)
+    assert STATEMENTS.progress() is None
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_pipe_and_quiet_jobs_show_nothing(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    with shown_progress(quiet=terminal) as progress:
+        progress("search", 1, 1, None)
+    with shown_comparison(2, quiet=terminal) as progress:
+        progress("optimal", 1, 1, None)
+    assert stream.getvalue() == ""
+
+
+# --- the commands
+
+POLICY = """
+[source]
+database = "none.duckdb"
+table = "patients"
+[attributes]
+zip = { role = "quasi", hierarchy = "suppress" }
+[privacy]
+k = 2
+[release]
+database = "release.duckdb"
+"""
+COMMANDS = {
+    "anonymize policy.toml": "opening the source",
+    "extend policy.toml": "extending the release",
+    "risk policy.toml": "measuring the risk",
+    "compare policy.toml": "starting",
+    "live policy.toml": "opening the source",
+    "suggest none.csv": "reading the source and trying strategies on a sample",
+    "verify none.duckdb": "verifying the release",
+    "attack none.duckdb": "attacking the releases",
+    "report none.duckdb -o page.html": "verifying the release",
+    "report policy.toml -o page.html": "opening the source",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_long_command_shows_progress_and_none_with_json(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    shown: list[str] = []
+
+    @contextmanager
+    def recorded(console: Console, line: Line) -> Iterator[Line]:
+        shown.append(line.text())
+        yield line
+
+    monkeypatch.setattr("sqlanon.cli.progress.shown_line", recorded)
+    terminal = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("sqlanon.cli.progress.sys", terminal)
+    assert cli(*command.split(), cwd=tmp_path).status != 0  # there is no source
+    assert shown == [COMMANDS[command]]
+    shown.clear()
+    if command.split(maxsplit=1)[0] not in ("suggest", "report"):  # they print no JSON
+        cli(*command.split(), "--json", cwd=tmp_path)
+        assert not shown

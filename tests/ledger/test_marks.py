@@ -1,0 +1,48 @@
+"""The rows of a source that an earlier release has: counted, and marked."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.expressions import subquery, table
+from sqlanon.ledger.marks import EarlierAttribute, marked, marks, rows_there, unmarked
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> None:
+    """Rows that read alike, more or fewer in the release than in the source, NULLs, labels and tops."""
+    draw = random.Random(seed)
+    engine = DuckDBEngine.private(tmp_path)
+    run = engine.connection.execute
+    run("CREATE TABLE source (a INT, b VARCHAR, c INT)")
+    run("CREATE TABLE shown (a VARCHAR, b VARCHAR, c INT)")
+    run("CREATE TABLE labels AS FROM (VALUES (0, 'low'), (1, 'low'), (2, 'high'), (NULL, NULL)) AS l(value, label_1)")
+    values: dict[Any, str | None] = {0: "low", 1: "low", 2: "high", None: None}
+    pick = lambda: (draw.choice([*values]), draw.choice(["x", "y", None]), draw.choice([1, 2, None]))  # noqa: E731
+    source = [pick() for _ in range(draw.randrange(1, 40))]
+    released = [
+        (values[a], "*", c) for a, _, c in [*draw.sample(source, len(source) // 2), *(pick() for _ in range(5))]
+    ]
+    run("SET threads = 1")
+    engine.connection.executemany("INSERT INTO source VALUES (?, ?, ?)", source)
+    engine.connection.executemany("INSERT INTO shown VALUES (?, ?, ?)", released)
+    run("CREATE TABLE rows_ AS " + unmarked(table("source"), ["a", "b", "c"]).sql("duckdb"))
+    coded = cast("Any", SimpleNamespace(column="a", height=2, table=table("labels")))
+    other = cast("Any", SimpleNamespace(column="b", height=1, table=table("labels")))
+    attributes = [EarlierAttribute(coded, 1, "*", "a"), EarlierAttribute(other, 1, "*", "b")]
+    for shown, shared in ((attributes, [("c", "c")]), (attributes, []), ([], [("c", "c")]), ([], [])):
+        both = marked(table("rows_"), ["a", "b", "c"], shown, shared, table("shown"), 1)
+        expected = engine.rows(marks(subquery(both, "m"), 1))[0][1]
+        assert engine.rows(rows_there(table("rows_"), shown, shared, table("shown"))) == [(expected,)]
+    least = sum(
+        min(sum((values[a], c) == one for a, _, c in source), sum((a, c) == one for a, _, c in released))
+        for one in {(a, c) for a, _, c in released}
+    )
+    assert engine.rows(rows_there(table("rows_"), attributes, [("c", "c")], table("shown"))) == [(least,)]
+    engine.close()
