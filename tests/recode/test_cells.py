@@ -22,7 +22,9 @@ from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
+from sqlanon.expressions import table
 from sqlanon.recode.local.cells import cells
+from sqlanon.recode.local.nodes import Tree
 from sqlanon.recode.local.task import LocalTask
 
 pytestmark = pytest.mark.slow
@@ -280,3 +282,26 @@ def test_adult(data: Path) -> None:
     assert (whole.suppressed_rows, result.suppressed_rows) == (1346, 3)
     assert result.score == pytest.approx(0.148429, abs=1e-6)
     assert result.smallest_class == 5
+
+
+@settings(quick, max_examples=examples(10))
+@given(SOME_ROWS, LIMITS, DRAWS)
+def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: list[int]) -> None:
+    """Of up to four attributes the small and the large sets are all sets: nothing differs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "EXACT", 0)
+        patch.setattr(module, "MOST_BLANKABLE", 0)
+        check(case, limits, draw, exact=False)
+
+
+@pytest.mark.parametrize(("attributes", "sets"), [(1, 1), (4, 15), (9, 511), (24, 2 * (24 + 276 + 2024 + 10626) + 1)])
+def test_of_many_attributes_the_small_and_the_large_sets_are_tried(
+    attributes: int, sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_BLANKABLE", 0)
+    tree = Tree("a", 1, 0, 1, (0, 1), 2, 1.0, table("nodes"), ordered=False)
+    query = module.blank_patterns((tree,) * attributes, range(attributes)).sql("duckdb")
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT pattern, weight FROM ({query})").fetchall()
+    assert len(found) == len({pattern for pattern, _ in found}) == sets
+    assert all(0 < pattern < 2**attributes and pattern.bit_count() == weight for pattern, weight in found)

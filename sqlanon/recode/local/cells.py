@@ -12,7 +12,8 @@ least weight of blanked cells, by the attributes' weights, a suppressed row coun
   policy meet it as one (all requirements but for persons who are in several combinations).
 - Else in rounds, by sets of blanked attributes, the lightest first. Each class chooses, among those of its sets that
   would be in a class that meets the policy if all others chose so too, the lightest, then the largest class. What then
-  does meet it stays; if nothing does, the best single class is made. There is no bound on how far that is from the
+  does meet it stays; if nothing does, the best single class is made. Of more than `MOST_BLANKABLE` attributes the sets
+  are those of up to four, and those that leave up to four. There is no bound on how far that is from the
   least (the problem is NP-hard: Meyerson, Williams, "On the complexity of optimal k-anonymity", 2004).
 
 What finds no place is suppressed.
@@ -95,16 +96,38 @@ _PATTERNS = template("""
         SELECT *, ceil(round(weight / :mean, 9))::INTEGER AS bucket
         FROM (
             SELECT pattern, :weight AS weight
-            FROM (SELECT (:bits)::BIGINT AS pattern FROM range(1, :end)) AS m
+            FROM :sets AS m
         ) AS w
     ) AS p
+""")
+_ALL_SETS = template("SELECT (:bits)::BIGINT AS pattern FROM range(1, :end)")
+# The sets of one to four attributes, all, and all but one to four.
+_SMALL_SETS = template("""
+    WITH
+        bits AS MATERIALIZED (SELECT unnest(:bits)::BIGINT AS bit UNION ALL SELECT 0),
+        few AS MATERIALIZED (
+            SELECT a.bit + b.bit + c.bit + d.bit AS pattern
+            FROM bits AS a
+            JOIN bits AS b ON b.bit < a.bit
+            JOIN bits AS c ON c.bit < b.bit OR (c.bit = 0 AND b.bit = 0)
+            JOIN bits AS d ON d.bit < c.bit OR (d.bit = 0 AND c.bit = 0)
+        )
+    SELECT pattern
+    FROM (
+        SELECT pattern FROM few
+        UNION
+        SELECT :every - pattern FROM few WHERE pattern < :every
+        UNION
+        SELECT :every
+    ) AS s
 """)
 _BIT = fragment("((range >> :place) & 1) * :bit")
 _IF_BLANK = fragment("CASE WHEN (:pattern & :bit) <> 0 THEN :yes ELSE :no END")
 
 
 def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
-    """All sets of blanked attributes: ``pattern``, ``weight``, and ``bucket``, the weight in mean weights, rounded up.
+    """The sets of blanked attributes, of many the small and the large ones: ``pattern``, ``weight`` and ``bucket``, the
+    weight in mean weights, rounded up.
 
     With equal weights the bucket is the number of blanks.
     """
@@ -114,7 +137,11 @@ def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Selec
         weight = weight + _if_blank(i, number(float(trees[i].weight)), number(0.0))
         bits = bits + _BIT(place=place, bit=1 << i)
     mean = sum(trees[i].weight for i in blankable) / len(blankable)
-    return _PATTERNS(mean=mean, weight=weight, bits=bits, end=1 << len(blankable))
+    sets: exp.Query = _ALL_SETS(bits=bits, end=1 << len(blankable))
+    if len(blankable) > MOST_BLANKABLE:
+        every = [1 << i for i in blankable]
+        sets = _SMALL_SETS(bits=exp.Array(expressions=[number(bit) for bit in every]), every=sum(every))
+    return _PATTERNS(mean=mean, weight=weight, sets=subquery(sets))
 
 
 def _if_blank(attribute: int, yes: exp.Expr, no: exp.Expr, alias: str | None = None) -> exp.Expr:
@@ -275,6 +302,9 @@ _BUCKETS = template("SELECT bucket, count(*) FROM :patterns GROUP BY bucket ORDE
 EXACT = 8
 """Of so many failing classes every partition is tried: 21,147."""
 
+MOST_BLANKABLE = 16
+"""Of more attributes that may be blanked, not all of their 2ⁿ sets are tried."""
+
 TRIES = 2_000_000
 """So many rows are tried in one statement, at most: waiting combinations times sets of blanks, or times partitions."""
 
@@ -380,13 +410,20 @@ class _Cells:
             end = first + many
             while first < end:
                 left = self.task.steps.count(self._waiting(choice))
-                if not left:
+                if not left or self._is_over():
                     return choice
                 self.task.progress(left, self.rounds, None)
                 last = min(first + max(TRIES // left, 1), end) - 1
                 choice = self._place(choice, patterns, first, last)
                 first = last + 1
         return choice
+
+    def _is_over(self) -> bool:
+        try:
+            self.task.clock.refuse_more()
+        except LimitReachedError:
+            return True
+        return False
 
     def _place(self, choice: exp.Table, patterns: exp.Table, first: int, last: int) -> exp.Table:
         """Place all that can be with some of the patterns; the choice with it."""
