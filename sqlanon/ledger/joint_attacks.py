@@ -55,15 +55,26 @@ _TEMPORAL = template("""
     HAVING sum(n)::BIGINT BETWEEN 1 AND :most
 """)
 
-# All levels are known: groups meet by their keys.
+# All levels are known: groups meet by their keys. Where releases have most rows in common, few keys have more.
 _NEW_BY_KEY = template("""
-    SELECT :labels, least(b.n, greatest(sum(b.n) OVER (PARTITION BY :keys) - coalesce(a.n, 0), 0)) AS n
+    SELECT :labels, least(b.n, m.n) AS n
     FROM "sqlanon second" AS b
+    JOIN :more AS m ON :same
+""")
+_MORE = template("""
+    SELECT :keys, b.n - coalesce(a.n, 0) AS n
+    FROM :now AS b
     LEFT JOIN :then AS a ON :meeting
+    WHERE b.n > coalesce(a.n, 0)
 """)
 _THEN = template("""
     SELECT :keys, sum(n)::BIGINT AS n
     FROM "sqlanon first" AS t
+    GROUP BY :keys
+""")
+_NOW = template("""
+    SELECT :keys, sum(n)::BIGINT AS n
+    FROM "sqlanon second" AS t
     GROUP BY :keys
 """)
 
@@ -131,12 +142,15 @@ def temporal(linked: ReleaseLink, k: int) -> exp.Select:
 
 def _new_by_key(linked: ReleaseLink) -> exp.Select:
     """The rows of each group of the second release that can be new."""
-    return _NEW_BY_KEY(
-        labels=_labels(linked),
+    keys = [col(name) for name in linked.key]
+    more = _MORE(
         keys=[col(name, "b") for name in linked.key],
-        then=subquery(_THEN(keys=[col(name) for name in linked.key])),
+        now=subquery(_NOW(keys=keys)),
+        then=subquery(_THEN(keys=keys)),
         meeting=meeting(linked),
     )
+    on = all_of(same(col(name, "b"), col(name, "m")) for name in linked.key)
+    return _NEW_BY_KEY(labels=_labels(linked), more=subquery(more), same=on)
 
 
 def _new_in_any_case(linked: ReleaseLink) -> exp.Select:
