@@ -218,16 +218,20 @@ def level_leaves(coded: Coded, level: int) -> exp.Select:
     return exp.Select(expressions=output, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
 
 
-def marginals(coded: Coded, entropy: bool) -> exp.Select:
-    """One row of figures of an attribute, which give every generalization a bound without a GROUP BY.
+def marginals(attributes: Sequence[Coded], entropy: bool) -> exp.Query:
+    """For each attribute its number and a list of figures, which give every generalization a bound without a GROUP BY.
 
-    Columns: the rows of unknown values; then for each level below the top the sum over rows of the leaves
+    The figures: the rows of unknown values; then for each level below the top the sum over rows of the leaves
     less one; then, with ``entropy``, for each level the sum over rows of log2(count of the generalized value /
     count of the value).
     """
+    return union_all(*(_marginals(i, one, entropy) for i, one in enumerate(attributes)))
+
+
+def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
     rows = cast(col("rows"), "DOUBLE")
     unknown = total(col("rows"), ~col(KNOWN))
-    figures: list[exp.Expr] = [exp.Coalesce(this=unknown, expressions=[number(0)])]
+    figures: list[exp.Expr] = [cast(exp.Coalesce(this=unknown, expressions=[number(0)]), "DOUBLE")]
     source: exp.Expr = coded.table.copy()
     below = range(1, coded.height)
     figures += [exp.Sum(this=rows * col(f"leaves_{level}")) for level in below]
@@ -243,7 +247,8 @@ def marginals(coded: Coded, entropy: bool) -> exp.Select:
         ]
     # A value that only the population has is nobody's here.
     there = col("rows") > 0
-    return select(figures, source).where(there, copy=False)
+    output = [named(number(attribute), "i"), named(exp.Array(expressions=figures), "figures")]
+    return select([*output], source).where(there, copy=False)
 
 
 def _log2(value: exp.Expr) -> exp.Expr:

@@ -69,7 +69,7 @@ def count_combinations(
     }
     requirements = requirements_of(policy.privacy, policy.generalized, domains)
     rows, measure = facts[policy.generalized[0]].rows, MEASURES[policy.search.measure]
-    figures = [_marginal_figures(steps, attribute, measure.needs_entropy) for attribute in attributes]
+    figures = _marginal_figures(steps, attributes, measure.needs_entropy)
     marginals = _marginals(rows, hierarchies.quasi, figures, measure.needs_entropy)
     attributes = tuple(
         replace(attribute, unknown=bool(unknown))
@@ -162,13 +162,13 @@ def _coded(
     return Coded(column, hierarchy.height, coded, nullable, unknown=True, texts=cd.TEXTS if texts else None)
 
 
-def _marginal_figures(steps: StatementRunner, attribute: Coded, entropy: bool) -> tuple[float, ...]:
-    query = cd.marginals(attribute, entropy)
-    return steps.look_up(query, [(0,) * len(query.selects)])[0]
+def _marginal_figures(steps: StatementRunner, attributes: Sequence[Coded], entropy: bool) -> list[Sequence[float]]:
+    example = [(i, (0.0,) * (2 * one.height + 1)) for i, one in enumerate(attributes)]
+    return [figures for _, figures in sorted(steps.look_up(cd.marginals(attributes, entropy), example))]
 
 
 def _marginals(
-    rows: int, hierarchies: tuple[Hierarchy, ...], figures: list[tuple[float, ...]], entropy: bool
+    rows: int, hierarchies: tuple[Hierarchy, ...], figures: Sequence[Sequence[float]], entropy: bool
 ) -> Marginals:
     heights = tuple(hierarchy.height for hierarchy in hierarchies)
     leaves = tuple(hierarchy.leaves for hierarchy in hierarchies)

@@ -7,7 +7,7 @@ import secrets
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from sqlanon.expressions import template
 from sqlanon.ledger import catalog
 from sqlanon.policy import same_file, shown_place
 from sqlanon.policy.names import OWN_CATALOG
+from sqlanon.records import dataclass
 from sqlanon.release.manifest import versioned
 
 _STANDING = template("""

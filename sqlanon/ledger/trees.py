@@ -40,11 +40,13 @@ def stored_name(run_id: str, attribute: str) -> str:
 def keep_trees(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarchy]) -> None:
     """Copy hierarchies to the open catalog, and drop those of releases that are gone."""
     engine.execute(_FORGET(condition=col("run_id").eq(run_id)))  # published twice
+    rows = []
     for one in hierarchies:
         name = stored_name(run_id, one.attribute)
         catalog.replace_table(engine, catalog.stored(name), star(one.table.copy()))
-        row = {"run_id": run_id, "attribute": one.attribute, "height": one.height, "table_name": name}
-        catalog.insert(engine, "released_hierarchies", row)
+        rows.append({"run_id": run_id, "attribute": one.attribute, "height": one.height, "table_name": name})
+    if rows:
+        catalog.insert(engine, "released_hierarchies", *rows)
     forget_trees(engine)
 
 
