@@ -29,7 +29,7 @@ DOCS = ROOT / "docs"
 SMALL_SET = "sqlanon.frequency.sets.SMALL"
 COARSE_SET = "sqlanon.frequency.sets.COARSE"
 ROWS_PER_CODE = "sqlanon.frequency.codes.ROWS_PER_CODE"
-SMALL_SPARK = "sqlanon.sources.remote.SMALL"
+SMALL_SPARK = "sqlanon.sources.remote.FETCHED"
 PATIENCE = "sqlanon.ledger.catalog.PATIENCE"
 
 

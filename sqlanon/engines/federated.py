@@ -122,6 +122,9 @@ AT_ONCE = 10_000_000
 ROWS_AT_ONCE = 1_000_000
 """Likewise of the rows of a release, which are wider."""
 
+FLAT = 500_000
+"""And where a folder is shared, so many of either: Python's memory does not grow with them."""
+
 _COUNTED, _ANSWER = "counted", "answer"
 """What is shown as the name of what is counted there, where others are joined to it here; and of what is shipped."""
 
@@ -152,7 +155,10 @@ class There:
 
     def through_files(self, rows: int, at_once: int) -> bool:
         """Whether so many rows are fetched through files: not of an engine that gives them in batches."""
-        return rows > at_once and self.can(Feature.FILES) and not self.can(Feature.BATCHES)
+        if not self.can(Feature.FILES) or self.can(Feature.BATCHES):
+            return False
+        is_shared = self.scratch is not None or (rows > FLAT and cast("WritesFiles", self.server).is_here)
+        return rows > at_once or (rows > FLAT and is_shared)
 
     def next_name(self) -> str:
         self.numbers += 1
@@ -198,13 +204,14 @@ class FederatedEngine(DuckDBEngine):
             return super().rows(relation)
 
     @contextmanager
-    def fetched(self, query: exp.Query, types: Mapping[str, str]) -> Iterator[exp.Select]:
+    def fetched(self, query: exp.Query, types: Mapping[str, str], at_most: int | None = None) -> Iterator[exp.Select]:
         """A query that reads a table there, run there: as a relation of ours, which can be read once.
 
         It fetches whatever it is asked for: rows, too.
         """
-        most, counted = self.there.most or 0, guard.is_counted(query, self.there.tables)
-        large = self.there.through_files(0 if counted else most, ROWS_AT_ONCE)
+        if at_most is None:
+            at_most = 0 if guard.is_counted(query, self.there.tables) else self.there.most or 0
+        large = self.there.through_files(at_most, ROWS_AT_ONCE)
         with self.put_there(query) as query_there, self._brought(query_there, types, large) as relation:
             yield relation
 
@@ -336,10 +343,12 @@ class FederatedEngine(DuckDBEngine):
         counted, whole = self._apart(query)
         columns = types if counted is query else self._types(counted)
         # Hierarchies are made here: the values of one column come home, however many they are.
-        limit = None if guard.is_of_one_column(query) else self.there.fetch_limit
+        is_of_one = guard.is_of_one_column(query)
+        limit = None if is_of_one else self.there.fetch_limit
         most = self.there.most
-        if most is not None and not self.there.through_files(most, AT_ONCE) and (limit is None or most <= limit):
-            with self.fetched(counted, columns) as relation:
+        comes_at_once = most is not None and (most <= AT_ONCE or self.there.can(Feature.BATCHES))
+        if most is not None and comes_at_once and (limit is None or most <= limit):
+            with self.fetched(counted, columns, 0 if is_of_one else most) as relation:
                 super().execute(create_table(target, whole(relation)))
             return
         with self._kept_meanwhile(counted) as (name, rows):

@@ -84,6 +84,9 @@ def rows_in(folder: Path) -> int:
 _BROADCAST = 64 * 2**20
 """The most bytes of a shipped table that is sent to all executors."""
 
+_BROADCAST_ROWS = 200_000
+"""Likewise the most rows of what is kept."""
+
 _PATIENCE = 20.0
 """Seconds to wait for a cancelled job."""
 
@@ -166,6 +169,8 @@ class SparkEngine:
         self._asked(lambda: self._frame(statement, parameters))
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        if not isinstance(query, exp.Query):  # a command has its rows already: no job
+            return [tuple(row) for row in self._asked(lambda: self._frame(query).collect())]
         arrow = self._arrow(query, parameters)
         return list(zip(*(column.to_pylist() for column in arrow.columns), strict=True))
 
@@ -267,7 +272,10 @@ class SparkEngine:
     def _kept(self, name: str, frame: Any) -> int:
         kept = frame.localCheckpoint()
         self._view(name, kept, kept)
-        return int(kept.count())
+        rows = int(kept.count())
+        if rows <= _BROADCAST_ROWS:
+            kept.hint("broadcast").createOrReplaceTempView(self.sql(ident(name)))
+        return rows
 
     def _view(self, name: str, frame: Any, kept: Any) -> None:
         frame.createOrReplaceTempView(self.sql(ident(name)))
@@ -275,7 +283,7 @@ class SparkEngine:
         self._freed(before)
 
     def _dropped(self, name: str, kept: Any) -> None:
-        self._frame(exp.Drop(tables=[exp.Table(this=ident(name))], kind="VIEW", exists=True))
+        self.session.catalog.dropTempView(name)
         self._freed(kept)
 
     def _freed(self, kept: Any) -> None:

@@ -104,30 +104,12 @@ class FullDomainRecoding:
         return {i: f"code_{i}" for i, _ in _coded(self)}
 
     def rows(self) -> exp.Select:
-        query, coded = exp.Select().from_(aliased(self.source, SOURCE)), _coded(self)
-        for i, attribute in enumerate(self.attributes):
-            if attribute.unknown or (i, self.levels[i]) in coded:
-                on = same(col(attribute.column, SOURCE), col("value", f"h{i}"), attribute.nullable)
-                query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
-        known = [col(KNOWN, f"h{i}") for i, attribute in enumerate(self.attributes) if attribute.unknown]
-        if self.suppressed is not None:
-            keys = [col(f"code_{level}", f"h{i}").eq(col(f"code_{i}", "x")) for i, level in coded]
-            if known:
-                # A class with an unknown value may read like a kept one: where that attribute is at its top.
-                keys.append(exp.Paren(this=all_of(known)).eq(col(KNOWN, "x")))
-            kind = "left" if self.mask else "anti"
-            query = query.join(aliased(self.suppressed, "x"), on=all_of(keys), join_type=kind, copy=False)
-        if known and not self.mask:
-            query = query.where(all_of(one.copy() for one in known), copy=False)
-        output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in coded]
+        output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in _coded(self)]
         output += [named(col(self.columns[j].name, SOURCE), f"value_{j}") for j in as_they_are(self)]
         if self.mask:
-            masked: list[exp.Expr] = [(~one) for one in known]
-            if self.suppressed is not None:
-                masked.append(is_there(col(KNOWN, "x")))
-            output.append(named(exp.or_(*masked, copy=False), MASKED))
+            output.append(named(_masked(self), MASKED))
         # Where all is at the top, the rows still have to be counted.
-        return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
+        return _kept_rows(self).select(*(output or [named(exp.true(), KNOWN)]), copy=False)
 
     def labelled(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))
@@ -138,7 +120,10 @@ class FullDomainRecoding:
         return query.select(*output, copy=False)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        return self.labelled(in_order(self.rows(), shuffled))
+        if shuffled:
+            return self.labelled(in_order(self.rows(), shuffled))
+        output = [named(_value_of_row(self, j), column.name) for j, column in enumerate(self.columns)]
+        return _kept_rows(self).select(*output, copy=False)
 
     def label_counts(self) -> exp.Select:
         below = dict(_coded(self))
@@ -208,11 +193,49 @@ def in_order(rows: exp.Select, shuffled: bool) -> exp.Subquery:
     return subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r")
 
 
+def _kept_rows(recoding: FullDomainRecoding) -> exp.Select:
+    """The rows of the source that are released, as ``s``, beside the coded values ``h0``, ``h1`` .. of each."""
+    query, coded = exp.Select().from_(aliased(recoding.source, SOURCE)), _coded(recoding)
+    for i, attribute in enumerate(recoding.attributes):
+        if attribute.unknown or (i, recoding.levels[i]) in coded:
+            on = same(col(attribute.column, SOURCE), col("value", f"h{i}"), attribute.nullable)
+            query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
+    known = _known(recoding)
+    if recoding.suppressed is not None:
+        keys = [col(f"code_{level}", f"h{i}").eq(col(f"code_{i}", "x")) for i, level in coded]
+        if known:
+            # A class with an unknown value may read like a kept one: where that attribute is at its top.
+            keys.append(exp.Paren(this=all_of(known)).eq(col(KNOWN, "x")))
+        kind = "left" if recoding.mask else "anti"
+        query = query.join(aliased(recoding.suppressed, "x"), on=all_of(keys), join_type=kind, copy=False)
+    if known and not recoding.mask:
+        query = query.where(all_of(one.copy() for one in known), copy=False)
+    return query
+
+
+def _known(recoding: FullDomainRecoding) -> list[exp.Expr]:
+    return [col(KNOWN, f"h{i}") for i, attribute in enumerate(recoding.attributes) if attribute.unknown]
+
+
+def _masked(recoding: FullDomainRecoding) -> exp.Expr:
+    """Whether a row is masked."""
+    masked: list[exp.Expr] = [(~one) for one in _known(recoding)]
+    if recoding.suppressed is not None:
+        masked.append(is_there(col(KNOWN, "x")))
+    return exp.or_(*masked, copy=False)
+
+
+def _label(attribute: Coded, level: int, as_text: bool, relation: str | None = None) -> exp.Expr:
+    """The label of a level beside a coded value; a value too as text, where that is asked for."""
+    if level == 0 and as_text and attribute.texts is not None:
+        return col(attribute.texts, relation)
+    label = col("value" if level == 0 else f"label_{level}", relation)
+    return cast(label, "VARCHAR") if level == 0 and as_text else label
+
+
 def _labels(attribute: Coded, level: int, as_text: bool = False) -> exp.Select:
-    """The labels of a level by their codes: ``code`` and ``label``; values too as text, where that is asked for."""
-    label: exp.Expr = col("value" if level == 0 else f"label_{level}")
-    if level == 0 and as_text:
-        label = cast(label, "VARCHAR") if attribute.texts is None else col(attribute.texts)
+    """The labels of a level by their codes: ``code`` and ``label``."""
+    label = _label(attribute, level, as_text)
     query = select([named(col(f"code_{level}"), "code"), named(label, "label")], attribute.table.copy())
     return query if level == 0 else query.distinct(copy=False)
 
@@ -232,14 +255,28 @@ def as_they_are(recoding: FullDomainRecoding) -> list[int]:
 
 
 def _value(recoding: FullDomainRecoding, j: int) -> exp.Expr:
-    """Column ``j`` of the release."""
+    """Column ``j`` of the release, of rows behind their sort."""
+    quasi = recoding.columns[j].quasi
+    return _shown(recoding, j, col(f"value_{j}", "r"), col("label", f"l{quasi}"), col(MASKED, "r"))
+
+
+def _value_of_row(recoding: FullDomainRecoding, j: int) -> exp.Expr:
+    """Column ``j`` of the release, of `_kept_rows`."""
+    own, i = col(recoding.columns[j].name, SOURCE), recoding.columns[j].quasi
+    if i is None:
+        return own
+    label = _label(recoding.attributes[i], recoding.levels[i], recoding.mask, f"h{i}")
+    return _shown(recoding, j, own, label, _masked(recoding) if recoding.mask else exp.false())
+
+
+def _shown(recoding: FullDomainRecoding, j: int, own: exp.Expr, label: exp.Expr, masked: exp.Expr) -> exp.Expr:
     quasi = recoding.columns[j].quasi
     if quasi is None:
-        return col(f"value_{j}", "r")
+        return own
     attribute, level, top = recoding.attributes[quasi], recoding.levels[quasi], recoding.tops[quasi]
     if level == attribute.height and level > 0:
         return text(top or "")
-    value = col("label", f"l{quasi}") if level < attribute.height else col(f"value_{j}", "r")
+    value = label if level < attribute.height else own
     if not recoding.mask or top is None:
         return value
-    return exp.Case(ifs=[exp.If(this=col(MASKED, "r"), true=text(top))], default=value)
+    return exp.Case(ifs=[exp.If(this=masked, true=text(top))], default=value)

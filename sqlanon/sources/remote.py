@@ -14,10 +14,13 @@ from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import at_random, named, row_count, select, subquery
 from sqlanon.records import dataclass
-from sqlanon.sources.bound import SMALL, Recodes, Source, WorkNames
+from sqlanon.sources.bound import Recodes, Source, WorkNames
 from sqlanon.sources.plain import types_here
 
 _Server = TypeVar("_Server")
+
+FETCHED = 2_000_000
+"""The combinations of values of a source with this many rows are fetched: a pass over them costs less here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,5 +101,6 @@ def bind_remote(
     if place.copy is not None:
         with there.server.translated_errors():
             there.most = int(there.server.rows(row_count(rows=relation))[0][0])
-    # A small one is scanned once: then all else is here.
-    return RemoteSource(view, columns, files, (there.most or 0) > SMALL, home=home, engine=engine)
+    # What is fetched is scanned once: then all else is here.
+    fetched = (there.most or 0) <= min(FETCHED, there.fetch_limit)
+    return RemoteSource(view, columns, files, not fetched, home=home, engine=engine)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 
 from sqlglot import exp
 
-from sqlanon.expressions import cast, col, fragment, named, subquery, template, text
+from sqlanon.expressions import all_of, cast, col, fragment, named, same, subquery, template, text
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
 """Types whose values are numbers in the digest, not texts."""
@@ -25,6 +25,7 @@ _DATE = r"^-?([0-9]+)(-[0-9][0-9]-[0-9][0-9])(.*)$"
 
 _spark = partial(fragment, dialect="spark")
 _STAGE = template("SELECT :values FROM :rows")
+_BESIDE = template("SELECT :columns FROM :rows AS r JOIN (:lines) AS c ON :keys")
 
 # In every Spark. Java's own text of a number has digits too many before Java 19. It takes no NULL.
 _SHORTEST = _spark("""
@@ -101,24 +102,61 @@ _TOTAL = _spark("""
 _ROWS = _spark("count(*)")
 
 
-def digest_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    columns = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
-    raw: dict[str, exp.Expr] = {cell: _raw(col(name), type_) for cell, name, type_ in columns}
-    hashed: dict[str, exp.Expr] = {
-        cell: col(cell) if type_ in _NUMBERS else _HASH(text=_text(col(cell), type_)) for cell, _, type_ in columns
-    }
-    cells: list[exp.Expr] = [exp.Paren(this=_cell(col(cell), name, type_)) for cell, name, type_ in columns]
-    line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), cells)
-    stages: dict[str, dict[str, exp.Expr]] = {
-        "raw": raw,
-        "hashed": hashed,
-        "lines": {"line": line},
-        "rows": {"product": _PRODUCT()},
-    }
-    rows: exp.Expr = relation.copy()
-    for stage, values in stages.items():
-        rows = subquery(_STAGE(values=[named(value, name) for name, value in values.items()], rows=rows), stage)
-    return _STAGE(values=[named(_ROWS(), "rows"), named(_TOTAL(), "digest")], rows=rows)
+def digest_there(
+    relation: exp.Expr,
+    types: Mapping[str, str],
+    combinations: exp.Expr | None = None,
+    texts: Mapping[str, bool] | None = None,
+) -> exp.Select:
+    """The rows of a relation, and its digest.
+
+    With its combinations of some texts, these are hashed once for each combination. ``texts``: whether each may be
+    NULL.
+    """
+    columns: list[tuple[exp.Expr, str, str]] = [(col(name), name, type_) for name, type_ in types.items()]
+    if combinations is None or not texts:
+        lines = _lines(relation, columns)
+    else:
+        others = [(f"v{i}", name, type_) for i, (_, name, type_) in enumerate(columns) if name not in texts]
+        of_texts = _lines(combinations, [one for one in columns if one[1] in texts], list(texts))
+        keys = [same(col(name, "r"), col(f"k{i}", "c"), null) for i, (name, null) in enumerate(texts.items())]
+        beside = _BESIDE(
+            columns=[*(named(col(name, "r"), value) for value, name, _ in others), named(col("line", "c"), "part")],
+            rows=relation,
+            lines=of_texts,
+            keys=all_of(keys),
+        )
+        own: list[tuple[exp.Expr, str, str]] = [(col(value), name, type_) for value, name, type_ in others]
+        lines = _lines(subquery(beside, "beside"), own, part=col("part"))
+    product = _STAGE(values=[named(_PRODUCT(), "product")], rows=subquery(lines, "lines"))
+    return _STAGE(values=[named(_ROWS(), "rows"), named(_TOTAL(), "digest")], rows=subquery(product, "rows"))
+
+
+def _lines(
+    relation: exp.Expr,
+    columns: Sequence[tuple[exp.Expr, str, str]],
+    keys: Sequence[str] = (),
+    part: exp.Column | None = None,
+) -> exp.Select:
+    """``line``: the number of a row, by its columns (their values, names and types), and by what is known as a part of
+    it. Beside it ``k0``, ``k1`` .., its keys."""
+    cells = [(f"c{i}", *one) for i, one in enumerate(columns)]
+    numbers = [
+        (cell, col(cell) if type_ in _NUMBERS else _HASH(text=_text(col(cell), type_))) for cell, _, _, type_ in cells
+    ]
+    beside: list[exp.Expr] = [col(f"k{i}") for i, _ in enumerate(keys)]
+    beside += [] if part is None else [part]
+    first: list[exp.Expr] = [named(col(key), f"k{i}") for i, key in enumerate(keys)]
+    first += [] if part is None else [part]
+    raw = [*(named(_raw(value, type_), cell) for cell, value, _, type_ in cells), *first]
+    hashed = [*(named(number, cell) for cell, number in numbers), *beside]
+    own: list[exp.Expr] = [exp.Paren(this=_cell(col(cell), name, type_)) for cell, _, name, type_ in cells]
+    if part is not None:
+        own.append(part)
+    line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), own)
+    rows = subquery(_STAGE(values=raw, rows=relation.copy()), "raw")
+    rows = subquery(_STAGE(values=hashed, rows=rows), "hashed")
+    return _STAGE(values=[named(line, "line"), *(col(f"k{i}") for i, _ in enumerate(keys))], rows=rows)
 
 
 def digestible(type_: str) -> bool:

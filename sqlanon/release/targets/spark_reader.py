@@ -120,7 +120,7 @@ class SparkPlace(ServerPlace):
         with (
             self.opened_server() as server,
             server.translated_errors(ReleaseError),
-            all_here(engine, server, self.table, manifest, manifest.released_rows) as rows,
+            all_here(engine, server, self.table, manifest) as rows,
         ):
             yield rows
 

@@ -17,19 +17,22 @@ from uuid import uuid4
 import duckdb
 from sqlglot import exp
 
-from sqlanon.engines.dialects.spark import SPARK, type_here
+from sqlanon.engines.dialects.spark import SPARK, TEXT, type_here
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.travel import count_column, repeated, travelling
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.expressions import (
+    col,
     column_definitions,
     create_temporary_view,
     drop_table,
     drop_view,
+    fragment,
     star,
     table,
+    template,
 )
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
@@ -48,6 +51,10 @@ from sqlanon.workdir import spill_directory
 
 AT_ONCE = 2_000_000
 """So many combinations are fetched at a time."""
+
+_FACTS = template("SELECT :rows, :nulls FROM :relation")
+_SUM = fragment("coalesce(sum(:count), 0)")
+_HAS_NULL = fragment("count(*) > count(:value)")
 
 
 def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
@@ -123,11 +130,13 @@ def counted(
         if not (as_claimed and all(map(digestible, types.values()))):
             yield found
             return
-        rows, digest = server.rows(digest_there(relation.copy(), types))[0]
         try:
-            if older is not None:
-                digest = _older_digest(engine, server, relation, older, rows)
-            _fetch(engine, server, target, relation, wanted, count, rows)
+            with _kept(server, relation, wanted, count) as (combinations, combined):
+                _fetch(engine, server, target, combinations, {**wanted, count: "BIGINT"}, combined)
+                if older is None:
+                    digest = _digest(engine, server, relation, types, target, wanted, count, combinations, combined)
+                else:
+                    digest = _older_digest(engine, server, relation, older)
         except duckdb.Error as error:
             raise BrokenReleaseError("a value of the release does not fit its type in DuckDB") from error
         with _each_row(engine, SUBJECT, target, wanted, count):
@@ -135,13 +144,12 @@ def counted(
 
 
 @contextmanager
-def all_here(
-    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, rows: int
-) -> Iterator[exp.Table]:
+def all_here(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Table]:
     """All columns of rows that are in Spark: brought here once for each combination, and repeated by a view."""
     types = types_in(manifest.columns)
     count, target, view = count_column(types), table(f"{COPIED}_counted", "main", "temp"), table(COPIED, "main", "temp")
-    _fetch(engine, server, target, relation, types, count, rows)
+    with _kept(server, relation, types, count) as (combinations, combined):
+        _fetch(engine, server, target, combinations, {**types, count: "BIGINT"}, combined)
     try:
         with _each_row(engine, view, target, types, count):
             yield view
@@ -149,41 +157,70 @@ def all_here(
         engine.execute(drop_table(target.copy()))
 
 
-def _older_digest(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, rows: int) -> str:
+def _older_digest(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest) -> str:
     """By an algorithm that Spark is not taught any more."""
     load_older(engine, manifest)
-    with all_here(engine, server, relation, manifest, rows) as here:
+    with all_here(engine, server, relation, manifest) as here:
         macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
         return str(engine.rows(digest_of(here.sql(engine.dialect), macro=macro))[0][1])
+
+
+HASHED_ONCE = 200_000
+"""The texts of this many combinations are hashed once, and joined to the rows."""
+
+
+def _digest(
+    engine: DuckDBEngine,
+    server: SparkEngine,
+    relation: exp.Table,
+    types: Mapping[str, str],
+    fetched: exp.Table,
+    wanted: Mapping[str, str],
+    count: str,
+    combinations: exp.Table,
+    combined: int,
+) -> str:
+    """The content digest, as Spark works it out: of texts, by their combinations, if these are few."""
+    names = [name for name, type_ in wanted.items() if type_ == "VARCHAR"] if combined <= HASHED_ONCE else []
+    if not names:
+        return str(server.rows(digest_there(relation, types))[0][1])
+    has_nulls = [_HAS_NULL(value=col(name)) for name in names]
+    counted, *nulls = engine.rows(_FACTS(rows=_SUM(count=col(count)), nulls=has_nulls, relation=fetched))[0]
+    texts = {name: bool(null) for name, null in zip(names, nulls, strict=True)}
+    rows, digest = server.rows(digest_there(relation, types, combinations, texts))[0]
+    if rows != counted:
+        raise BrokenReleaseError("the rows of the release changed while they were read")
+    return str(digest)
+
+
+@contextmanager
+def _kept(
+    server: SparkEngine, relation: exp.Table, types: Mapping[str, str], count: str
+) -> Iterator[tuple[exp.Table, int]]:
+    """The combinations of some columns, which Spark keeps for a while; and how many they are."""
+    name = f"sqlanon_combinations_{uuid4().hex[:12]}"
+    try:
+        combined = server.materialize(name, sr.combinations(relation, types, count))
+        yield table(name), combined
+    finally:
+        server.forget(name)
 
 
 def _fetch(
     engine: DuckDBEngine,
     server: SparkEngine,
     target: exp.Table,
-    relation: exp.Table,
+    combinations: exp.Table,
     types: Mapping[str, str],
-    count: str,
-    rows: int,
+    combined: int,
 ) -> None:
-    arriving = {**types, count: "BIGINT"}
-    made = column_definitions(target.copy(), arriving.items())
+    made = column_definitions(target.copy(), types.items())
     made.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
     engine.execute(made)
-    for part in _parts(server, sr.combinations(relation, types, count), list(arriving), rows):
-        with server.stream(part) as reader, engine.registered(reader) as here:
-            engine.execute(exp.Insert(this=target.copy(), expression=SPARK.arriving(here, arriving)))
-
-
-def _parts(server: SparkEngine, query: exp.Select, columns: list[str], rows: int) -> Iterator[exp.Select]:
-    """A query, or several that give its rows together: each few enough to be fetched at once."""
-    if rows <= AT_ONCE:
-        yield query
-        return
-    name = f"sqlanon_combinations_{uuid4().hex[:12]}"
-    parts = -(-server.materialize(name, query) // AT_ONCE)
-    try:
-        for number in range(parts):
-            yield star(table(name)).where(sr.in_part(columns, number, parts), copy=False)
-    finally:
-        server.forget(name)
+    parts = -(-combined // AT_ONCE)
+    for number in range(parts):
+        part = star(combinations)
+        if parts > 1:
+            part.where(sr.in_part(list(types), number, parts), copy=False)
+        with server.stream(SPARK.leaving(part, types, TEXT)) as reader, engine.registered(reader) as here:
+            engine.execute(exp.Insert(this=target.copy(), expression=SPARK.arriving(here, types)))

@@ -8,7 +8,7 @@ from functools import partial
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.engines.dialects.spark import SPARK, TEXT, type_there
+from sqlanon.engines.dialects.spark import TEXT, type_there
 from sqlanon.expressions import col, column_definitions, fragment, ident, named, select, template, text
 
 MADE_BY = "sqlanon.release"
@@ -139,10 +139,8 @@ def setting(name: str) -> exp.Command:
 
 
 def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> exp.Select:
-    """The distinct combinations of a release's columns, with how many rows have each, as they travel."""
-    columns = [col(name) for name in types]
-    query = _COMBINATIONS(columns=columns, count=named(_COUNT(), count), relation=relation)
-    return SPARK.leaving(query, {**types, count: "BIGINT"}, TEXT)
+    """The distinct combinations of a release's columns, with how many rows have each."""
+    return _COMBINATIONS(columns=[col(name) for name in types], count=named(_COUNT(), count), relation=relation)
 
 
 def in_part(columns: Sequence[str], part: int, parts: int) -> exp.Expr:
