@@ -111,9 +111,9 @@ def class_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Coded],
     columns: list[exp.Expr] = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in between)]
     classes = select(columns, subquery(judged(space, levels, codes), "j"))
     classes = classes.where(col(KEPT) if kept else exp.Not(this=col(KEPT)), copy=False)
-    code = exp.Case(this=col("slot", "s"))
+    code = exp.Case()  # with conditions: other engines are known to have these
     for i, _ in between:
-        code = code.when(number(i), cast(col(f"code_{i}", "f"), "BIGINT"), copy=False)
+        code = code.when(col("slot", "s").eq(number(i)), cast(col(f"code_{i}", "f"), "BIGINT"), copy=False)
     leaves = [_SLOT_LEAVES(slot=number(i), leaves=subquery(level_leaves(attributes[i], level))) for i, level in between]
     slots = values_query({"slot": "INTEGER"}, [[i] for i, _ in between])
     return _LEAVES(classes=subquery(classes), slots=subquery(slots), leaves=subquery(union_all(*leaves)), code=code)
