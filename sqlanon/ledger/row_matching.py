@@ -62,6 +62,10 @@ _GROUPS = template("""
         GROUP BY :by
     ) AS c
 """)
+_GROUPED_BEFORE = template("""
+    SELECT :labels, :shared, n
+    FROM (SELECT :columns, :count::BIGINT AS n FROM :release AS r) AS c
+""")
 # No rows are no group.
 _ONE_GROUP = template("SELECT n FROM (SELECT :rows AS n FROM :release AS r HAVING count(*) > 0) AS c")
 _TEXT = fragment(":label::VARCHAR")
@@ -393,17 +397,17 @@ def groups(linked: ReleaseLink, is_first: bool) -> exp.Select:
     by = [col(column, "r") for column in dict.fromkeys([*(column for _, column in there), *shared])]
     if not by:
         return _ONE_GROUP(rows=rows, release=release)
-    return _GROUPS(
-        labels=[named(_TEXT(label=col(f"l{i}")), f"l{i}") for i, _ in there],
-        shared=[col(f"s{j}") for j in range(len(shared))],
-        columns=[
-            *(named(col(column, "r"), f"l{i}") for i, column in there),
-            *(named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)),
-        ],
-        rows=rows,
-        release=release,
-        by=by,
-    )
+    labels = [named(_TEXT(label=col(f"l{i}")), f"l{i}") for i, _ in there]
+    values = [col(f"s{j}") for j in range(len(shared))]
+    columns = [
+        *(named(col(column, "r"), f"l{i}") for i, column in there),
+        *(named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)),
+    ]
+    grouped_by = linked.columns[0 if is_first else 1]
+    if linked.count is not None and isinstance(release, exp.Table) and {one.name for one in by} == {*grouped_by}:
+        count = col(linked.count, "r")  # the table has these columns, grouped by them, and the count: nothing was cast
+        return _GROUPED_BEFORE(labels=labels, shared=values, columns=columns, count=count, release=release)
+    return _GROUPS(labels=labels, shared=values, columns=columns, rows=rows, release=release, by=by)
 
 
 def keyed(grouped: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Select:
