@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 
@@ -16,8 +16,10 @@ _AGAIN = 0.05  # seconds between two interrupts
 
 
 @contextmanager
-def interrupted_after(seconds: float | None, engines: Sequence[Queries]) -> Iterator[None]:
-    """Interrupt what engines are about once the time is over, again and again: an `OvertimeError`."""
+def interrupted_after(
+    seconds: float | None, engines: Sequence[Queries], may_stop: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Interrupt what engines are about once the time is over, again and again while it may stop: an `OvertimeError`."""
     if seconds is None:
         yield
         return
@@ -29,7 +31,7 @@ def interrupted_after(seconds: float | None, engines: Sequence[Queries]) -> Iter
             return
         late.set()
         while not done.wait(_AGAIN):
-            for connection in connections:
+            for connection in connections if may_stop() else ():
                 with suppress(duckdb.Error):
                     connection.interrupt()
 

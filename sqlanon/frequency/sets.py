@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import field, replace
+from itertools import count
 
 from sqlglot import exp
 
@@ -180,6 +181,7 @@ class FrequencySets:
         self.steps, self.work, self.ground, self.floor = steps, work, ground, floor
         self.space = space
         self._made: list[FrequencySet] = []
+        self._numbers = count()  # also of what was interrupted
         self._once: set[Levels] = set()
         # A set at the lowest levels of a large table would be too large. (What was scanned is there anyway.)
         guesses = is_large(ground.rows) and not ground.counts
@@ -237,7 +239,7 @@ class FrequencySets:
 
     def _count_at(self, levels: Levels) -> FrequencySet:
         """A set from one pass over what is counted."""
-        ground, number, codes = self.ground, len(self._made), self.ground.codes
+        ground, number, codes = self.ground, next(self._numbers), self.ground.codes
         if codes is not None:
             query = codes.frequency(levels)
         else:

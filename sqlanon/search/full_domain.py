@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.coding import Levels
 from sqlanon.engines.base import Engine
+from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import create_table, drop_table
@@ -144,7 +145,9 @@ def _vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
             if engine.rows(vc.neighbours(target, bottom, heights, i, level))[0][0]
         }
         combinations, outliers = engine.rows(vc.sizes(target))[0]
-        step = PAIRS // max(combinations, 1) + 1
+        # Of a large lattice there may be as many vectors as pairs: then each comes here.
+        pairs = PAIRS if lattice.size <= PAIRS else PAIRS // 10 // len(heights)
+        step = pairs // max(combinations, 1) + 1
         for first in range(0, outliers, step):
             last = min(first + step, outliers)
             found = engine.rows(vc.vectors(target, bottom, heights, first, last))
@@ -180,6 +183,10 @@ class SearchTask:
         return Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data=data)
 
 
+GRACE = 0.5
+"""Seconds that the statement under way has to end by itself after the time limit, before it is interrupted."""
+
+
 def on_lattice(strategy: Callable[[Search], Outcome]) -> Callable[[SearchTask], SearchResult]:
     """A strategy of the full domain, as `policy.strategies.Strategy.run`: it ends with a generalization, or an error
     that says why there is none."""
@@ -189,7 +196,10 @@ def on_lattice(strategy: Callable[[Search], Outcome]) -> Callable[[SearchTask], 
         if not task.prepared.lattice.size:
             raise nothing_allowed(task.prepared)
         search = task.lattice
-        outcome = strategy(search)
+        seconds = search.budget.seconds
+        late = None if seconds is None else seconds + GRACE
+        with interrupted_after(late, [task.engine, task.prepared.sets.steps.engine], lambda: search.may_stop):
+            outcome = strategy(search)
         levels = outcome.levels
         if levels is None:
             raise infeasible(task.prepared, search, outcome)

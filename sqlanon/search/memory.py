@@ -6,9 +6,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from itertools import chain, islice
 from typing import Any
+
+import duckdb
 
 from sqlanon.coding import Levels
 from sqlanon.measures import Figures, Marginals, Measure
@@ -150,6 +153,7 @@ class Search:
         self.scores: dict[Levels, float] = {}  # of what satisfies
         self.best: Levels | None = None  # so far
         self.open = 0  # how many are waiting, as progress shows it
+        self.may_stop = False  # a statement is under way that may be interrupted: not the first check
         self.only_best = False  # what cannot be the best is of no use
         self.forecast = Forecast(self.measure.marginals)
         # By how much a generalization raises the bounds of those below it.
@@ -166,6 +170,18 @@ class Search:
         if len(self._looked_at) < REMEMBERED:
             self._looked_at.update(dict.fromkeys(levels))
         self.budget.refuse_late(len(self.figures), self._ends_at)
+
+    @contextmanager
+    def in_time(self) -> Iterator[None]:
+        """A statement that is interrupted because the time is over ends the search as the limit itself does."""
+        self.may_stop = bool(self.figures)
+        try:
+            yield
+        except duckdb.InterruptException:
+            self.budget.refuse_late(len(self.figures), self._ends_at)
+            raise
+        finally:
+            self.may_stop = False
 
     def may(self, levels: Levels) -> bool | None:
         """Whether a generalization may satisfy the policy, as far as what was checked tells; None: it does not tell.
@@ -205,7 +221,8 @@ class Search:
         if levels in self.figures:
             return not self._verdict(levels, self.allowed_rows).hopeless
         self.budget.refuse_more(len(self.figures), self._ends_at)
-        figures = self.figures[levels] = self.check(levels)
+        with self.in_time():
+            figures = self.figures[levels] = self.check(levels)
         verdict = self._verdict(levels, self.allowed_rows)
         self._conclude(levels, figures, hopeless=verdict.hopeless)
         self.forecast.learn(levels, figures.suppressed_rows if figures.lost is None else figures.lost)

@@ -20,7 +20,7 @@ preferred generalization.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sqlanon.coding import Levels
@@ -60,17 +60,18 @@ class _Paths:
         search, lattice, start = self.search, self.search.lattice, self.start
         alone = {(*start[:i], level, *start[i + 1 :]) for i in range(len(start)) for level in lattice.levels(i)}
         found: set[Levels] = set()
-        for part in search.data.vectors():
-            found.update(map(lattice.lift, part))
-            search.look_at()
-            if alone <= found | {start}:
-                return alone
+        with search.in_time():
+            for part in search.data.vectors():
+                found.update(map(lattice.lift, part))
+                search.look_at()
+                if found >= alone - {start}:
+                    return alone
         return found
 
     def follow(self) -> None:
         """Follow all paths upward from the lowest generalization."""
         search = self.search
-        vectors = irreducible(self._vectors(), self.start, search.lattice.top)
+        vectors = irreducible(self._vectors(), self.start, search.lattice.top, search.look_at)
         waiting, visited = [self.start], {self.start}
         while waiting:
             search.open = len(waiting)
@@ -91,13 +92,16 @@ class _Paths:
         joins = {tuple(map(max, levels, vector)) for vector in vectors} - {levels}
         least, found = Dominance(self.search.lattice.top), []
         for join in sorted(joins, key=lambda one: (sum(one), one)):
+            self.search.look_at()
             if not least.has_below(join):
                 least.add(join)
                 found.append(join)
         return found
 
 
-def irreducible(vectors: Iterable[Levels], bottom: Levels, top: Levels) -> list[Levels]:
+def irreducible(
+    vectors: Iterable[Levels], bottom: Levels, top: Levels, look: Callable[[], None] = lambda: None
+) -> list[Levels]:
     """Those vectors that are no joins of others: they have the same joins.
 
     >>> irreducible([(1, 1), (0, 1), (1, 0), (2, 2), (0, 0)], (0, 0), (2, 2))
@@ -105,6 +109,7 @@ def irreducible(vectors: Iterable[Levels], bottom: Levels, top: Levels) -> list[
     """
     found, seen = [], Dominance(top)
     for vector in sorted(vectors, key=lambda one: (sum(one), one)):
+        look()
         join = bottom
         for lower in seen.below(vector):
             join = tuple(map(max, join, lower))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +21,8 @@ from oracle import Hierarchy, Release, Table
 from oracle_privacy import Release as PrivacyRelease
 from oracle_privacy import satisfies as satisfies_privacy
 from oracle_privacy import solve as solve_privacy
-from plain_search import search_by, search_of
+from plain_search import WIDE, search_by, search_of
+from sqlglot import exp, parse_one
 from strategies import Case
 from strategies_privacy import PrivacyCase
 from test_privacy_properties import opened, policy_of
@@ -30,6 +32,7 @@ from test_search_properties import quick, thorough
 import sqlanon
 from sqlanon.errors import PolicyError
 from sqlanon.search import Outcome, Search, lattice, limits
+from sqlanon.search.candidate import candidate
 
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
@@ -300,3 +303,42 @@ def test_limits_in_the_policy_and_its_schema() -> None:
     time_limit, max_checks = (properties[name]["anyOf"][0] for name in ("time_limit", "max_checks"))
     assert (time_limit["type"], time_limit["exclusiveMinimum"]) == ("number", 0)
     assert (max_checks["type"], max_checks["minimum"]) == ("integer", 1)
+
+
+# Statements and lattices that take long
+
+
+def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
+    asked = []
+
+    def slow(*arguments: Any) -> Any:
+        asked.append(arguments)
+        query = candidate(*arguments)
+        if len(asked) > 1:  # the first is checked whatever the limit
+            for_ever = parse_one("SELECT 1 FROM range(10000000000000) AS r(i) WHERE i % 7 = 8", read="duckdb")
+            query = query.where(exp.Not(this=exp.Exists(this=for_ever)))
+        return query
+
+    began = time.monotonic()
+    with sqlanon.connect(connection) as db, patch("sqlanon.search.full_domain.candidate", slow):
+        result = db.anonymize(make_policy(ROLES, k=5, search={"time_limit": 0.1}))
+    assert time.monotonic() - began < 5
+    assert (len(asked), result.checked, result.optimal) == (2, 1, False)
+    assert result.generalization == {"a": 5, "b": 4, "c": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", WIDE)
+def test_a_lattice_of_2_to_the_60_ends_in_time(strategy: str) -> None:
+    names = [f"b{i}" for i in range(60)]
+    with duckdb.connect() as connection:
+        values = ", ".join(f"hash(i, {i}) % {i % 7 + 2} = 0 AS {name}" for i, name in enumerate(names))
+        connection.execute(f"CREATE TABLE t AS SELECT {values} FROM range(3000) AS r(i)")
+        search = {"strategy": strategy, "time_limit": 1.0, "suppression_limit": 0.05}
+        with sqlanon.connect(connection) as db:
+            policy = make_policy(dict.fromkeys(names, "suppress"), k=5, search=search)
+            result = db.anonymize(policy)
+    assert result.nodes == 2**60
+    assert not result.optimal
+    assert result.suppressed_rows <= 150
+    assert result.seconds["search"] < 10
