@@ -12,6 +12,9 @@ from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertimeError
 
+InterruptedStatementError = duckdb.InterruptException
+"""What an interrupted statement raises."""
+
 _AGAIN = 0.05  # seconds between two interrupts
 
 

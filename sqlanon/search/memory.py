@@ -11,9 +11,8 @@ from dataclasses import field, replace
 from itertools import chain, islice
 from typing import Any
 
-import duckdb
-
 from sqlanon.coding import Levels
+from sqlanon.engines.deadline import InterruptedStatementError
 from sqlanon.measures import Figures, Marginals, Measure
 from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
@@ -177,7 +176,7 @@ class Search:
         self.may_stop = bool(self.figures)
         try:
             yield
-        except duckdb.InterruptException:
+        except InterruptedStatementError:
             self.budget.refuse_late(len(self.figures), self._ends_at)
             raise
         finally:
