@@ -20,7 +20,7 @@ from sqlanon import pipeline
 from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
-from sqlanon.expressions import at_random, star, subquery
+from sqlanon.expressions import by_class, star, subquery
 from sqlanon.markup import html_table
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.draft import ReleaseDraft
@@ -381,7 +381,7 @@ class Result(ResultFigures):
         """The rows of the release before it is published: a relation, on the connection of the `Database`.
 
         The statement that makes the release makes them, and they pass the same audit: the same rows, labels and types
-        as in a release file, with the same noise and decoys, in random order. They are made once; `df`, `pl` and
+        as in a release file, with the same noise and decoys, in the same order. They are made once; `df`, `pl` and
         `arrow` convert them.
 
         The ledger does not record these rows, and nothing compares them with earlier releases: they are for trying
@@ -469,7 +469,8 @@ class Result(ResultFigures):
         if dialect in DIALECTS:
             # Behind everything: a sort that is not the last is left out in some engines.
             rows = star(subquery(self._draft.statement.select(shuffled=False), "released"))
-            query = translated(rows.order_by(*at_random(), copy=False), dialect)
+            quasi = [one.name for one in self._draft.statement.columns if one.quasi is not None]
+            query = translated(rows.order_by(*by_class(quasi), copy=False), dialect)
         return without_variables(query, dialect).sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     @cached_property

@@ -34,7 +34,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
-from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, in_order
+from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, ordered
 from sqlanon.recode.stage import Recoding
 from sqlanon.records import dataclass
 from sqlanon.search.classes import judged
@@ -70,6 +70,10 @@ class WithDecoys:
     def of_rows(self, source: exp.Table) -> WithDecoys:
         return replace(self, real=self.real.of_rows(source))
 
+    @property
+    def codes_read_apart(self) -> bool:
+        return self.real.codes_read_apart
+
     def class_keys(self) -> dict[int, str]:
         return self.real.class_keys()
 
@@ -84,7 +88,7 @@ class WithDecoys:
         return self.real.labelled(rows)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        return self.labelled(in_order(self.rows(), shuffled))
+        return ordered(self, self.rows()) if shuffled else self.labelled(subquery(self.rows(), "r"))
 
     def decoy_rows(self) -> exp.Select:
         """The decoys alone, as they are released: for the holder's eyes."""

@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlanon.coding import Coded, Column, Levels, code_name
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import AuditError, PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import at_random, col, create_table, row_count, select, star, subquery, template
+from sqlanon.expressions import by_class, col, create_table, row_count, select, star, subquery, template
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import RangeKind
@@ -399,7 +399,7 @@ class ExtensionDraft:
 
     def rows(self) -> AbstractContextManager[exp.Select]:
         query = _extended(self.release.relation, self.run.work("added"), self.release.manifest)
-        return nullcontext(query.order_by(*at_random(), copy=False))
+        return nullcontext(query.order_by(*by_class(self.release.manifest.quasi), copy=False))
 
     def rows_there(self) -> NoReturn:
         """A release on a server is not extended."""

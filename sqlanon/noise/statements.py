@@ -30,6 +30,7 @@ from sqlanon.expressions import (
     named,
     number,
     same,
+    subquery,
     template,
     total,
 )
@@ -37,7 +38,7 @@ from sqlanon.frequency.distribution import Pairs, value_pairs
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON
 from sqlanon.frequency.uncoded import distribution, frequency
-from sqlanon.recode.full_domain import ByClass, in_order
+from sqlanon.recode.full_domain import ByClass, ordered
 from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.search.classes import judged
@@ -375,7 +376,7 @@ class NoisyRecoding:
 
     def select(self, shuffled: bool = True) -> exp.Select:
         rows = released(self.noisy, self.kept, self.noisy_columns, self.names)
-        return self.plain.labelled(in_order(rows, shuffled))
+        return ordered(self.plain, rows) if shuffled else self.plain.labelled(subquery(rows, "r"))
 
     def all_records(self) -> exp.Select:
         """The records with noise, for the holder: ``record``, ``class``, ``x_j``, ``v_j``, ``y_j``, ``released``."""

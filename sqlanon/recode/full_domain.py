@@ -12,7 +12,7 @@ from sqlanon.expressions import (
     aliased,
     all_columns,
     all_of,
-    at_random,
+    by_class,
     cast,
     col,
     is_there,
@@ -20,6 +20,7 @@ from sqlanon.expressions import (
     number,
     same,
     select,
+    star,
     subquery,
     text,
 )
@@ -48,7 +49,8 @@ class ReleaseStatement(Protocol):
         """One row: whether nothing is left of each attribute, as all rows show one label above its values."""
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release, rows in random order unless it is for checks."""
+        """The statement that makes the release; unless it is for checks, in the order of the released classes, and at
+        random inside each."""
 
     def with_column(self, column: Column) -> ReleaseStatement:
         """The same, with one more column of the source: for checks."""
@@ -56,6 +58,10 @@ class ReleaseStatement(Protocol):
 
 class ByClass(ReleaseStatement, Protocol):
     """A recoding whose rows tell their classes, before labels stand for codes: what noise can be added to."""
+
+    @property
+    def codes_read_apart(self) -> bool:
+        """Whether two rows read the same in all attributes exactly if their `class_keys` are the same."""
 
     def with_column(self, column: Column) -> ByClass: ...
 
@@ -100,6 +106,11 @@ class FullDomainRecoding:
         """The same, of other rows of the source."""
         return replace(self, source=source)
 
+    @property
+    def codes_read_apart(self) -> bool:
+        """Not with a mask: a masked row keeps its codes, and a label may read like the mask."""
+        return not self.mask
+
     def class_keys(self) -> dict[int, str]:
         return {i: f"code_{i}" for i, _ in _coded(self)}
 
@@ -121,7 +132,7 @@ class FullDomainRecoding:
 
     def select(self, shuffled: bool = True) -> exp.Select:
         if shuffled:
-            return self.labelled(in_order(self.rows(), shuffled))
+            return ordered(self, self.rows())
         output = [named(_value_of_row(self, j), column.name) for j, column in enumerate(self.columns)]
         return _kept_rows(self).select(*output, copy=False)
 
@@ -188,9 +199,15 @@ def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table,
     return subquery(part.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False), "f")
 
 
-def in_order(rows: exp.Select, shuffled: bool) -> exp.Subquery:
-    """Rows, in random order if they are to be shuffled."""
-    return subquery(rows.order_by(*at_random(), copy=False) if shuffled else rows, "r")
+def ordered(recoding: ByClass, rows: exp.Select) -> exp.Select:
+    """The release, of rows of a recoding, in the order of its classes. The order follows from what readers see: codes
+    are ranks of labels, and where that is not all of it, the labels themselves are sorted."""
+    if recoding.codes_read_apart:
+        keys = recoding.class_keys().values()
+        return recoding.labelled(subquery(rows.order_by(*by_class(keys), copy=False), "r"))
+    quasi = [column.name for column in recoding.columns if column.quasi is not None]
+    released = recoding.labelled(subquery(rows, "r"))
+    return star(subquery(released, "released")).order_by(*by_class(quasi), copy=False)
 
 
 def _kept_rows(recoding: FullDomainRecoding) -> exp.Select:

@@ -92,8 +92,8 @@ class ReleaseDraft:
 
     @contextmanager
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
-        """The statement that makes its rows here, in random order unless it is for checks; where the source is
-        elsewhere, a relation that can be read once."""
+        """The statement that makes its rows here, class by class unless for checks; where the source is elsewhere,
+        a relation that can be read once."""
         types = {one.name: one.type for one in self.columns()}
         with self.prepared.source.recoded(self.run.engine, self.statement, types, shuffled) as relation:
             yield relation

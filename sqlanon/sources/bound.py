@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 from sqlglot import exp
 
+from sqlanon.coding import Column
 from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.expressions import table
@@ -36,6 +37,9 @@ _Server = TypeVar("_Server")
 
 
 class Recodes(Protocol):
+    @property
+    def columns(self) -> Sequence[Column]: ...
+
     def select(self, shuffled: bool = True) -> exp.Select: ...
 
 
@@ -118,7 +122,7 @@ class Source:
         return recoding.select()
 
     def release_note(self, to: str, note: str) -> str:
-        return f"one pass over the rows, in random order, to {to} ({note})"
+        return f"one pass over the rows, in the order of their classes, to {to} ({note})"
 
     def shown(self, engine: Engine, query: exp.Expr) -> str:
         """The text of a statement as it runs where the source is; nothing is shipped."""

@@ -99,7 +99,7 @@ class PostgresSource(Source):
         yield Stage("count in PostgreSQL", note, (self.statement.sql(self.engine.dialect, pretty=True),))
 
     def release_note(self, to: str, note: str) -> str:
-        return f"in PostgreSQL, over temporary tables of what is here, in random order, to {to} ({note})"
+        return f"in PostgreSQL, over temporary tables of what is here, to {to} ({note})"
 
     def shown(self, engine: Engine, query: exp.Expr) -> str:
         own = name_of(self.relation)

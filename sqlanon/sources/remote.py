@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, Feature, WorkEngine
 from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import at_random, named, row_count, select, subquery
+from sqlanon.expressions import by_class, named, row_count, select, subquery
 from sqlanon.records import dataclass
 from sqlanon.sources.bound import Recodes, Source, WorkNames
 from sqlanon.sources.plain import types_here
@@ -50,7 +50,7 @@ class RemoteSource(Source):
         return recoding.select(shuffled=self.engine.there.can(Feature.INNER_ORDER))
 
     def release_note(self, to: str, note: str) -> str:
-        return f"in {self.where}, over temporary tables of what is here, in random order, to {to} ({note})"
+        return f"in {self.where}, over temporary tables of what is here, to {to} ({note})"
 
     def shown(self, engine: Engine, query: exp.Expr) -> str:
         return self.engine.shown(query)
@@ -60,7 +60,8 @@ class RemoteSource(Source):
         self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         with self.engine.fetched(self.release_query(recoding), types) as relation:
-            yield relation.order_by(*at_random(), copy=False) if shuffled else relation
+            quasi = [column.name for column in recoding.columns if column.quasi is not None]
+            yield relation.order_by(*by_class(quasi), copy=False) if shuffled else relation
 
     @contextmanager
     def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:

@@ -12,7 +12,7 @@ from sqlanon.coding import KNOWN, ROWS, Coded, Column, code_name
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, template, text
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER
-from sqlanon.recode.full_domain import MASKED, in_order
+from sqlanon.recode.full_domain import MASKED, ordered
 from sqlanon.recode.local.nodes import NODE, Tree, agree, may_be_shown, node_name, released_name
 from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
@@ -270,6 +270,11 @@ class LocalRecoding:
     def of_rows(self, source: exp.Table) -> LocalRecoding:
         return replace(self, source=source)
 
+    @property
+    def codes_read_apart(self) -> bool:
+        """Not with a mask, which may read like a label; nor with lists: a value may be spelled like a set of one."""
+        return not self.mask and not self.lists
+
     def class_keys(self) -> dict[int, str]:
         """By attribute its code, or its value where that is the source's own."""
         values = {column.quasi: f"value_{j}" for j, column in enumerate(self.columns) if column.quasi in self.ground}
@@ -286,7 +291,7 @@ class LocalRecoding:
         return _FIGURES(figures=flags, kept=self.kept)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        return self.labelled(in_order(self.rows(), shuffled))
+        return ordered(self, self.rows()) if shuffled else self.labelled(subquery(self.rows(), "r"))
 
     def labelled(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))
