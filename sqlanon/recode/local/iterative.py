@@ -24,7 +24,7 @@ from __future__ import annotations
 from sqlanon.expressions import subquery, template
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.groups import Grouping, Groups, in_no_group, placed, taken_in
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
 from sqlanon.search.limits import LimitReachedError
 
 SHARE = 0.1
@@ -95,7 +95,7 @@ def local(task: LocalTask) -> LocalOutcome:
 
     It ends sooner at the policy's ``time_limit`` or ``max_checks``: at any time there is a recoding that satisfies.
     """
-    search, levels = task.start()
+    search, levels = task.start(share=SHARE_BEFORE_CUTS)
     groups = Groups(task, "local")
     best = groups.at(levels)
     try:

@@ -41,7 +41,7 @@ from sqlanon.recode.local.groups import (
 )
 from sqlanon.recode.local.nodes import Tree
 from sqlanon.recode.local.summaries import allowed_nodes, summarise
-from sqlanon.recode.local.task import LocalOutcome, LocalTask
+from sqlanon.recode.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
 from sqlanon.search import Search
 from sqlanon.search.limits import LimitReachedError
 
@@ -183,7 +183,7 @@ def k_similar(task: LocalTask) -> LocalOutcome:
 
 def grouped(task: LocalTask) -> tuple[Search, Grouping, Grouping, int]:
     """The search for the full-domain optimum, its classes, the best groups, and how many rounds they took."""
-    search, levels = task.start()
+    search, levels = task.start(share=SHARE_BEFORE_CUTS)
     similar = _Similar(task)
     start = similar.groups.at(levels)
     return search, start, similar.run(start), similar.groups.rounds

@@ -36,7 +36,9 @@ _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBL
 
 START_CHECKS = 1_000
 START_SHARE = 0.25
-"""What the search for the start may take on a large lattice: checks, and a share of the policy's ``time_limit``."""
+SHARE_BEFORE_CUTS = 0.1
+"""What the search for the start may take on a large lattice: checks, and a share of the policy's ``time_limit``; less
+where cuts follow, which mostly find better."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,12 @@ class LocalTask:
         """The groups that a relation makes of combinations, judged by all requirements: `placement.judged_groups`."""
         return judged_groups(self.members, placed, keys)
 
-    def start(self, strategy: str = "optimal") -> tuple[Search, Levels]:
+    def start(self, strategy: str = "optimal", share: float = START_SHARE) -> tuple[Search, Levels]:
         """The search of a full-domain strategy, and the generalization that it chose by the policy's measure.
 
         On a large lattice a proof may take days: the search takes a part of the limits, and gives the best that it met.
         """
-        task = SearchTask(self.steps, self.prepared, self.progress, self._start_budget())
+        task = SearchTask(self.steps, self.prepared, self.progress, self._start_budget(share))
         found = find(task, STRATEGIES[strategy])
         assert found.search is not None and found.levels is not None  # as it is of the full domain
         self.clock.checks += len(found.search.figures)
@@ -84,12 +86,12 @@ class LocalTask:
         """Whether the lattice is too large for a search of it to end soon."""
         return self.prepared.lattice.size > dive.LARGE
 
-    def _start_budget(self) -> Budget | None:
+    def _start_budget(self, share: float) -> Budget | None:
         if not self.is_large:
             return None
         seconds, checks = self.clock.budget.seconds, self.clock.budget.checks
         return Budget(
-            None if seconds is None else START_SHARE * seconds,
+            None if seconds is None else share * seconds,
             START_CHECKS if checks is None else min(START_CHECKS, max(checks // 2, 1)),
         )
 
