@@ -34,8 +34,8 @@ _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBL
 """Types whose values are numbers or times, as the engine spells them."""
 
 
-START_CHECKS = 1_000
-START_SHARE = 0.25
+START_CHECKS = 2_000
+START_SHARE = 0.5
 SHARE_BEFORE_CUTS = 0.1
 """What the search for the start may take on a large lattice: checks, and a share of the policy's ``time_limit``; less
 where cuts follow, which mostly find better."""
