@@ -8,6 +8,7 @@ dive ends at the first border. Last the way up, to what satisfies the policy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from sqlanon.coding import Levels
@@ -34,24 +35,37 @@ class _Dive:
         self.allowed_rows = search.allowed_rows
 
     def run(self) -> None:
-        here = self._moved(self.lattice.top)
+        here = self._descended(self.lattice.top)
         while (there := self._swapped(here)) != here:
             here = there
         self._climb(here)
 
-    def _moved(self, here: Levels) -> Levels:
-        """Down by the best steps, as long as one is better."""
-        while (best := min(self._below(here), key=self._cost, default=here)) != here:
-            if self._cost(best) >= self._cost(here):
-                break
-            here = best
-        return here
+    def _descended(self, here: Levels) -> Levels:
+        """Down by the best steps, as long as one is better.
+
+        What a step brings seldom grows further down: so a step is tried again only where what it brought the last time
+        is more than what others bring now.
+        """
+        brings = dict.fromkeys(range(len(here)), math.inf)
+        while True:
+            cost, best, found = self._cost(here), -1, here
+            below = dict(self._below(here))
+            for i in sorted(below, key=lambda i: -brings[i]):
+                if brings[i] <= max(0.0, brings.get(best, 0.0)):
+                    break
+                brings[i] = cost - self._cost(below[i])
+                if brings[i] > max(0.0, brings.get(best, 0.0)) or best < 0 < brings[i]:
+                    best, found = i, below[i]
+            if best < 0:
+                return here
+            here, brings[best] = found, math.inf
 
     def _swapped(self, here: Levels) -> Levels:
         """The first better one of those that are a step or two away, by their bounds."""
         cost = self._cost(here)
         most = cost - TOLERANCE * abs(cost)
-        near = {*self._above(here), *self._below(here), *(one for up in self._above(here) for one in self._below(up))}
+        above, below = [up for _, up in self._above(here)], [down for _, down in self._below(here)]
+        near = {*above, *below, *(one for up in above for _, one in self._below(up))}
         bounds = sorted((self.search.measure.bound(one), one) for one in near - {here})
         return next((one for bound, one in bounds if bound < most and self._cost(one) < most), here)
 
@@ -66,7 +80,7 @@ class _Dive:
                 gained = rows - self.search.figures[up].suppressed_rows
                 return (self.search.measure.bound(up) - bound) / max(gained, 0.5)
 
-            here = min(self._above(here), key=price)
+            here = min((up for _, up in self._above(here)), key=price)
 
     def _cost(self, levels: Levels) -> float:
         """Its score if it satisfies the policy; else about that, and the penalty."""
@@ -84,14 +98,14 @@ class _Dive:
         beyond = max(figures.suppressed_rows - self.allowed_rows, 0) / rows or 1.0
         return cost + PENALTY * beyond * (self.worst - self.least)
 
-    def _above(self, levels: Levels) -> Iterator[Levels]:
+    def _above(self, levels: Levels) -> Iterator[tuple[int, Levels]]:
         for i, level in enumerate(levels):
             higher = (one for one in self.lattice.levels(i) if one > level)
             if (up := next(higher, None)) is not None:
-                yield (*levels[:i], up, *levels[i + 1 :])
+                yield i, (*levels[:i], up, *levels[i + 1 :])
 
-    def _below(self, levels: Levels) -> Iterator[Levels]:
+    def _below(self, levels: Levels) -> Iterator[tuple[int, Levels]]:
         for i, level in enumerate(levels):
             lower = (one for one in reversed(self.lattice.levels(i)) if one < level)
             if (down := next(lower, None)) is not None:
-                yield (*levels[:i], down, *levels[i + 1 :])
+                yield i, (*levels[:i], down, *levels[i + 1 :])

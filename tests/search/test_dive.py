@@ -76,7 +76,7 @@ def test_16_quasi_identifiers(data: Path, limit: float, most: float) -> None:
             name: {"role": "quasi", "hierarchy": {"file": str(folder / f"hierarchy_{name}.csv")}} for name in names
         },
         privacy={"k": 5},
-        search={"suppression_limit": limit, "max_checks": 600},
+        search={"suppression_limit": limit, "max_checks": 500},
     )
     with sqlanon.connect() as db, patch("sqlanon.search.optimal.FIRST", 4):
         result = db.anonymize(policy)
