@@ -28,64 +28,34 @@ SELECT
   `cost`
 FROM (
   SELECT
-    `l0`.`label` AS `zip`,
-    `l1`.`label` AS `age`,
-    `l2`.`label` AS `born`,
+    `h0`.`label_1` AS `zip`,
+    `h1`.`label_1` AS `age`,
+    `h2`.`label_1` AS `born`,
     '*' AS `sex`,
-    `r`.`value_4` AS `diagnosis`,
-    `r`.`value_5` AS `ward`,
-    `r`.`value_6` AS `cost`
-  FROM (
-    SELECT
-      `h0`.`code_1` AS `code_0`,
-      `h1`.`code_1` AS `code_1`,
-      `h2`.`code_1` AS `code_2`,
-      `s`.`diagnosis` AS `value_4`,
-      `s`.`ward` AS `value_5`,
-      `s`.`cost` AS `value_6`
-    FROM `lake`.`clinic`.`patients` AS `s`
-    JOIN `sqlanon_0_zip` AS `h0`
-      ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
-    JOIN `sqlanon_1_age` AS `h1`
-      ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
-    JOIN `sqlanon_2_born` AS `h2`
-      ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
-    WHERE
-      `h2`.`known`
-      AND NOT EXISTS(
-        SELECT
-          1
-        FROM `sqlanon_suppressed` AS `x`
-        WHERE
-          `h0`.`code_1` = `x`.`code_0`
-          AND `h1`.`code_1` = `x`.`code_1`
-          AND `h2`.`code_1` = `x`.`code_2`
-          AND (
-            `h2`.`known`
-          ) = `x`.`known`
-      )
-  ) AS `r`
-  JOIN (
-    SELECT DISTINCT
-      `code_1` AS `code`,
-      `label_1` AS `label`
-    FROM `sqlanon_0_zip`
-  ) AS `l0`
-    ON `r`.`code_0` = `l0`.`code`
-  JOIN (
-    SELECT DISTINCT
-      `code_1` AS `code`,
-      `label_1` AS `label`
-    FROM `sqlanon_1_age`
-  ) AS `l1`
-    ON `r`.`code_1` = `l1`.`code`
-  JOIN (
-    SELECT DISTINCT
-      `code_1` AS `code`,
-      `label_1` AS `label`
-    FROM `sqlanon_2_born`
-  ) AS `l2`
-    ON `r`.`code_2` = `l2`.`code`
+    `s`.`diagnosis` AS `diagnosis`,
+    `s`.`ward` AS `ward`,
+    `s`.`cost` AS `cost`
+  FROM `lake`.`clinic`.`patients` AS `s`
+  JOIN `sqlanon_0_zip` AS `h0`
+    ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
+  JOIN `sqlanon_1_age` AS `h1`
+    ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
+  JOIN `sqlanon_2_born` AS `h2`
+    ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
+  WHERE
+    `h2`.`known`
+    AND NOT EXISTS(
+      SELECT
+        1
+      FROM `sqlanon_suppressed` AS `x`
+      WHERE
+        `h0`.`code_1` = `x`.`code_0`
+        AND `h1`.`code_1` = `x`.`code_1`
+        AND `h2`.`code_1` = `x`.`code_2`
+        AND (
+          `h2`.`known`
+        ) = `x`.`known`
+    )
 ) AS `released`
 ORDER BY
   RAND();
@@ -713,64 +683,34 @@ FROM (
     0 AS `found`
   FROM (
     SELECT
-      `l0`.`label` AS `zip`,
-      `l1`.`label` AS `age`,
-      `l2`.`label` AS `born`,
+      `h0`.`label_1` AS `zip`,
+      `h1`.`label_1` AS `age`,
+      `h2`.`label_1` AS `born`,
       '*' AS `sex`,
-      `r`.`value_4` AS `diagnosis`,
-      `r`.`value_5` AS `ward`,
-      `r`.`value_6` AS `cost`
-    FROM (
-      SELECT
-        `h0`.`code_1` AS `code_0`,
-        `h1`.`code_1` AS `code_1`,
-        `h2`.`code_1` AS `code_2`,
-        `s`.`diagnosis` AS `value_4`,
-        `s`.`ward` AS `value_5`,
-        `s`.`cost` AS `value_6`
-      FROM `lake`.`clinic`.`patients` AS `s`
-      JOIN `sqlanon_0_zip` AS `h0`
-        ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
-      JOIN `sqlanon_1_age` AS `h1`
-        ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
-      JOIN `sqlanon_2_born` AS `h2`
-        ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
-      WHERE
-        `h2`.`known`
-        AND NOT EXISTS(
-          SELECT
-            1
-          FROM `sqlanon_suppressed` AS `x`
-          WHERE
-            `h0`.`code_1` = `x`.`code_0`
-            AND `h1`.`code_1` = `x`.`code_1`
-            AND `h2`.`code_1` = `x`.`code_2`
-            AND (
-              `h2`.`known`
-            ) = `x`.`known`
-        )
-    ) AS `r`
-    JOIN (
-      SELECT DISTINCT
-        `code_1` AS `code`,
-        `label_1` AS `label`
-      FROM `sqlanon_0_zip`
-    ) AS `l0`
-      ON `r`.`code_0` = `l0`.`code`
-    JOIN (
-      SELECT DISTINCT
-        `code_1` AS `code`,
-        `label_1` AS `label`
-      FROM `sqlanon_1_age`
-    ) AS `l1`
-      ON `r`.`code_1` = `l1`.`code`
-    JOIN (
-      SELECT DISTINCT
-        `code_1` AS `code`,
-        `label_1` AS `label`
-      FROM `sqlanon_2_born`
-    ) AS `l2`
-      ON `r`.`code_2` = `l2`.`code`
+      `s`.`diagnosis` AS `diagnosis`,
+      `s`.`ward` AS `ward`,
+      `s`.`cost` AS `cost`
+    FROM `lake`.`clinic`.`patients` AS `s`
+    JOIN `sqlanon_0_zip` AS `h0`
+      ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
+    JOIN `sqlanon_1_age` AS `h1`
+      ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
+    JOIN `sqlanon_2_born` AS `h2`
+      ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
+    WHERE
+      `h2`.`known`
+      AND NOT EXISTS(
+        SELECT
+          1
+        FROM `sqlanon_suppressed` AS `x`
+        WHERE
+          `h0`.`code_1` = `x`.`code_0`
+          AND `h1`.`code_1` = `x`.`code_1`
+          AND `h2`.`code_1` = `x`.`code_2`
+          AND (
+            `h2`.`known`
+          ) = `x`.`known`
+      )
   ) AS `statement`
   UNION ALL
   SELECT
@@ -840,59 +780,40 @@ SELECT
   `cost`
 FROM (
   SELECT
-    CASE WHEN `r`.`masked` THEN '*' ELSE `l0`.`label` END AS `zip`,
-    CASE WHEN `r`.`masked` THEN '*' ELSE `l1`.`label` END AS `age`,
-    CASE WHEN `r`.`masked` THEN '*' ELSE `l2`.`label` END AS `born`,
+    CASE
+      WHEN NOT `h2`.`known` OR NOT `x`.`known` IS NULL
+      THEN '*'
+      ELSE `h0`.`label_1`
+    END AS `zip`,
+    CASE
+      WHEN NOT `h2`.`known` OR NOT `x`.`known` IS NULL
+      THEN '*'
+      ELSE `h1`.`label_1`
+    END AS `age`,
+    CASE
+      WHEN NOT `h2`.`known` OR NOT `x`.`known` IS NULL
+      THEN '*'
+      ELSE `h2`.`label_1`
+    END AS `born`,
     '*' AS `sex`,
-    `r`.`value_4` AS `diagnosis`,
-    `r`.`value_5` AS `ward`,
-    `r`.`value_6` AS `cost`
-  FROM (
-    SELECT
-      `h0`.`code_1` AS `code_0`,
-      `h1`.`code_1` AS `code_1`,
-      `h2`.`code_1` AS `code_2`,
-      `s`.`diagnosis` AS `value_4`,
-      `s`.`ward` AS `value_5`,
-      `s`.`cost` AS `value_6`,
-      NOT `h2`.`known` OR NOT `x`.`known` IS NULL AS `masked`
-    FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
-    ) AS `s`
-    JOIN `sqlanon_0_zip` AS `h0`
-      ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
-    JOIN `sqlanon_1_age` AS `h1`
-      ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
-    JOIN `sqlanon_2_born` AS `h2`
-      ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
-    LEFT JOIN `sqlanon_suppressed` AS `x`
-      ON `h0`.`code_1` = `x`.`code_0`
-      AND `h1`.`code_1` = `x`.`code_1`
-      AND `h2`.`code_1` = `x`.`code_2`
-      AND (
-        `h2`.`known`
-      ) = `x`.`known`
-  ) AS `r`
-  JOIN (
-    SELECT DISTINCT
-      `code_1` AS `code`,
-      `label_1` AS `label`
-    FROM `sqlanon_0_zip`
-  ) AS `l0`
-    ON `r`.`code_0` = `l0`.`code`
-  JOIN (
-    SELECT DISTINCT
-      `code_1` AS `code`,
-      `label_1` AS `label`
-    FROM `sqlanon_1_age`
-  ) AS `l1`
-    ON `r`.`code_1` = `l1`.`code`
-  JOIN (
-    SELECT DISTINCT
-      `code_1` AS `code`,
-      `label_1` AS `label`
-    FROM `sqlanon_2_born`
-  ) AS `l2`
-    ON `r`.`code_2` = `l2`.`code`
+    `s`.`diagnosis` AS `diagnosis`,
+    `s`.`ward` AS `ward`,
+    `s`.`cost` AS `cost`
+  FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
+  ) AS `s`
+  JOIN `sqlanon_0_zip` AS `h0`
+    ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
+  JOIN `sqlanon_1_age` AS `h1`
+    ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
+  JOIN `sqlanon_2_born` AS `h2`
+    ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
+  LEFT JOIN `sqlanon_suppressed` AS `x`
+    ON `h0`.`code_1` = `x`.`code_0`
+    AND `h1`.`code_1` = `x`.`code_1`
+    AND `h2`.`code_1` = `x`.`code_2`
+    AND (
+      `h2`.`known`
+    ) = `x`.`known`
 ) AS `released`
 ORDER BY
   RAND();
@@ -937,59 +858,40 @@ FROM (
     0 AS `found`
   FROM (
     SELECT
-      CASE WHEN `r`.`masked` THEN '*' ELSE `l0`.`label` END AS `zip`,
-      CASE WHEN `r`.`masked` THEN '*' ELSE `l1`.`label` END AS `age`,
-      CASE WHEN `r`.`masked` THEN '*' ELSE `l2`.`label` END AS `born`,
+      CASE
+        WHEN NOT `h2`.`known` OR NOT `x`.`known` IS NULL
+        THEN '*'
+        ELSE `h0`.`label_1`
+      END AS `zip`,
+      CASE
+        WHEN NOT `h2`.`known` OR NOT `x`.`known` IS NULL
+        THEN '*'
+        ELSE `h1`.`label_1`
+      END AS `age`,
+      CASE
+        WHEN NOT `h2`.`known` OR NOT `x`.`known` IS NULL
+        THEN '*'
+        ELSE `h2`.`label_1`
+      END AS `born`,
       '*' AS `sex`,
-      `r`.`value_4` AS `diagnosis`,
-      `r`.`value_5` AS `ward`,
-      `r`.`value_6` AS `cost`
-    FROM (
-      SELECT
-        `h0`.`code_1` AS `code_0`,
-        `h1`.`code_1` AS `code_1`,
-        `h2`.`code_1` AS `code_2`,
-        `s`.`diagnosis` AS `value_4`,
-        `s`.`ward` AS `value_5`,
-        `s`.`cost` AS `value_6`,
-        NOT `h2`.`known` OR NOT `x`.`known` IS NULL AS `masked`
-      FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
-      ) AS `s`
-      JOIN `sqlanon_0_zip` AS `h0`
-        ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
-      JOIN `sqlanon_1_age` AS `h1`
-        ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
-      JOIN `sqlanon_2_born` AS `h2`
-        ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
-      LEFT JOIN `sqlanon_suppressed` AS `x`
-        ON `h0`.`code_1` = `x`.`code_0`
-        AND `h1`.`code_1` = `x`.`code_1`
-        AND `h2`.`code_1` = `x`.`code_2`
-        AND (
-          `h2`.`known`
-        ) = `x`.`known`
-    ) AS `r`
-    JOIN (
-      SELECT DISTINCT
-        `code_1` AS `code`,
-        `label_1` AS `label`
-      FROM `sqlanon_0_zip`
-    ) AS `l0`
-      ON `r`.`code_0` = `l0`.`code`
-    JOIN (
-      SELECT DISTINCT
-        `code_1` AS `code`,
-        `label_1` AS `label`
-      FROM `sqlanon_1_age`
-    ) AS `l1`
-      ON `r`.`code_1` = `l1`.`code`
-    JOIN (
-      SELECT DISTINCT
-        `code_1` AS `code`,
-        `label_1` AS `label`
-      FROM `sqlanon_2_born`
-    ) AS `l2`
-      ON `r`.`code_2` = `l2`.`code`
+      `s`.`diagnosis` AS `diagnosis`,
+      `s`.`ward` AS `ward`,
+      `s`.`cost` AS `cost`
+    FROM (SELECT * FROM clinic.patients WHERE year = 2024 -- this year's
+    ) AS `s`
+    JOIN `sqlanon_0_zip` AS `h0`
+      ON `s`.`zip` IS NOT DISTINCT FROM `h0`.`value`
+    JOIN `sqlanon_1_age` AS `h1`
+      ON `s`.`age` IS NOT DISTINCT FROM `h1`.`value`
+    JOIN `sqlanon_2_born` AS `h2`
+      ON `s`.`born` IS NOT DISTINCT FROM `h2`.`value`
+    LEFT JOIN `sqlanon_suppressed` AS `x`
+      ON `h0`.`code_1` = `x`.`code_0`
+      AND `h1`.`code_1` = `x`.`code_1`
+      AND `h2`.`code_1` = `x`.`code_2`
+      AND (
+        `h2`.`known`
+      ) = `x`.`known`
   ) AS `statement`
   UNION ALL
   SELECT
