@@ -89,8 +89,6 @@ class Statements:
         if current_thread() is not main_thread():
             yield
             return
-        if self._watched:  # DuckDB knows how far a statement is where its progress bar is on, printed or not
-            connection.execute("SET enable_progress_bar_print = false; SET enable_progress_bar = true")
         self._running.append((connection, monotonic()))
         try:
             yield
@@ -107,10 +105,18 @@ class Statements:
     def watched(self) -> Iterator[None]:
         """While it lasts, `progress` knows how far the statement is."""
         before, self._watched = self._watched, True
+        for engine in list(_LIVE):
+            self.watch(engine.connection)
         try:
             yield
         finally:
             self._watched = before
+
+    def watch(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """DuckDB knows how far a statement is where its progress bar is on, printed or not."""
+        if self._watched:
+            with suppress(duckdb.Error):  # it may be closed, or its settings locked
+                connection.execute("SET enable_progress_bar_print = false; SET enable_progress_bar = true")
 
     def progress(self) -> tuple[float, float | None] | None:
         """From another thread: the seconds that the statement runs, and its share done if that is known; None where
@@ -169,6 +175,7 @@ class DuckDBEngine:
         self.holder = holder or self
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         _LIVE.add(self)
+        STATEMENTS.watch(connection)
 
     @classmethod
     def private(cls, spill: Path, limits: Limits = NO_LIMITS) -> DuckDBEngine:
@@ -218,6 +225,7 @@ class DuckDBEngine:
     def silent(self) -> DuckDBEngine:
         """The same engine, without DuckDB's progress bar: an interactive Python prints it to stdout."""
         self._set("enable_progress_bar", False)
+        STATEMENTS.watch(self.connection)
         return self
 
     @property

@@ -142,6 +142,15 @@ def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_database_with_locked_settings_is_read_while_it_is_watched(tmp_path: Path) -> None:
+    with STATEMENTS.watched():
+        engine = DuckDBEngine.private(tmp_path)
+        engine.connection.execute("SET lock_configuration = true")
+        with engine.transaction():
+            assert engine.rows(parse_one("SELECT 1")) == [(1,)]
+        engine.close()
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_pipe_and_quiet_jobs_show_nothing(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
