@@ -11,7 +11,7 @@ few sensitive values are in both).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,6 +128,48 @@ _AGREEING = template("""
     FROM "sqlanon first placed" AS a
     JOIN "sqlanon second placed" AS b ON a.n = b.n AND :meeting
 """)
+_BLOCKS = template("""
+    SELECT n, :block AS block
+    FROM (SELECT :columns, row_number() OVER () AS n FROM :rows AS r) AS p
+""")
+_CLASS = fragment("dense_rank() OVER (ORDER BY :columns)")
+_IS_BY_CLASS = template("""
+    SELECT count(*) FILTER (WHERE begins) = count(DISTINCT block) AS is_by_class
+    FROM (
+        SELECT block, n = 1 OR block <> lag(block) OVER (ORDER BY n) AS begins
+        FROM (:blocks) AS b
+    ) AS c
+""")
+_PARTS = template("""
+    SELECT *, sum(n) OVER (PARTITION BY block) AS size
+    FROM (
+        SELECT b.block, :columns, count(*)::DOUBLE AS n
+        FROM :placed AS p
+        JOIN :blocks AS b ON p.n = b.n
+        GROUP BY b.block, :columns
+    ) AS g
+""")
+_CHANCE_BY_CLASS = template("""
+    WITH "sqlanon first placed" AS MATERIALIZED (:first),
+    "sqlanon second placed" AS MATERIALIZED (:second),
+    "sqlanon first blocks" AS MATERIALIZED (:first_blocks),
+    "sqlanon second blocks" AS MATERIALIZED (:second_blocks),
+    "sqlanon first parts" AS MATERIALIZED (:first_parts),
+    "sqlanon second parts" AS MATERIALIZED (:second_parts),
+    "sqlanon overlaps" AS MATERIALIZED (
+        SELECT a.block AS first_block, b.block AS second_block, count(*) AS places
+        FROM "sqlanon first blocks" AS a
+        JOIN "sqlanon second blocks" AS b ON a.n = b.n
+        GROUP BY a.block, b.block
+    )
+    SELECT :agreeing / (SELECT sum(places) FROM "sqlanon overlaps") AS chance
+""")
+_EXPECTED = template("""
+    SELECT coalesce(sum(o.places * (a.n / a.size) * (b.n / b.size)), 0)::DOUBLE
+    FROM "sqlanon overlaps" AS o
+    JOIN "sqlanon first parts" AS a ON a.block = o.first_block
+    JOIN "sqlanon second parts" AS b ON b.block = o.second_block AND :meeting
+""")
 
 
 def unsorted_matching(linked: ReleaseLink, k: int) -> exp.Select:
@@ -147,14 +189,50 @@ def places(linked: ReleaseLink) -> exp.Select:
     return both_grouped(_PLACES(**_positions(linked), meeting_pairs=pairs), linked)
 
 
+def chance_by_class(linked: ReleaseLink, first: Sequence[str], second: Sequence[str] | None) -> exp.Select:
+    """One row: the ``chance`` of `places` where the order inside each class is random, and the order of the classes is
+    as it is; classes by these columns. Without columns the second table has its own order.
+    """
+    names, parts = ("first", "second"), dict[str, exp.Expr]()
+    for name, is_first, columns in zip(names, (True, False), (first, second), strict=True):
+        placed = keyed(_in_order(linked, is_first), linked, is_first)
+        own = [col(one, "p") for one in placed.named_selects if one != "n"]
+        tables = {"placed": table(f"sqlanon {name} placed"), "blocks": table(f"sqlanon {name} blocks")}
+        parts[name] = placed
+        parts[f"{name}_blocks"] = blocks(linked.side(is_first)[0], columns)
+        parts[f"{name}_parts"] = _PARTS(columns=own, **tables)
+    expected = _with_pairs(_EXPECTED(meeting=meeting(linked)), linked)
+    return both_grouped(_CHANCE_BY_CLASS(**parts, agreeing=subquery(expected)), linked)
+
+
+def blocks(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
+    """The rows of a table by their places, ``n``, with the number of their class, ``block``: by columns, or each row
+    by itself."""
+    if columns is None:
+        return _BLOCKS(block=col("n"), columns=[], rows=rows)
+    labels = [f"l{i}" for i in range(len(columns))]
+    values = [named(col(column, "r"), label) for column, label in zip(columns, labels, strict=True)]
+    return _BLOCKS(block=_CLASS(columns=[*map(col, labels)]), columns=values, rows=rows)
+
+
+def is_by_class(rows: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """One row: whether the rows of each class follow one another."""
+    return _IS_BY_CLASS(blocks=blocks(rows, columns))
+
+
 def _positions(linked: ReleaseLink) -> dict[str, exp.Expr]:
     """The fillings of `_POSITIONS`: the rows of both tables by their places, and the places at which they agree."""
-    agreeing = _AGREEING(finest=finest(linked), meeting=meeting(linked))
-    for i, _ in linked.several_levels:
-        pair = [same(col(f"l{i}", "a"), col("one", f"c{i}")), same(col(f"l{i}", "b"), col("two", f"c{i}"))]
-        agreeing = agreeing.join(table(pairs_name(i), alias=f"c{i}"), on=all_of(pair), copy=False)
+    agreeing = _with_pairs(_AGREEING(finest=finest(linked), meeting=meeting(linked)), linked)
     first, second = (keyed(_in_order(linked, is_first), linked, is_first) for is_first in (True, False))
     return {"first": first, "second": second, "agreeing": agreeing}
+
+
+def _with_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
+    """A query over rows ``a`` and ``b``, joined to the pairs of labels of several levels that meet."""
+    for i, _ in linked.several_levels:
+        pair = [same(col(f"l{i}", "a"), col("one", f"c{i}")), same(col(f"l{i}", "b"), col("two", f"c{i}"))]
+        query = query.join(table(pairs_name(i), alias=f"c{i}"), on=all_of(pair), copy=False)
+    return query
 
 
 def _in_order(linked: ReleaseLink, is_first: bool) -> exp.Select:
@@ -324,10 +402,7 @@ def find_unsorted_matching(attacker: Attacker) -> Found:
     if private is None and len(attacker.subjects) < 2:
         return [], ["needs two releases, or a policy with the source"]
     pairs, reasons = _comparable_pairs(attacker) if len(attacker.subjects) > 1 else ([], [])
-    findings = [
-        _by_position(attacker, linked, (str(first.path), str(second.path)), min(first.k, second.k))
-        for first, second, linked in pairs
-    ]
+    findings = [_by_position(attacker, linked, first, second) for first, second, linked in pairs]
     for one in [one.with_set_texts for one in attacker.subjects] if private is not None else ():
         linked = _with_source(one, attacker.trees, private.run.source) if private is not None else None
         if linked is None:
@@ -335,7 +410,7 @@ def find_unsorted_matching(attacker: Attacker) -> Found:
         elif why := why_strange(attacker, one, linked.attributes):
             reasons.append(why)
         else:
-            findings.append(_by_position(attacker, linked, (str(one.path), "source"), one.k))
+            findings.append(_by_position(attacker, linked, one, None))
     return findings, reasons
 
 
@@ -368,9 +443,19 @@ def find_linking(attacker: Attacker) -> Found:
     return findings, reasons
 
 
-def _by_position(attacker: Attacker, linked: ReleaseLink, names: tuple[str, str], k: int) -> Finding:
+def _by_position(
+    attacker: Attacker, linked: ReleaseLink, first: ComparedRelease, second: ComparedRelease | None
+) -> Finding:
+    """What the positions of two releases show; without a second one, of a release and its source."""
     found = attacker.figures(places(linked))
+    both = (first,) if second is None else (first, second)
+    if attacker.counts and all(
+        attacker.figures(is_by_class(one.relation, one.manifest.quasi))["is_by_class"] for one in both
+    ):
+        theirs = None if second is None else second.manifest.quasi
+        found |= attacker.figures(chance_by_class(linked, first.manifest.quasi, theirs))
     ordered = is_one_order(found["places"], found["agreeing"], found["chance"])
+    k = min(one.k for one in both)
     query = unsorted_matching(linked, k)
     victims = attacker.victims(query) if ordered else 0
     figures = {
@@ -379,6 +464,7 @@ def _by_position(attacker: Attacker, linked: ReleaseLink, names: tuple[str, str]
         "chance": found["chance"],
         "k": k,
     }
+    names = str(first.path), "source" if second is None else str(second.path)
     return Finding(names, victims, found["places"], attacker.script(titled(query, linked.titles)), figures)
 
 

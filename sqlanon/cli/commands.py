@@ -163,13 +163,13 @@ def anonymize(
         _refuse_nowhere(loaded)
         finish = partial(_published, force, draft)
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        with shown_progress(time_limit=loaded.search.time_limit, quiet=as_json) as progress:
+        with shown_progress(time_limit=loaded.search.time_limit) as progress:
             result = db.anonymize(loaded, progress, record=not dry_run)
             more, show = finish(result, progress)
         seconds = result.seconds | {"total": time.perf_counter() - started}
         _warn(result.warnings)
         worst = None if as_json else show(seconds["total"])
-        with shown_progress("reading the result", quiet=as_json) as progress:
+        with shown_progress("reading the result") as progress:
             cost = cost_of(db, result, progress)
         if as_json:
             print_json(result.to_dict() | more | {"seconds": seconds} | cost.to_dict())
@@ -259,7 +259,7 @@ def extend(
 
     started = time.perf_counter()
     loaded, doing = load(policy, settings), "extending the release"
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress(doing, quiet=as_json):
+    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress(doing):
         found = db.extend(loaded)
         if found.added_rows:
             found.publish(force=force)
@@ -305,7 +305,7 @@ def live(
         else:
             say(f"dropped: view {printable(dropped)} and its tables")
         return
-    shown = shown_progress(time_limit=loaded.search.time_limit, quiet=as_json)
+    shown = shown_progress(time_limit=loaded.search.time_limit)
     with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress:
         view = db.live(loaded, name, progress)
     _warn(view.warnings)
@@ -348,7 +348,7 @@ def compare(
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]
     with options(search__strategy="--strategies"):
         count, seconds = len(policies_of(loaded, names)), SECONDS if names is None else None
-    shown = shown_comparison(count, seconds, as_json)
+    shown = shown_comparison(count, seconds)
     with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress:
         relation = db.compare(loaded, names, progress, seconds)
         found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
@@ -457,7 +457,7 @@ def risk(
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
 
-    loaded, shown = load(policy, settings), shown_progress("measuring the risk", quiet=as_json)
+    loaded, shown = load(policy, settings), shown_progress("measuring the risk")
     with connect(memory_limit=memory_limit, threads=threads) as db, shown:
         with options(epsilon="--epsilon"):
             found = db.risk(loaded, numbers("--epsilon", epsilon), leakage)
@@ -571,7 +571,7 @@ def verify(
     from sqlanon.release.target import place_of
 
     limits = Limits(memory_limit, threads)
-    with options(sha256="--sha256"), shown_progress("verifying the release", quiet=as_json):
+    with options(sha256="--sha256"), shown_progress("verifying the release"):
         if policy is None:
             found = place_of(release, table).verify(limits, sha256)
         else:
@@ -626,7 +626,7 @@ def attack(
 
     names = None if only is None else [name.strip() for name in only.split(",")]
     loaded = None if policy is None else load(policy)
-    with shown_progress("attacking the releases", quiet=as_json):
+    with shown_progress("attacking the releases"):
         found = attacks.attack(releases, loaded, outside, names, known, memory_limit=memory_limit, threads=threads)
     if as_json:
         print_json(found.to_dict())

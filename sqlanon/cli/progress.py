@@ -36,14 +36,12 @@ Statement: TypeAlias = "Callable[[], tuple[float, float | None] | None]"
 
 
 @contextmanager
-def shown_progress(
-    doing: str = "opening the source", *, time_limit: float | None = None, quiet: bool = False
-) -> Iterator[StageProgress]:
+def shown_progress(doing: str = "opening the source", *, time_limit: float | None = None) -> Iterator[StageProgress]:
     """A function that reports progress: the stage, generalizations open and checked, and the best score so far.
 
     The ``time_limit`` is that of the search, in seconds.
     """
-    if quiet or not (sys.stderr and sys.stderr.isatty()):
+    if not (sys.stderr and sys.stderr.isatty()):
         yield lambda stage, open_, checked, best: None
         return
     from rich.console import Console
@@ -53,10 +51,10 @@ def shown_progress(
 
 
 @contextmanager
-def shown_comparison(strategies: int, seconds: float | None = None, quiet: bool = False) -> Iterator[StageProgress]:
+def shown_comparison(strategies: int, seconds: float | None = None) -> Iterator[StageProgress]:
     """A function that reports a comparison of strategies, for these seconds each: the one at work in place of the
     stage."""
-    if quiet or not (sys.stderr and sys.stderr.isatty()):
+    if not (sys.stderr and sys.stderr.isatty()):
         yield lambda strategy, open_, checked, best: None
         return
     from rich.console import Console

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +21,11 @@ from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker
 from sqlanon.attacks.matching import (
+    chance_by_class,
     composition,
     composition_victims,
     find_unsorted_matching,
+    is_by_class,
     is_one_order,
     linkage,
     linking,
@@ -365,6 +368,27 @@ def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
 
 
 @quick
+@given(releases(shared=1), st.booleans())
+def test_the_chance_by_class_is_what_plain_python_finds(case: dict[str, Any], in_order: bool) -> None:
+    with duckdb.connect() as connection:
+        linked, _ = built(connection, case)
+        first, second = ([name for _, name in linked.side(is_first)[1]] for is_first in (True, False))
+        ((found,),) = rows_of(connection, chance_by_class(linked, first, None if in_order else second))
+        del case["k"]
+        expected = oracle.chance_by_class(**case, in_order=in_order)
+        assert found == (None if expected is None else pytest.approx(expected))
+
+
+@quick
+@given(st.lists(st.tuples(st.sampled_from([None, "x", "y"]), st.sampled_from(["1", "2"])), max_size=8))
+def test_classes_follow_one_another_if_each_is_one_run(rows: list[Row]) -> None:
+    runs = [key for key, _ in groupby(rows)]
+    with duckdb.connect() as connection:
+        ((found,),) = rows_of(connection, is_by_class(make(connection, "one", ["n", "b"], rows), ["n", "b"]))
+    assert found == (len(runs) == len(set(runs)))
+
+
+@quick
 @given(releases(shared=0, only_shared=True))
 def test_linking_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
@@ -411,9 +435,29 @@ def test_of_two_releases_the_smaller_k_counts() -> None:
             manifest: Any = SimpleNamespace(published_at=name, columns=columns, quasi=["v"], noise=None)
             manifest.policy = policy | {"privacy": {"k": k}, "search": {}}
             manifest.levels = lambda _: {"v": 0}
-            subjects.append(ComparedRelease(Path(name), manifest, make(connection, name, ["v"], [*"aabbbcccddd"])))
+            subjects.append(ComparedRelease(Path(name), manifest, make(connection, name, ["v"], [*"abcdabcdbcd"])))
         found, _ = find_unsorted_matching(Attacker(DuckDBEngine(connection), subjects, ScriptWriter()))
     assert [(one.figures["ordered"], one.figures["k"], one.victims) for one in found] == [(True, 2, 0)]
+
+
+def test_in_the_order_of_classes_places_say_no_more_than_labels() -> None:
+    """The same release twice, by class, and inside each class in the same order or in another one."""
+    classes = [("young", problem) for problem in "abcdefgh"] + [("old", problem) for problem in "ijklmnop"]
+    columns = [SimpleNamespace(name=name, type="VARCHAR", role=role) for name, role in (("age", "quasi"), ("ill", ""))]
+    manifest: Any = SimpleNamespace(published_at="", columns=columns, quasi=["age"], noise=None)
+    manifest.policy = {"attributes": {"age": {}}, "privacy": {"k": 2}, "search": {}}
+    manifest.levels = lambda _: {"age": 0}
+    ordered = []
+    for other in (classes, [*classes[7::-1], *classes[:7:-1]]):
+        with duckdb.connect() as connection:
+            subjects = []
+            for name, rows in (("one", classes), ("two", other)):
+                relation = make(connection, name, ["age", "ill"], rows)
+                subjects.append(ComparedRelease(Path(name), manifest, relation))
+            ((finding,), _) = find_unsorted_matching(Attacker(DuckDBEngine(connection), subjects, ScriptWriter()))
+        assert finding.figures["chance"] == 1 / 8
+        ordered.append(finding.figures["ordered"])
+    assert ordered == [True, False]
 
 
 def test_example_5_with_the_remedy() -> None:

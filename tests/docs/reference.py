@@ -198,8 +198,8 @@ def commands() -> str:
     lines = [
         "# Commands\n" + BY_HAND,
         "Results go to standard output; progress, warnings and errors go to standard error. Progress is shown on a\n"
-        "terminal only, and not with `--json`: the stage, how far a long statement is, and the time left where it is\n"
-        "known. `sqlanon COMMAND -h` prints the same text in a terminal.\n",
+        "terminal only: the stage, how far a long statement is, and the time left where it is known.\n"
+        "`sqlanon COMMAND -h` prints the same text in a terminal.\n",
         "## Exit status\n",
         table(("status", "meaning"), exit_statuses()),
     ]

@@ -260,6 +260,24 @@ def by_position(
     return {values: n for values, n in rows.items() if n < k}, (len(met), rows.total(), chance)
 
 
+def chance_by_class(
+    first: Sequence[Row],
+    second: Sequence[Row],
+    shared: Sequence[tuple[int, int]],
+    attributes: Sequence[Attribute],
+    in_order: bool,
+) -> float | None:
+    """The mean share of pairs that agree, of the rows that may stand at each place: of the classes of both tables, or
+    of the second only the row itself where it is ``in_order``."""
+    shares = []
+    for a, b in zip(first, second):  # noqa: B905  (as above)
+        ones = [one for one in first if all(one[x.first] == a[x.first] for x in attributes if x.first is not None)]
+        twos = [two for two in second if all(two[x.second] == b[x.second] for x in attributes if x.second is not None)]
+        every = [meet(one, two, shared, attributes) is not None for one in ones for two in ([b] if in_order else twos)]
+        shares.append(sum(every) / len(every))
+    return sum(shares) / len(shares) if shares else None
+
+
 def linking(
     release: Sequence[Row], outside: Sequence[Row], attributes: Sequence[Attribute], k: int
 ) -> tuple[dict[Row, tuple[int, int]], tuple[int, ...]]:

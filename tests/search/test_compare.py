@@ -180,10 +180,8 @@ def test_what_is_wrong_with_the_source_is_an_error(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -> None:
     status, out, shown = on_a_terminal("compare", folder / "policy.toml", "--strategies", FEW, "--json")
-    assert (status, shown) == (0, b"")
-    assert len(json.loads(out)) == 3
-    status, _, shown = on_a_terminal("compare", folder / "policy.toml", "--strategies", FEW)
     assert status == 0
+    assert len(json.loads(out)) == 3
     assert b"0/3" in shown
     assert b"optimal" in shown
     assert b"Traceback" not in shown
