@@ -61,6 +61,7 @@ RELEASE: Mapping[str, Any] = {
     "decoys": True,
     "draft": True,
     "keep": 3,
+    "storage_version": "v1.0.0",
     "ledger": False,
 }
 

@@ -182,8 +182,8 @@ def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -
     status, out, shown = on_a_terminal("compare", folder / "policy.toml", "--strategies", FEW, "--json")
     assert status == 0
     assert len(json.loads(out)) == 3
-    assert b"0/3" in shown
-    assert b"optimal" in shown
+    assert b"starting" in shown
+    assert re.search(rb"[0-2]/3 \w+", shown)
     assert b"Traceback" not in shown
 
 
