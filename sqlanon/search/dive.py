@@ -2,8 +2,8 @@
 nothing.
 
 Down from the top, one level of one attribute at a time, always the step that is best; then moves of one level up, one
-level down, or both, as long as one is better. The suppression limit is a penalty on the way: with the limit itself the
-dive ends at the first border. Last the way up, to what satisfies the policy.
+level down, or both, as long as one is better, but a few at most. The suppression limit is a penalty on the way: with
+the limit itself the dive ends at the first border. Last the way up, to what satisfies the policy.
 """
 
 from __future__ import annotations
@@ -21,23 +21,52 @@ PENALTY = 0.3
 """For the share of the rows that is suppressed beyond the limit, of the span from the least bound to the score of the
 top: with this one a table of 16 attributes ends best, from every start that was tried."""
 
+SWAPS = 8
+"""So many moves at most after the descent: with a low suppression limit there may be hundreds beyond it, each for very
+little. `search.breeding` finds more from there."""
 
-def dive(search: Search) -> None:
+
+class Cost:
+    """What a generalization costs that need not satisfy the policy: it is checked. The top has been."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.least = search.measure.bound(search.lattice.bottom)
+        self.worst = search.measure.score(search.lattice.top, search.figures[search.lattice.top])
+        self.allowed_rows = search.allowed_rows
+
+    def __call__(self, levels: Levels) -> float:
+        """Its score if it satisfies the policy; else about that, and the penalty. At least its bound."""
+        search, measure = self.search, self.search.measure
+        search.look_at(levels)
+        search.ask(levels)
+        if (score := search.scores.get(levels)) is not None:
+            return score
+        rows, figures = measure.marginals.rows, search.figures[levels]
+        if measure.needs_leaves or measure.needs_entropy:  # a check counts them only within the limit
+            cost = measure.bound(levels)
+            cost += figures.suppressed_rows / rows * (self.worst - cost)
+        else:
+            cost = measure.score(levels, figures)
+        beyond = max(figures.suppressed_rows - self.allowed_rows, 0) / rows or 1.0
+        return cost + PENALTY * beyond * (self.worst - self.least)
+
+
+def dive(search: Search, cost: Cost) -> None:
     """Ask about generalizations on the way to a good one; the search remembers the best that satisfies the policy."""
-    _Dive(search).run()
+    _Dive(search, cost).run()
 
 
 class _Dive:
-    def __init__(self, search: Search) -> None:
-        self.search, self.lattice = search, search.lattice
-        self.least = search.measure.bound(self.lattice.bottom)
-        self.worst = search.measure.score(self.lattice.top, search.figures[self.lattice.top])
-        self.allowed_rows = search.allowed_rows
+    def __init__(self, search: Search, cost: Cost) -> None:
+        self.search, self.lattice, self._cost = search, search.lattice, cost
 
     def run(self) -> None:
         here = self._descended(self.lattice.top)
-        while (there := self._swapped(here)) != here:
-            here = there
+        for _ in range(SWAPS):
+            here, before = self._swapped(here), here
+            if here == before:
+                break
         self._climb(here)
 
     def _descended(self, here: Levels) -> Levels:
@@ -81,22 +110,6 @@ class _Dive:
                 return (self.search.measure.bound(up) - bound) / max(gained, 0.5)
 
             here = min((up for _, up in self._above(here)), key=price)
-
-    def _cost(self, levels: Levels) -> float:
-        """Its score if it satisfies the policy; else about that, and the penalty."""
-        search, measure = self.search, self.search.measure
-        search.look_at(levels)
-        search.ask(levels)
-        if (score := search.scores.get(levels)) is not None:
-            return score
-        rows, figures = measure.marginals.rows, search.figures[levels]
-        if measure.needs_leaves or measure.needs_entropy:  # a check counts them only within the limit
-            cost = measure.bound(levels)
-            cost += figures.suppressed_rows / rows * (self.worst - cost)
-        else:
-            cost = measure.score(levels, figures)
-        beyond = max(figures.suppressed_rows - self.allowed_rows, 0) / rows or 1.0
-        return cost + PENALTY * beyond * (self.worst - self.least)
 
     def _above(self, levels: Levels) -> Iterator[tuple[int, Levels]]:
         for i, level in enumerate(levels):

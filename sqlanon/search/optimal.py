@@ -13,16 +13,18 @@ on the scores in them, the one at their low end. The least box is next.
 Where the requirements are monotone under suppression, what may satisfy does; else each is checked by itself. The search
 ends when no bound is at or below the best score; a bound that ties with it is decided by the tie rule. A search that is
 stopped before has proven the least bound of what is open. In a large lattice, `search.dive` looks for a good answer
-after the first checks; then the proof goes on.
+after the first checks; then the proof and `search.breeding`, which looks further, take turns.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 from sqlanon.coding import Levels
-from sqlanon.search.dive import LARGE, dive
+from sqlanon.search.breeding import Breeding
+from sqlanon.search.dive import LARGE, Cost, dive
 from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.lattice import Box, Boxes
 from sqlanon.search.limits import LimitReachedError
@@ -31,6 +33,9 @@ from sqlanon.search.outcome import Outcome
 
 FIRST = 4
 """A dive in a large lattice begins after this many checks per attribute: they find a fair answer, or prove the best."""
+
+TURN, BOXES = 10, 200
+"""After so many checks or boxes of the proof, it is the turn of a generation."""
 
 
 def optimal(search: Search) -> Outcome:
@@ -51,12 +56,14 @@ class _BranchAndBound:
         search, lattice = self.search, self.search.lattice
         bound = search.measure.bound(lattice.bottom)
         box = Box(bound, sum(lattice.bottom), lattice.bottom, lattice.top)
-        dive_after: float = FIRST * len(lattice.top)
+        answers = _answers(search) if lattice.size > LARGE else iter(())
+        checks, boxes = FIRST * len(lattice.top), math.inf
         try:
             while True:
-                if lattice.size > LARGE and len(search.figures) >= dive_after:
-                    dive(search)
-                    dive_after = math.inf
+                if len(search.figures) >= checks or boxes <= 0:
+                    next(answers, None)
+                    checks, boxes = len(search.figures) + TURN, BOXES
+                boxes -= 1
                 if not search.is_no_use(box.key, box.low):
                     self._work(box)
                 if not len(self.boxes):
@@ -114,6 +121,17 @@ class _BranchAndBound:
             return not search.is_no_use(bound, levels) and search.may(levels) is None
 
         return [start, *search.lattice.ascend(start, lambda i, level: self.prices[i][level], is_open)]
+
+
+def _answers(search: Search) -> Iterator[None]:
+    """Look for good answers, a turn at a time."""
+    cost = Cost(search)
+    dive(search, cost)
+    yield
+    breeding = Breeding(search, cost)
+    while not breeding.done:
+        breeding.go_on()
+        yield
 
 
 def _prices(search: Search) -> list[list[float]]:

@@ -23,7 +23,8 @@ from test_search_limits import check_every_stop, check_privacy
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.search.dive import dive
+from sqlanon.search.breeding import KEPT, Breeding
+from sqlanon.search.dive import Cost, dive
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,13 +42,32 @@ def test_a_dive_ends_at_a_satisfying_generalization_and_the_proof_stays(measure:
         case = Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights)
         best, table, search = oracle.solve(**case.arguments), Table.of(case.rows, case.hierarchies), search_of(case)
         assert search.ask(search.lattice.top) and best is not None
-        dive(search)
+        dive(search, Cost(search))
         assert search.best is not None
         assert oracle.satisfies(Release(table, search.best, k), limit)
         sign = -1 if measure in oracle.MAXIMISED else 1
         assert search.scores[search.best] >= sign * best.score - 1e-9 * abs(best.score)
         found = search_by("optimal", search_of(case))
         assert (found.levels, found.optimal) == (best.levels, True), case
+
+
+def test_breeding_repeats_itself_finds_better_and_ends() -> None:
+    draw = random.Random(5)
+    case = Case(rows_of(draw), TREES, 3, "0.1", "loss", None, None)
+    best, asked = oracle.solve(**case.arguments), []
+    assert best is not None
+    for _ in range(2):
+        search = search_of(case)
+        assert search.ask(search.lattice.top)
+        breeding, before = Breeding(search, Cost(search)), len(search.figures)
+        while not breeding.done:
+            breeding.go_on()
+            assert len(search.figures) - before <= KEPT
+            before = len(search.figures)
+        assert search.best is not None
+        assert search.scores[search.best] == pytest.approx(best.score), "a lattice this small is bred to its optimum"
+        asked.append(list(search.figures))
+    assert asked[0] == asked[1]
 
 
 @settings(quick, max_examples=examples(10))

@@ -1,0 +1,84 @@
+"""Generations of generalizations, after a dive and beside the proof: the levels of two good ones are mixed, and some
+are moved.
+
+A dive ends where no step or two are better; what is better lies further off, and its levels are those of several good
+generalizations. The draws are always the same, and so is the answer, unless a limit ends the search.
+"""
+
+from __future__ import annotations
+
+import random
+
+from sqlanon.coding import Levels
+from sqlanon.search.dive import Cost
+from sqlanon.search.memory import TOLERANCE, Search
+
+KEPT, BEST = 20, 10
+"""So many generalizations of a generation stay, and as many are made from them: each of one of the best and another."""
+
+MOVES = 1.5
+"""So many levels of a new generalization are a step higher or lower, on average."""
+
+IDLE = 15
+"""After so many generations that brought nothing better, others are drawn."""
+
+DRAWS = 4
+"""After so many draws, one after the other, that brought nothing better than the best, there are no more."""
+
+
+class Breeding:
+    """A population: at first the best that was checked, and what is drawn."""
+
+    def __init__(self, search: Search, cost: Cost) -> None:
+        self.search, self.cost = search, cost
+        self.levels = [search.lattice.levels(i) for i in range(len(search.lattice.top))]
+        self.draw = random.Random(0)
+        permitted = filter(search.lattice.permits, list(search.figures))
+        self.kept = self._least({min(permitted, key=lambda one: (cost(one), one)), *self._drawn()})
+        self.idle = self.draws = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing better is to be expected."""
+        return self.draws >= DRAWS
+
+    def go_on(self) -> None:
+        """One generation: at most `KEPT` checks."""
+        best, least = self._best_score(), self.cost(self.kept[0])
+        if self.idle >= IDLE:
+            self.idle, self.draws = 0, self.draws + 1
+            self.kept = self._least({*self._drawn(), self.search.lattice.top})
+        else:
+            self._add([self._child() for _ in range(KEPT)])
+        better = self.cost(self.kept[0]) < least - TOLERANCE * abs(least)
+        self.idle = 0 if better else self.idle + 1
+        if self._best_score() < best:
+            self.draws = 0
+
+    def _best_score(self) -> float:
+        best = self.search.best
+        return float("inf") if best is None else self.search.scores[best]
+
+    def _least(self, among: set[Levels]) -> list[Levels]:
+        """Those of the least cost."""
+        return sorted(among, key=lambda one: (self.cost(one), one))[:KEPT]
+
+    def _add(self, more: list[Levels]) -> None:
+        """Add what its bound does not rule out, and keep the best."""
+        full, worst = len(self.kept) >= KEPT, self.cost(self.kept[-1])
+        good = {one for one in more if not full or self.search.measure.bound(one) < worst}
+        for one in sorted(good):
+            self.cost(one)
+        self.kept = self._least({*self.kept, *good})
+
+    def _drawn(self) -> list[Levels]:
+        return [tuple(self.draw.choice(levels) for levels in self.levels) for _ in range(KEPT)]
+
+    def _child(self) -> Levels:
+        one, other = self.draw.choice(self.kept[:BEST]), self.draw.choice(self.kept)
+        child = [self.draw.choice(both) for both in zip(one, other, strict=True)]
+        for i, levels in enumerate(self.levels):
+            if self.draw.random() < MOVES / len(child):
+                place = levels.index(child[i]) + self.draw.choice((-1, 1))
+                child[i] = levels[min(max(place, 0), len(levels) - 1)]
+        return tuple(child)
