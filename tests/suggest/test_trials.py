@@ -123,8 +123,8 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
 
     monkeypatch.setattr("sqlanon.suggest.trials.search", endless)
     candidates = {name: CANDIDATES[name] for name in ("local", "optimal")}
-    stuck, next_one = people.try_strategies(policy_of(), candidates, seconds=2)
-    assert re.fullmatch(r"took more than [01]\.\d seconds", stuck.error or "")
+    stuck, next_one = people.try_strategies(policy_of(), candidates, seconds=4)
+    assert re.fullmatch(r"took more than [0-2]\.\d seconds", stuck.error or "")
     assert stuck.stopped
     assert stuck.seconds < 6  # at most three times as long on the clock of a busy machine
     assert (next_one.error, next_one.loss is None) == (None, False)
