@@ -531,7 +531,7 @@ def test_live_connection_of_several(live: duckdb.DuckDBPyConnection) -> None:
     before = state(live)
     policy = make_policy(ROLES, table="people")
     with sqlanon.connect(live) as one, sqlanon.connect(live) as other:
-        assert one.anonymize(policy).score == other.anonymize(policy).score
+        assert one.anonymize(policy).score == pytest.approx(other.anonymize(policy).score, rel=1e-12)
     assert state(live) == before
 
 
