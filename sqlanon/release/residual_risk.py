@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.base import Queries
-from sqlanon.expressions import col, number, subquery, template, union_all
+from sqlanon.expressions import all_of, col, named, number, same, template, union_all
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.policy.toml import toml_value
 from sqlanon.records import dataclass
-from sqlanon.release.class_sizes import class_labels, value_counts
-from sqlanon.release.disclosure import skewness
+from sqlanon.release.class_sizes import class_labels
+from sqlanon.release.disclosure import LIKELY, RATIO
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import listed
 from sqlanon.requirements import close_values, different_values, promised_k
+from sqlanon.requirements.base import TOLERANCE
 
 if TYPE_CHECKING:
     from sqlanon.release.dependencies import Narrowing
@@ -46,16 +47,43 @@ _CLASSES = template("""
     SELECT coalesce(sum(n), 0)::BIGINT AS rows, coalesce(min(n), 0)::BIGINT AS smallest, count(*) FILTER (WHERE n = 1)
     FROM (SELECT count(*) AS n FROM :relation GROUP BY :quasi HAVING count(*) > 0) AS c
 """)
+# Classes get numbers, so that rows are grouped by their labels once, and by a number afterwards.
 _DISCLOSED = template("""
+    WITH "sqlanon classes" AS MATERIALIZED (
+        SELECT :labels, row_number() OVER () AS class FROM :relation AS r GROUP BY :quasi
+    ),
+    "sqlanon counts" AS MATERIALIZED (
+        SELECT c.class, :sensitive AS value, count(*) AS n
+        FROM :relation AS r
+        JOIN "sqlanon classes" AS c ON :same
+        GROUP BY c.class, :sensitive
+    ),
+    "sqlanon sizes" AS MATERIALIZED (
+        SELECT class, count(*) AS values, sum(n)::BIGINT AS n FROM "sqlanon counts" GROUP BY class
+    ),
+    "sqlanon values" AS MATERIALIZED (
+        SELECT value, sum(n)::BIGINT AS n FROM "sqlanon counts" GROUP BY value
+    ),
+    "sqlanon skewed" AS (
+        SELECT coalesce(sum(c.n), 0)::BIGINT AS skewed
+        FROM "sqlanon counts" AS c
+        JOIN "sqlanon sizes" AS s ON c.class = s.class AND c.n::DOUBLE / s.n::DOUBLE >= :likely
+        JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
+        WHERE c.n::DOUBLE / s.n::DOUBLE
+            / (v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes")) >= :ratio
+    )
     SELECT
         coalesce(sum(n), 0)::BIGINT AS rows,
         coalesce(min(n), 0)::BIGINT AS smallest,
         count(*) FILTER (WHERE n = 1) AS uniques,
         coalesce(sum(n) FILTER (WHERE values = 1), 0)::BIGINT AS one_value,
-        coalesce(sum(n) FILTER (WHERE values <= 2), 0)::BIGINT AS two_values
-    FROM (SELECT count(*) AS values, sum(n) AS n FROM :counts GROUP BY :labels) AS c
+        coalesce(sum(n) FILTER (WHERE values <= 2), 0)::BIGINT AS two_values,
+        (SELECT skewed FROM "sqlanon skewed") AS skewed,
+        (SELECT count(*) FROM "sqlanon values") AS different,
+        (SELECT count(*) FILTER (WHERE n < :few) FROM "sqlanon values") AS rare_values,
+        (SELECT coalesce(sum(n) FILTER (WHERE n < :few), 0)::BIGINT FROM "sqlanon values") AS rare_rows
+    FROM "sqlanon sizes"
 """)
-_ROWS = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :found AS f")
 
 
 @dataclass(frozen=True)
@@ -149,6 +177,18 @@ class _Classes:
     uniques: int
 
 
+@dataclass(frozen=True)
+class _Disclosed:
+    """The classes beside a sensitive column; the rows of those with one value of it, with at most two, and of values
+    that their class makes likely; and its values."""
+
+    classes: _Classes
+    one_value: int
+    two_values: int
+    skewed: int
+    values: _Values
+
+
 def worst_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> ResidualRisk | None:
     """The worst that the rows of a release still show; None where there is nothing to say."""
     return worst_of(risks_in_rows(engine, relation, claims))
@@ -160,13 +200,15 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
     there = {name.lower() for name in engine.columns(relation)}  # some engines have what requirements look at only
     quasi = {name.lower() for name in claims.quasi}
     columns = [one for one in claims.columns if one.name.lower() in there - quasi]
-    values = _values_of(engine, relation, [one.name for one in columns], few)
     sensitive = [one.name for one in columns if one.role == "sensitive"]
-    found = list[ResidualRisk]()
+    found, known = list[ResidualRisk](), dict[str, _Disclosed]()
     if sensitive and claims.quasi:
-        classes, one_value, two_values = _disclosure(engine, relation, claims.quasi, sensitive)
-        distinct = {name: values[name].values for name in sensitive}
-        skewed = _skewed(engine, relation, claims.quasi, sensitive)
+        known = {name: _disclosed(engine, relation, claims.quasi, name, few) for name in sensitive}
+        classes = known[sensitive[0]].classes
+        distinct = {name: one.values.values for name, one in known.items()}
+        one_value = {name: one.one_value for name, one in known.items()}
+        two_values = {name: one.two_values for name, one in known.items()}
+        skewed = {name: one.skewed for name, one in known.items()}
         for kind, affected in ((HOMOGENEITY, one_value), (BACKGROUND_KNOWLEDGE, two_values), (SKEWNESS, skewed)):
             found += disclosed(kind, affected, distinct, classes.rows, few, claims)
     else:
@@ -175,6 +217,8 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
         if not any(one.role == "sensitive" for one in claims.columns):
             no_column = "The policy declares no sensitive column."
             found.append(ResidualRisk("Sensitive values", no_column, status="not counted"))
+    others = _values_of(engine, relation, [one.name for one in columns if one.name not in known], few)
+    values = {one.name: known[one.name].values if one.name in known else others[one.name] for one in columns}
     noisy = {name.lower() for name, spec in claims.policy.get("attributes", {}).items() if "noise" in spec}
     values = {name: one for name, one in values.items() if name.lower() not in noisy}  # nobody knows a noisy value
     return [*found, _rare_values(values, classes.rows, few, claims), _uniques(claims, classes)]
@@ -236,24 +280,21 @@ SKEWNESS = Disclosure(
 )
 
 
-def _disclosure(
-    engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensitive: Sequence[str]
-) -> tuple[_Classes, dict[str, int], dict[str, int]]:
-    """The classes; and by sensitive column the rows of those with one value of it, and with at most two."""
-    counts = {}
-    for name in sensitive:
-        counted = subquery(value_counts(relation.copy(), quasi, name), "c")
-        counts[name] = engine.rows(_DISCLOSED(labels=class_labels(quasi), counts=counted))[0]
-    classes = _Classes(*counts[sensitive[0]][:3])
-    return classes, {name: one[3] for name, one in counts.items()}, {name: one[4] for name, one in counts.items()}
-
-
-def _skewed(engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensitive: Sequence[str]) -> dict[str, int]:
-    """By sensitive column the rows with a value that their group makes likely."""
-    return {
-        name: int(engine.rows(_ROWS(found=subquery(skewness(relation.copy(), quasi, name))))[0][0])
-        for name in sensitive
-    }
+def _disclosed(engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensitive: str, few: int) -> _Disclosed:
+    """What a sensitive column gives away, from one table of its values by class."""
+    labels = class_labels(quasi)
+    query = _DISCLOSED(
+        labels=[named(col(name, "r"), label.name) for name, label in zip(quasi, labels, strict=True)],
+        relation=relation,
+        quasi=[col(name, "r") for name in quasi],
+        sensitive=col(sensitive, "r"),
+        same=all_of(same(col(name, "r"), col(label.name, "c")) for name, label in zip(quasi, labels, strict=True)),
+        likely=LIKELY - TOLERANCE,
+        ratio=RATIO - TOLERANCE,
+        few=few,
+    )
+    rows, smallest, uniques, one_value, two_values, skewed, *values = engine.rows(query)[0]
+    return _Disclosed(_Classes(rows, smallest, uniques), one_value, two_values, skewed, _Values(*values))
 
 
 def disclosed(

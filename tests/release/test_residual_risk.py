@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,16 @@ import duckdb
 import pytest
 import tomllib
 from conftest import make_policy
+from sqlglot import exp
 from support import cli
 
 import sqlanon
 from sqlanon.attacks import attack
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.expressions import table
+from sqlanon.release.disclosure import background_knowledge, homogeneity, skewness
 from sqlanon.release.published import Release
-from sqlanon.release.residual_risk import risks_in_rows, serious_from
+from sqlanon.release.residual_risk import _disclosed, risks_in_rows, serious_from
 from sqlanon.release.verify import SUBJECT, open_release
 
 NAME = 'ill"ness\nrelease: forged'
@@ -110,3 +117,36 @@ def test_noisy_values_are_nobodys(tmp_path: Path) -> None:
 
 def test_serious_follows_the_policy() -> None:
     assert [serious_from(k) for k in (None, 2, 5, 10, 20, 100)] == [0.1, 0.1, 0.1, 0.1, 0.05, 0.01]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) -> None:
+    """Labels and values may be NULL, and two values may have half of a class each."""
+    draw = random.Random(seed)
+    rows = [
+        (draw.choice(["a", "b", None]), draw.choice([1, 2, None]), draw.choice([*"xyz", None]))
+        for _ in range(draw.choice([0, 4, 30]))
+    ]
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        engine.connection.execute("CREATE TABLE shown (one TEXT, two INTEGER, ill TEXT)")
+        if rows:
+            engine.connection.executemany("INSERT INTO shown VALUES (?, ?, ?)", rows)
+        shown, quasi = table("shown"), ["one", "two"]
+        found = _disclosed(engine, shown, quasi, "ill", 3)
+
+        def rows_of(query: exp.Select) -> int:
+            return sum(row[-1] for row in engine.rows(query))
+
+        assert found.one_value == rows_of(homogeneity(shown, quasi, "ill"))
+        assert found.two_values == rows_of(background_knowledge(shown, quasi, "ill"))
+        assert found.skewed == rows_of(skewness(shown, quasi, "ill"))
+    sizes = Counter((one, two) for one, two, _ in rows).values()
+    assert (found.classes.rows, found.classes.smallest) == (len(rows), min(sizes, default=0))
+    assert found.classes.uniques == sum(size == 1 for size in sizes)
+    values = Counter(ill for *_, ill in rows).values()
+    rare, seen = [n for n in values if n < 3], found.values
+    assert (seen.values, seen.rare_values, seen.rare_rows) == (
+        len(values),
+        len(rare),
+        sum(rare),
+    )
