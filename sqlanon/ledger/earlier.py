@@ -112,7 +112,8 @@ def mark_earlier(
             for name, floor in _floors(first, one).items():
                 floors[name] = max(floor, floors.get(name, 0))
             ks.append(one.promised)
-            rows, whole = _mark(run, first, one, rows, columns, i)
+            # The rows of a release that is extended stay in it, whatever has become of them in the source.
+            rows, whole = _mark(run, first, one, rows, columns, i, counted=fixed is None or i > 0)
             lost |= set() if whole else {publication.run_id}
     problems += _too_fine(policy, floors) if fixed is None else []
     if problems:
@@ -224,10 +225,10 @@ def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
 
 
 def _mark(
-    run: Run, first: SearchInput, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int
+    run: Run, first: SearchInput, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int, counted: bool
 ) -> tuple[exp.Table, bool]:
-    """Mark the rows that an earlier release has, and tell whether all are there as it shows them; what was marked
-    before is dropped."""
+    """Mark the rows that an earlier release has, and tell whether all are there as it shows them, if they are to be
+    counted; what was marked before is dropped."""
     engine, target, bit = run.engine, run.work(f"marked_{i + 1}"), 1 << i
 
     def count(relation: exp.Expr) -> int:
@@ -239,7 +240,9 @@ def _mark(
         engine.execute(create_table(target, marked(rows, columns, *shown, one.relation, bit)))
         there = found = count(target)
     else:
-        there = int(engine.rows(rows_there(rows, *shown, one.relation))[0][0])
+        there = one.manifest.released_rows
+        if counted:
+            there = int(engine.rows(rows_there(rows, *shown, one.relation))[0][0])
         secret, hashed = hashes
         engine.execute(create_table(target, marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)))
         found = count(target)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 from uuid import uuid4
@@ -21,7 +22,17 @@ from sqlglot import exp
 from sqlanon.coding import Coded, Column, Levels, code_name
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import AuditError, PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import by_class, col, create_table, row_count, select, star, subquery, template
+from sqlanon.expressions import (
+    by_class,
+    col,
+    create_table,
+    create_temporary_view,
+    row_count,
+    select,
+    star,
+    subquery,
+    template,
+)
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import RangeKind
@@ -51,7 +62,9 @@ from sqlanon.release.score import released_score
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, Reach
 from sqlanon.release.targets.file import FileTarget
-from sqlanon.resources import __version__
+from sqlanon.requirements import promised_k
+from sqlanon.requirements.macros import digest_of, k_anonymity_of
+from sqlanon.resources import PLAIN, __version__
 from sqlanon.search.candidate import candidate, class_leaves
 from sqlanon.search.full_domain import leaf_sums, measure_of
 from sqlanon.search.input import SearchInput
@@ -377,7 +390,21 @@ class ExtensionDraft:
 
     @property
     def expected(self) -> Expected:
-        return Expected(self.extension.released_rows, self.extension.classes, self.extension.smallest_class)
+        """The digest is a sum over rows, and so those of the release and of what is added make that of both."""
+        engine, macros, before = self.run.engine, self.run.install_macros(PLAIN), self.release.manifest.digest
+        if self.release.manifest.digest_algorithm != DIGEST:
+            before = engine.rows(digest_of(self.release.relation.sql(engine.dialect), macros))[0][1]
+        added = engine.rows(digest_of(self._added_rows.sql(engine.dialect), macros))[0][1]
+        figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class)
+        return Expected(*figures, digest=str(int(before) + int(added)))
+
+    @cached_property
+    def _added_rows(self) -> exp.Table:
+        """What is added, without the keys."""
+        view = self.run.place.view("added_rows")
+        columns: list[exp.Expr] = [col(one.name) for one in self.columns()]
+        self.run.engine.execute(create_temporary_view(view.copy(), select(columns, self.run.work("added"))))
+        return view
 
     @property
     def quasi(self) -> Sequence[str]:
@@ -406,9 +433,13 @@ class ExtensionDraft:
         raise NotImplementedError
 
     def checks(self, released: exp.Table) -> list[Check]:
-        run, recoding = self.run, self.recoding
-        audit = SourceAudit(run.engine, run.work, run.install_macros(), self.prepared, recoding, recoding, None)
-        return audit.checks(released.sql(run.engine.dialect))
+        run, recoding, macros = self.run, self.recoding, self.run.install_macros()
+        audit = SourceAudit(run.engine, run.work, macros, self.prepared, recoding, recoding, None)
+        new = k_anonymity_of(self._added_rows.sql(run.engine.dialect), self.quasi, macros)
+        smallest, k = run.engine.rows(new)[0][0], promised_k(self.prepared.policy.privacy, self.prepared.policy.quasi)
+        message = "none" if smallest is None else f"in the smallest class: {smallest:,}"
+        enough = Check("new rows", smallest is None or smallest >= k, f"{message} (required: {k})")
+        return [*audit.checks(released.sql(run.engine.dialect)), enough]
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
         """Rows that wait are added later: nothing is told of them."""

@@ -12,7 +12,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -242,8 +242,8 @@ class SourceHistory:
 class JointAudit:
     """Compares a new release with earlier ones of the same source.
 
-    With ``force`` it may break them, and a warning says so. ``open`` are the releases that are open already, by run: a
-    file can be attached once. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new
+    With ``force`` it may break them, and a warning says so. ``extends`` says that the new release extends another one,
+    which is not among them. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new
     release, grouped, by the query that groups it. ``queries`` list the rows for which the new release is refused,
     because of ``refusals``.
     """
@@ -253,7 +253,7 @@ class JointAudit:
     target: Path
     history: SourceHistory
     force: bool = False
-    open: Mapping[str, Earlier] = field(default_factory=dict)
+    extends: bool = False
     breaks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     groups: dict[str, exp.Table] = field(default_factory=dict)
@@ -348,9 +348,7 @@ class JointAudit:
     def _check(self, publication: Publication, new: ComparedRelease) -> Check:
         name, can_be_base = f"together with {publication}", False
         try:
-            own = self.open.get(publication.run_id)
-            reach = Reach(self.prepared.policy)
-            with opened(self.run.engine, publication, reach) if own is None else nullcontext(own) as one:
+            with opened(self.run.engine, publication, Reach(self.prepared.policy)) as one:
                 can_be_base = one.can_be_base
                 found = self._found(one, new)
         except ReleaseError as error:
@@ -387,11 +385,11 @@ class JointAudit:
                 "release fewer of the columns that both show unchanged: this release is based on the earlier one, and "
                 "no generalization hides these rows"
             )
-        elif not self.open:  # an extension is based on the release that it extends, and goes to its place
+        elif not self.extends:  # an extension is based on the release that it extends, and goes to its place
             yield from dict.fromkeys(one.remedy for one in self.refusals if one.remedy is not None)
             yield from self._base()
             yield from self._replacement()
-        if not self.open:
+        if not self.extends:
             yield "try it out with --draft (in Python publish(draft=True)): a draft is not for sharing"
         yield "publish it all the same with --force (in Python publish(force=True)): the catalog records it"
 
@@ -425,7 +423,7 @@ class JointAudit:
         if not broken:
             return
         name = self.prepared.policy.file_name
-        if self.open or name is None or not kind_at(broken[0]).in_files:
+        if self.extends or name is None or not kind_at(broken[0]).in_files:
             yield "    In Python, `queries` of this error has the SQL that lists the rows."
             return
         file, earlier, draft = shlex.quote(name), shlex.quote(shown_place(broken[0])), "draft.duckdb"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,11 @@ class LedgerEntry:
             with open_catalog(self.run.engine, policy.catalog.database):
                 kept_secret(self.run.engine)
         known = history_of_source(self.run, self.prepared, self.place, self.run_id)
-        opened = {} if extended is None else {extended.run_id: extended.release}
-        self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, opened)
+        if extended is not None:
+            # An extension has the rows of that release, unchanged, and classes of at least k new rows each
+            # (`ExtensionDraft.checks` counts both): a reader of the two can tell no fewer apart.
+            known = replace(known, earlier=[one for one in known.earlier if one.run_id != extended.run_id])
+        self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, extended is not None)
         if policy.release is not None and not policy.release.ledger:
             return
         # Its keys stand beside those of the release that it extends.

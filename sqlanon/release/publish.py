@@ -135,6 +135,8 @@ def against_the_run(found: Manifest, written: Manifest, draft: Draft) -> list[st
         failures.append("the manifest in the file is not the one that was written")
     if found.released_rows != expected.rows:
         failures.append(f"{found.released_rows} rows are in the release (expected: {expected.rows})")
+    if expected.digest not in (None, found.digest):
+        failures.append("the rows are not those of the release that is extended, with the new ones")
     own = 1 if expected.masked_rows and found.classes == expected.classes + 1 else 0
     smallest = min(expected.smallest_class, expected.masked_rows) if own else expected.smallest_class
     merged = expected.masked_rows and not own  # the masked rows read like a kept class, which is larger for it

@@ -99,13 +99,14 @@ class Verification:
 
 @dataclass(frozen=True)
 class Expected:
-    """The rows, classes and smallest class that the release must have. Masked rows count, and may be a class of
-    their own."""
+    """The rows, classes and smallest class that the release must have; and its digest, where it is known before.
+    Masked rows count, and may be a class of their own."""
 
     rows: int
     classes: int
     smallest_class: int
     masked_rows: int = 0
+    digest: str | None = None
 
 
 class Draft(Protocol):

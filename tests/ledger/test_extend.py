@@ -12,10 +12,13 @@ import pytest
 from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp, parse_one
 from support import change, cli, folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
+from sqlanon.expressions import subquery
+from sqlanon.ledger import extend as extending
 
 ROWS = [(i, 20 + i % 10, "mf"[i // 10 % 2], f"0213{i % 3}", f"illness {i % 7}") for i in range(60)]
 
@@ -175,6 +178,48 @@ def test_another_release_is_not_broken(hospital: Path) -> None:
     with pytest.raises(AuditError, match="temporal attack"):
         extend(hospital)
     assert sum(released(hospital).values()) == 60
+
+
+# The extension and the release that it extends are not joined: these are what the audit refuses in its place.
+
+
+def test_an_extension_with_other_values_in_released_rows_is_refused(
+    hospital: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
+    before, right = released(hospital), extending._extended
+
+    def with_two_swapped(rows: exp.Expr, added: exp.Expr, manifest: Any) -> exp.Select:
+        swapped = parse_one(
+            "SELECT * REPLACE (CASE illness WHEN 'illness 1' THEN 'illness 2' ELSE illness END AS illness)"
+        )
+        return right(subquery(swapped.from_(rows), "swapped"), added, manifest)
+
+    monkeypatch.setattr(extending, "_extended", with_two_swapped)
+    with pytest.raises(AuditError, match="not those of the release that is extended, with the new ones"):
+        extend(hospital)
+    assert released(hospital) == before
+
+
+@pytest.mark.slow
+def test_an_extension_with_few_new_rows_in_a_class_is_refused(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)), (200, 21, "f", "02131", "alone"))
+    right = extending.suppressed_classes
+    monkeypatch.setattr(extending, "suppressed_classes", lambda *given: right(*given).where(exp.false(), copy=False))
+    with pytest.raises(AuditError, match=r"new rows: in the smallest class: 1 \(required: 3\)"):
+        extend(hospital)
+    assert sum(released(hospital).values()) == 60
+
+
+@pytest.mark.slow
+def test_a_release_that_was_changed_is_not_extended(hospital: Path) -> None:
+    with sqlanon.connect() as db:
+        found = db.extend(policy(hospital))
+        change(hospital / "release.duckdb", "UPDATE patients_v1 SET illness = 'other' WHERE illness = 'illness 1'")
+        with pytest.raises(ReleaseError, match="is not the release that the ledger recorded"):
+            found.publish()
+        with pytest.raises(ReleaseError, match="is not the release that the ledger recorded"):
+            db.extend(policy(hospital))
 
 
 @pytest.mark.slow
