@@ -334,7 +334,7 @@ class Extension:
         with opened(run.engine, publication, Reach(), verified=True) as release:
             draft = ExtensionDraft(run, prepared, self, release, origin.recoding)
             hashed = select([col(KEY_HASH)], run.work("keys_0"))
-            extended = ExtendedRelease(release, self._trees(), hashed, self._to_catalog())
+            extended = ExtendedRelease(publication.run_id, self._trees(), hashed, self._to_catalog())
             rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
             entry = LedgerEntry(run, prepared, origin.run_id, publication.path, rows, force, keyed, extended)
             target = FileTarget(publication.path, publication.table_name)

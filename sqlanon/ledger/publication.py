@@ -15,7 +15,6 @@ from sqlanon.errors import ReleaseError
 from sqlanon.expressions import named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.catalog import open_catalog
-from sqlanon.ledger.earlier import Earlier
 from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
 from sqlanon.ledger.marks import KEY_HASH, key_hash
 from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
@@ -32,17 +31,13 @@ from sqlanon.sources.run import Run
 
 @dataclass(frozen=True)
 class ExtendedRelease:
-    """The release that another one extends: it is open; ``trees`` are its hierarchies with those of now, ``hashed`` the
+    """The release that another one extends, by its run; ``trees`` are its hierarchies with those of now, ``hashed`` the
     keys that the ledger has of it, and ``row_of_run`` is the row of the run that extends it."""
 
-    release: Earlier
+    run_id: str
     trees: Sequence[Hierarchy]
     hashed: exp.Query
     row_of_run: dict[str, Any]
-
-    @property
-    def run_id(self) -> str:
-        return self.release.publication.run_id
 
 
 @dataclass
