@@ -25,7 +25,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import table
 from sqlanon.pipeline import prepare
-from sqlanon.search.full_domain import allowed_rows, checker, measure_of
+from sqlanon.search.full_domain import Checker, allowed_rows, measure_of
 from sqlanon.sources import WorkNames, bind_source
 
 FOLDER = DATA / "adult"
@@ -88,7 +88,7 @@ def main() -> None:
         engine, asks = DuckDBEngine(connection), policy(asked)
         source = bind_source(engine, asks.source, WorkNames(f"run_{number}", None))
         prepared = prepare(StatementRunner(engine), asks, source, partial(work, number))
-        checks[name] = checker(engine, prepared, measure_of(prepared), allowed_rows(prepared))
+        checks[name] = Checker(engine, prepared, measure_of(prepared), allowed_rows(prepared))
     drawn = random.Random(1)
     heights = prepared.marginals.heights
     chosen = [tuple(drawn.randint(0, height) for height in heights) for _ in range(nodes)]

@@ -33,7 +33,7 @@ from sqlanon.release.target import ReleasePlace, Verification
 from sqlanon.release.values import different_rows
 from sqlanon.requirements import requirements_in
 from sqlanon.resources import CHECKS, PLAIN
-from sqlanon.search.full_domain import allowed_rows, checker, measure_of, rules_of
+from sqlanon.search.full_domain import Checker, allowed_rows, measure_of, rules_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import silent
 from sqlanon.search.stage import search
@@ -207,7 +207,7 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     if not fits:
         return None, checks
     measure, allowed = measure_of(prepared), allowed_rows(prepared)
-    figures = checker(run.engine, prepared, measure, allowed)(levels)
+    figures = Checker(run.engine, prepared, measure, allowed)(levels)
     verdict = rules_of(prepared).judge(figures, allowed)
     steps = StatementRunner(run.engine)
     chosen = recode_at(steps, prepared, levels, figures)

@@ -38,7 +38,7 @@ from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, ordered
 from sqlanon.recode.stage import Recoding
 from sqlanon.records import dataclass
 from sqlanon.search.classes import judged
-from sqlanon.search.full_domain import checker, measure_of
+from sqlanon.search.full_domain import Checker, measure_of
 from sqlanon.search.input import SearchInput
 
 
@@ -283,7 +283,7 @@ def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: FullDom
     """The figures of the real rows, where no class is too small: only unknown values are suppressed."""
     bare = replace(prepared.requirements, classes=())
     everybody = replace(prepared, sets=prepared.sets.with_requirements(bare))
-    return checker(steps.engine, everybody, measure_of(prepared), prepared.marginals.rows)(plain.levels)
+    return Checker(steps.engine, everybody, measure_of(prepared), prepared.marginals.rows)(plain.levels)
 
 
 def draw(

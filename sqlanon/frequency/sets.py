@@ -143,6 +143,9 @@ SHARE, LARGEST = 2, 10_000_000
 """The first set of a large table has at most one row for so many of the table's, and at most so many rows; each later
 one at most half of the one before."""
 
+TOGETHER = 2_000_000
+"""One statement makes the classes of several generalizations from at most so many rows in all."""
+
 REFUSED = 3
 """A set is as low as it can be when so many ways to lower it have made it too large."""
 
@@ -205,6 +208,15 @@ class FrequencySets:
             return self.at(levels)
         self._once.add(levels)
         return replace(self.space, frequency=subquery(codes.class_sizes(levels), "f"), are_classes=True)
+
+    def together(self, several: Sequence[Levels]) -> tuple[ClassSpace, int]:
+        """What the classes of several generalizations are made from, and of how many of them one statement may make
+        them, as far as memory goes: 0 of a large table, where each may need another set."""
+        if self._guess is not None or self.steps.dry:
+            return self.space, 0
+        lowest = tuple(map(min, *several)) if len(several) > 1 else several[0]
+        space, found = self.at(lowest), self._serving(lowest)
+        return space, 0 if found is None else TOGETHER // max(found.size, 1)
 
     def _serving(self, levels: Levels) -> FrequencySet | None:
         serving = (one for one in self._made if _below(one.levels, levels))

@@ -61,14 +61,13 @@ class Breeding:
 
     def _least(self, among: set[Levels]) -> list[Levels]:
         """Those of the least cost."""
+        self.cost.ask(sorted(among))
         return sorted(among, key=lambda one: (self.cost(one), one))[:KEPT]
 
     def _add(self, more: list[Levels]) -> None:
         """Add what its bound does not rule out, and keep the best."""
         full, worst = len(self.kept) >= KEPT, self.cost(self.kept[-1])
         good = {one for one in more if not full or self.search.measure.bound(one) < worst}
-        for one in sorted(good):
-            self.cost(one)
         self.kept = self._least({*self.kept, *good})
 
     def _drawn(self) -> list[Levels]:

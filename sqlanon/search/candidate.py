@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -26,7 +26,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
-from sqlanon.search.classes import KEPT, SHORT, judged
+from sqlanon.search.classes import KEPT, PLACE, SHORT, judged, judged_together
 
 
 def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: bool = False) -> exp.Select:
@@ -44,6 +44,16 @@ def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: b
     >>> print(candidate(space, (0, 2)).sql("duckdb", pretty=True).splitlines()[0])
     SELECT
     """
+    return select(_figures(space, short, squares), subquery(judged(space, levels, short=short), "j"))
+
+
+def candidates(space: ClassSpace, several: Sequence[Levels], short: bool = False, squares: bool = False) -> exp.Select:
+    """The same of several generalizations, a row each, with its place among them as ``place``."""
+    together = subquery(judged_together(space, several, short=short), "j")
+    return select([col(PLACE), *_figures(space, short, squares)], together, [col(PLACE)])
+
+
+def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
     size, none = col(CLASS_SIZE), number(0)
     figures: list[exp.Expr] = [
         named(where(exp.Count(this=exp.Star()), col(KEPT)), "classes"),
@@ -63,7 +73,7 @@ def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: b
         unmet = all_of([there, exp.Not(this=col(KEPT))])
         figures.append(named(where(exp.Count(this=exp.Star()), unmet), "unmet"))
         figures.append(named(where(exp.Count(this=exp.Star()), too_few), "too_few"))
-    return select(figures, subquery(judged(space, levels, short=short), "j"))
+    return figures
 
 
 def smallest_class(space: ClassSpace, levels: Levels) -> exp.Select:
@@ -117,6 +127,52 @@ def class_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Coded],
     leaves = [_SLOT_LEAVES(slot=number(i), leaves=subquery(level_leaves(attributes[i], level))) for i, level in between]
     slots = values_query({"slot": "INTEGER"}, [[i] for i, _ in between])
     return _LEAVES(classes=subquery(classes), slots=subquery(slots), leaves=subquery(union_all(*leaves)), code=code)
+
+
+_ATTRIBUTE_LEAVES = template("SELECT :slot AS slot, :level AS level, l.code, l.leaves FROM :leaves AS l")
+
+
+def attribute_leaves(attributes: Sequence[Coded]) -> exp.Query:
+    """The leaves under each code, less one, of all attributes at all levels between the bottom and the top.
+
+    None of these may lack such a level.
+    """
+    between = [(i, level) for i, one in enumerate(attributes) for level in range(1, one.height)]
+    return union_all(
+        *(_ATTRIBUTE_LEAVES(slot=i, level=level, leaves=level_leaves(attributes[i], level)) for i, level in between)
+    )
+
+
+_LEAVES_TOGETHER = template("""
+    SELECT f.place, s.slot, SUM(CAST(f.class_size AS DOUBLE) * w.leaves) AS leaves
+    FROM :classes AS f
+    JOIN :slots AS s ON s.place = f.place AND s.kept = f.kept
+    JOIN :leaves AS w ON w.slot = s.slot AND w.level = s.level AND w.code = :code
+    GROUP BY f.place, s.slot
+""")
+
+
+def class_leaves_together(space: ClassSpace, several: Sequence[tuple[Levels, bool]], leaves: exp.Table) -> exp.Select:
+    """Rows ``place, slot, leaves``: what `class_leaves` says of several generalizations, each with whether it is asked
+    about its kept classes; the leaves are those of `attribute_leaves`."""
+    between = [{i: level for i, level in space.below_top(levels) if level > 0} for levels, _ in several]
+    every = sorted({i for one in between for i in one})
+    none = cast(exp.Null(), "BIGINT")
+
+    def codes(one: Mapping[int, int]) -> list[exp.Expr]:
+        return [
+            named(cast(col(code_name(i, one[i])), "BIGINT") if i in one else none.copy(), f"code_{i}") for i in every
+        ]
+
+    classes = judged_together(space, [levels for levels, _ in several], [codes(one) for one in between])
+    code = exp.Case()
+    for i in every:
+        code = code.when(col("slot", "s").eq(number(i)), col(f"code_{i}", "f"), copy=False)
+    slots = values_query(
+        {PLACE: "INTEGER", KEPT: "BOOLEAN", "slot": "INTEGER", "level": "INTEGER"},
+        [[place, several[place][1], i, level] for place, levels in enumerate(between) for i, level in levels.items()],
+    )
+    return _LEAVES_TOGETHER(classes=subquery(classes), slots=subquery(slots), leaves=leaves.copy(), code=code)
 
 
 def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int, shown: int) -> exp.Query:

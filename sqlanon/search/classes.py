@@ -211,12 +211,36 @@ def judged(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), sh
     shields = bool(requirements.shields)
     keys = space.keys(levels) if shields else []
     own = classes(space, levels, [*extra, *(named(col(key), f"shield {key}") for key in keys)], requirements.k)
+    query = _with_kept(space, own, short)
+    return after_shields(query, keys, requirements.shields, space.moving) if shields else query
+
+
+PLACE = "place"
+
+
+def can_be_judged_together(space: ClassSpace) -> bool:
+    """Whether the classes of several generalizations have the same columns, and are judged each by itself."""
+    requirements = space.requirements
+    return not (space.are_classes or requirements.shields or _by_distribution(requirements.classes))
+
+
+def judged_together(
+    space: ClassSpace, several: Sequence[Levels], extra: Sequence[Sequence[exp.Expr]] = (), short: bool = False
+) -> exp.Query:
+    """The same of several generalizations, each with its place among them as ``place``, and ``extra`` of its own."""
+    own = [
+        classes(space, levels, [named(number(i), PLACE), *(extra[i] if extra else ())], space.requirements.k)
+        for i, levels in enumerate(several)
+    ]
+    return _with_kept(space, union_all(*own), short)
+
+
+def _with_kept(space: ClassSpace, own: exp.Query, short: bool) -> exp.Select:
     kept = exp.Coalesce(this=exp.Paren(this=_kept(space)), expressions=[exp.false()])
     added = [named(kept, KEPT)]
     if short:
         added.append(named(_short(space), SHORT))
-    query = exp.Select(expressions=[exp.Star(), *added]).from_(subquery(own, "c"), copy=False)
-    return after_shields(query, keys, requirements.shields, space.moving) if shields else query
+    return exp.Select(expressions=[exp.Star(), *added]).from_(subquery(own, "c"), copy=False)
 
 
 def _kept(space: ClassSpace) -> exp.Expr:

@@ -9,7 +9,7 @@ the limit itself the dive ends at the first border. Last the way up, to what sat
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlanon.coding import Levels
 from sqlanon.search.memory import TOLERANCE, Search
@@ -25,6 +25,9 @@ SWAPS = 8
 """So many moves at most after the descent: with a low suppression limit there may be hundreds beyond it, each for very
 little. `search.breeding` finds more from there."""
 
+TOGETHER = 4
+"""So many neighbours are checked together: more than the first that is better, but in fewer statements."""
+
 
 class Cost:
     """What a generalization costs that need not satisfy the policy: it is checked. The top has been."""
@@ -34,6 +37,11 @@ class Cost:
         self.least = search.measure.bound(search.lattice.bottom)
         self.worst = search.measure.score(search.lattice.top, search.figures[search.lattice.top])
         self.allowed_rows = search.allowed_rows
+
+    def ask(self, several: Sequence[Levels]) -> None:
+        """Check some that will cost something."""
+        self.search.look_at(*several)
+        self.search.ask_all(several)
 
     def __call__(self, levels: Levels) -> float:
         """Its score if it satisfies the policy; else about that, and the penalty. At least its bound."""
@@ -76,6 +84,7 @@ class _Dive:
         is more than what others bring now.
         """
         brings = dict.fromkeys(range(len(here)), math.inf)
+        self._cost.ask([down for _, down in self._below(here)])
         while True:
             cost, best, found = self._cost(here), -1, here
             below = dict(self._below(here))
@@ -96,7 +105,12 @@ class _Dive:
         above, below = [up for _, up in self._above(here)], [down for _, down in self._below(here)]
         near = {*above, *below, *(one for up in above for _, one in self._below(up))}
         bounds = sorted((self.search.measure.bound(one), one) for one in near - {here})
-        return next((one for bound, one in bounds if bound < most and self._cost(one) < most), here)
+        left = [one for bound, one in bounds if bound < most]
+        for i in range(0, len(left), TOGETHER):
+            self._cost.ask(some := left[i : i + TOGETHER])
+            if (better := next((one for one in some if self._cost(one) < most), None)) is not None:
+                return better
+        return here
 
     def _climb(self, here: Levels) -> None:
         """Up to what satisfies the policy: the step that brings the most rows back for what it costs."""

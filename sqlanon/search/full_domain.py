@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, wraps
+from typing import Any
 
 from sqlglot import exp
 
@@ -23,7 +24,16 @@ from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.policy.strategies import Strategy
 from sqlanon.records import dataclass
 from sqlanon.search import vectors as vc
-from sqlanon.search.candidate import candidate, class_leaves, kept_sizes, suppressed_entropy
+from sqlanon.search.candidate import (
+    attribute_leaves,
+    candidate,
+    candidates,
+    class_leaves,
+    class_leaves_together,
+    kept_sizes,
+    suppressed_entropy,
+)
+from sqlanon.search.classes import can_be_judged_together
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
 from sqlanon.search.limits import Budget
@@ -55,52 +65,101 @@ def leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
     return {slot: leaves for slot, leaves in steps.ask(query, []) if leaves is not None}
 
 
-def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: int) -> Callable[[Levels], Figures]:
-    """Asks the engine for a generalization's figures: one statement, and one more for what the measures `loss` and
+class Checker:
+    """Asks the engine for the figures of generalizations: one statement, and one more for what the measures `loss` and
     `entropy` need of a generalization that suppresses no more rows than are allowed."""
-    sets, heights = prepared.sets, prepared.marginals.heights
-    steps, shown = sets.steps, len(prepared.policy.generalized)
-    short = not all(one.hereditary for one in prepared.requirements.classes)
-    estimates = prepared.requirements.estimates
-    members = prepared.members
-    counted = prepared.marginals.rows if not estimates or members is None else engine.rows(person_count(members))[0][0]
 
-    for one in estimates:
-        one.refuse(counted)
+    def __init__(self, engine: Engine, prepared: SearchInput, measure: Measure, allowed: int) -> None:
+        self._engine, self._prepared, self._measure, self._allowed = engine, prepared, measure, allowed
+        self._sets, self._heights = prepared.sets, prepared.marginals.heights
+        self._estimates = prepared.requirements.estimates
+        self._short = not all(one.hereditary for one in prepared.requirements.classes)
+        self._leaves: exp.Table | None = None
+        self._counted = prepared.marginals.rows
+        if self._estimates and prepared.members is not None:
+            self._counted = engine.rows(person_count(prepared.members))[0][0]
+        for one in self._estimates:
+            one.refuse(self._counted)
 
-    def suppressed_leaves(space: ClassSpace, levels: Levels, kept: bool) -> dict[int, float]:
-        """By what is kept, where that is less to add up."""
-        found = leaf_sums(steps, class_leaves(space, levels, prepared.attributes, kept))
-        if not kept:
-            return found
-        every = prepared.marginals.leaf_sums
-        between = [i for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if 0 < level < height]
-        return {i: every[i][levels[i]] - found.get(i, 0.0) for i in between}
+    def __call__(self, levels: Levels) -> Figures:
+        """The figures of a generalization."""
+        space = self._sets.sizes_at(levels)
+        row = self._sets.steps.figures(candidate(space, levels, self._short, self._measure.needs_squares))
+        if space.are_classes and self._is_within(row):
+            space = self._sets.at(levels)
+        leaves: Mapping[int, float] = {}
+        if self._needs_leaves(levels, row):
+            kept = _less_is_kept(space, row)
+            found = leaf_sums(self._sets.steps, class_leaves(space, levels, self._prepared.attributes, kept))
+            leaves = self._suppressed(levels, found) if kept else found
+        return self._figures(space, levels, row, leaves)
 
-    def check(levels: Levels) -> Figures:
-        space = sets.sizes_at(levels)
-        row = steps.figures(candidate(space, levels, short, measure.needs_squares))
-        suppressed = row["suppressed_rows"]
-        within = suppressed <= allowed and row["classes"] > 0
-        if within and space.are_classes:
-            space = sets.at(levels)
-        leaves: dict[int, float] = {}
+    def together(self, several: Sequence[Levels]) -> list[Figures]:
+        """The figures of the first of some generalizations: as many as one statement checks."""
+        space, most = self._sets.together(several)
+        if most < 2 or len(several) < 2 or not can_be_judged_together(space):
+            return [self(several[0])]
+        several, steps = several[:most], self._sets.steps
+        query = candidates(space, several, self._short, self._measure.needs_squares)
+        names = query.named_selects
+        rows = {row[0]: dict(zip(names, row, strict=True)) for row in steps.ask(query, [])}
+        if len(rows) < len(several):  # there are no rows, and so no classes
+            return [self(several[0])]
+        leaves = self._leaves_together(space, several, rows)
+        return [self._figures(space, one, rows[i], leaves.get(i, {})) for i, one in enumerate(several)]
+
+    def _leaves_together(
+        self, space: ClassSpace, several: Sequence[Levels], rows: Mapping[int, Mapping[str, Any]]
+    ) -> Mapping[int, Mapping[int, float]]:
+        """The leaves of suppressed rows, by place and attribute. Makes ``leaves``, once."""
+        places = [i for i, levels in enumerate(several) if self._needs_leaves(levels, rows[i])]
+        if not places:
+            return {}
+        if self._leaves is None:
+            self._leaves = self._sets.steps.make(
+                self._prepared.work("leaves"), attribute_leaves(self._prepared.attributes)
+            )
+        asked = [(several[i], _less_is_kept(space, rows[i])) for i in places]
+        found: dict[int, dict[int, float]] = {i: {} for i in places}
+        for place, slot, leaves in self._sets.steps.ask(class_leaves_together(space, asked, self._leaves), []):
+            found[places[place]][slot] = leaves
+        return {
+            i: self._suppressed(levels, found[i]) if kept else found[i]
+            for i, (levels, kept) in zip(places, asked, strict=True)
+        }
+
+    def _is_within(self, row: Mapping[str, Any]) -> bool:
+        return bool(row["suppressed_rows"] <= self._allowed and row["classes"] > 0)
+
+    def _needs_leaves(self, levels: Levels, row: Mapping[str, Any]) -> bool:
+        if not (self._measure.needs_leaves and row["suppressed_rows"] and self._is_within(row)):
+            return False
+        return any(0 < level < height for level, height in zip(levels, self._heights, strict=True))
+
+    def _suppressed(self, levels: Levels, kept: Mapping[int, float]) -> Mapping[int, float]:
+        """What is not kept of the leaves of all rows."""
+        every = self._prepared.marginals.leaf_sums
+        between = [i for i, (level, height) in enumerate(zip(levels, self._heights, strict=True)) if 0 < level < height]
+        return {i: every[i][levels[i]] - kept.get(i, 0.0) for i in between}
+
+    def _figures(
+        self, space: ClassSpace, levels: Levels, row: Mapping[str, Any], leaves: Mapping[int, float]
+    ) -> Figures:
+        suppressed, within = row["suppressed_rows"], self._is_within(row)
+        shown = len(self._prepared.policy.generalized)
         entropy, holds = 0.0, True
-        between = any(0 < level < height for level, height in zip(levels, heights, strict=True))
-        if within and suppressed and measure.needs_leaves and between:
-            leaves = suppressed_leaves(space, levels, kept=row["classes"] < suppressed and not space.population)
-        if within and suppressed and measure.needs_entropy and levels[:shown] != heights[:shown]:
-            entropy = engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
-        if estimates and within:
-            sizes = dict(engine.rows(kept_sizes(space, levels)))
-            holds = all(one.holds(sizes, counted) for one in estimates)
+        if within and suppressed and self._measure.needs_entropy and levels[:shown] != self._heights[:shown]:
+            entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
+        if self._estimates and within:
+            sizes = dict(self._engine.rows(kept_sizes(space, levels)))
+            holds = all(one.holds(sizes, self._counted) for one in self._estimates)
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,
             squares=row.get("squares") or 0.0,
             suppressed_leaves=leaves,
             suppressed_entropy=entropy,
-            lost=(row["lost"] or 0.0) if short else None,
+            lost=(row["lost"] or 0.0) if self._short else None,
             count=row.get("count") or 0,
             singles=row.get("singles") or 0,
             unmet=row.get("unmet", 0),
@@ -108,7 +167,10 @@ def checker(engine: Engine, prepared: SearchInput, measure: Measure, allowed: in
             estimate_holds=holds,
         )
 
-    return check
+
+def _less_is_kept(space: ClassSpace, row: Mapping[str, Any]) -> bool:
+    """Whether there is less to add up over what is kept than over what is suppressed."""
+    return bool(row["classes"] < row["suppressed_rows"]) and not space.population
 
 
 PAIRS = 10_000_000
@@ -177,10 +239,10 @@ class SearchTask:
         """The search of its lattice, with all that is learnt on the way."""
         engine, prepared, asked = self.engine, self.prepared, self.prepared.policy.search
         measure, allowed = measure_of(prepared), allowed_rows(prepared)
-        check = checker(engine, prepared, measure, allowed)
+        check = Checker(engine, prepared, measure, allowed)
         budget = self.budget or Budget(asked.time_limit, asked.max_checks)
         judge, data = rules_of(prepared).judge, data_of(prepared)
-        return Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data=data)
+        return Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data, check.together)
 
 
 GRACE = 0.5

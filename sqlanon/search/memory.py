@@ -146,6 +146,8 @@ class Search:
     progress: Progress = silent
     budget: Budget = field(default_factory=Budget)
     data: Data = field(default_factory=Data)
+    check_first: Callable[[Sequence[Levels]], Sequence[Figures]] | None = None
+    """Checks the first of some generalizations, as many as it does at once. None: `check` checks one."""
 
     def __post_init__(self) -> None:
         self.figures: dict[Levels, Figures] = {}  # of what was checked
@@ -221,7 +223,27 @@ class Search:
             return not self._verdict(levels, self.allowed_rows).hopeless
         self.budget.refuse_more(len(self.figures), self._ends_at)
         with self.in_time():
-            figures = self.figures[levels] = self.check(levels)
+            figures = self.check(levels)
+        return self._learn(levels, figures)
+
+    def ask_all(self, several: Iterable[Levels]) -> None:
+        """Check generalizations, each once, in few statements."""
+        left = [one for one in dict.fromkeys(several) if one not in self.figures]
+        if self.check_first is None:
+            for one in left:
+                self.ask(one)
+            return
+        while left:
+            self.budget.refuse_more(len(self.figures), self._ends_at)
+            most = self.budget.checks
+            with self.in_time():
+                found = self.check_first(left if most is None else left[: most - len(self.figures)])
+            for levels, figures in zip(left, found, strict=False):
+                self._learn(levels, figures)
+            left = left[len(found) :]
+
+    def _learn(self, levels: Levels, figures: Figures) -> bool:
+        self.figures[levels] = figures
         verdict = self._verdict(levels, self.allowed_rows)
         self._conclude(levels, figures, hopeless=verdict.hopeless)
         self.forecast.learn(levels, figures.suppressed_rows if figures.lost is None else figures.lost)

@@ -35,7 +35,10 @@ FIRST = 4
 """A dive in a large lattice begins after this many checks per attribute: they find a fair answer, or prove the best."""
 
 TURN, BOXES = 10, 200
-"""After so many checks or boxes of the proof, it is the turn of a generation."""
+"""After so many checks or boxes of the proof, it is the turn of generations."""
+
+GENERATIONS = 3
+"""So many in a turn: each takes about the time of a few checks, as one statement makes all of its own."""
 
 
 def optimal(search: Search) -> Outcome:
@@ -130,7 +133,8 @@ def _answers(search: Search) -> Iterator[None]:
     yield
     breeding = Breeding(search, cost)
     while not breeding.done:
-        breeding.go_on()
+        for _ in range(GENERATIONS):
+            breeding.go_on()
         yield
 
 

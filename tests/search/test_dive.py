@@ -4,7 +4,8 @@ good."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,13 +19,20 @@ from oracle import Release, Table
 from plain_search import search_by, search_of
 from strategies import Case
 from strategies_privacy import PrivacyCase
+from test_known_optima import Entry, Workshop, workshop
 from test_optimum import ASKED, TREES, WEIGHTS, rows_of
 from test_search_limits import check_every_stop, check_privacy
 from test_search_properties import quick, thorough
 
 import sqlanon
+from sqlanon.coding import Levels
+from sqlanon.measures import Figures
+from sqlanon.search import Budget
 from sqlanon.search.breeding import KEPT, Breeding
 from sqlanon.search.dive import Cost, dive
+from sqlanon.search.full_domain import Checker
+
+__all__ = ["workshop"]  # the fixture
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,6 +78,44 @@ def test_breeding_repeats_itself_finds_better_and_ends() -> None:
     assert asked[0] == asked[1]
 
 
+def adult(measure: str, limit: float) -> Entry:
+    quasi = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
+    return {
+        "dataset": "adult", "quasi": quasi, "model": "k", "k": 5, "suppression_limit": limit, "measure": measure,
+        "aggregate": None,
+    }  # fmt: skip
+
+
+def check_same(together: Figures, alone: Figures) -> None:
+    for one in fields(Figures):
+        assert getattr(together, one.name) == pytest.approx(getattr(alone, one.name)), one.name
+
+
+@pytest.mark.parametrize(("measure", "limit"), [("loss", 0.3), ("discernibility", 1.0), ("entropy", 0.05)])
+def test_what_is_checked_together_has_the_figures_that_it_has_alone(
+    workshop: Workshop, measure: str, limit: float
+) -> None:
+    search, draw = workshop.task(adult(measure, limit)).lattice, random.Random(2)
+    assert search.check_first is not None
+    several = [search.lattice.top]
+    several += [tuple(draw.randint(0, height) for height in search.lattice.top) for _ in range(30)]
+    found = search.check_first(several)
+    assert len(found) == 31
+    within = 0
+    for levels, figures in zip(several, found, strict=True):
+        check_same(figures, search.check(levels))
+        within += 0 < figures.suppressed_rows <= search.allowed_rows
+    assert within > 3, "the leaves of suppressed rows are counted for some"
+
+
+def test_max_checks_holds_where_several_are_checked_together(workshop: Workshop) -> None:
+    for checks in (1, 2, 7, 19):
+        task = replace(workshop.task(adult("loss", 0.05)), budget=Budget(checks=checks))
+        outcome = search_by("optimal", task.lattice)
+        assert outcome.stopped
+        assert len(task.lattice.figures) == checks
+
+
 @settings(quick, max_examples=examples(10))
 @given(case=strategies.cases())
 def test_a_stopped_dive_is_honest(case: Case) -> None:
@@ -80,8 +126,18 @@ def test_a_stopped_dive_is_honest(case: Case) -> None:
 @settings(thorough, max_examples=examples(15))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
-    for checks in (1, 3, 8, 1000):
-        check_privacy(case, checks)
+    """What is checked together is compared with what is found alone, too."""
+    together = Checker.together
+
+    def compared(self: Checker, several: Sequence[Levels]) -> list[Figures]:
+        found = together(self, several)
+        for levels, figures in zip(several, found, strict=False):
+            check_same(figures, self(levels))
+        return found
+
+    with patch.object(Checker, "together", compared):
+        for checks in (1, 3, 8, 1000):
+            check_privacy(case, checks)
 
 
 @pytest.mark.slow
