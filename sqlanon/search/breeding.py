@@ -20,10 +20,10 @@ MOVES = 1.5
 """So many levels of a new generalization are a step higher or lower, on average."""
 
 IDLE = 15
-"""After so many generations that brought nothing better, others are drawn."""
+"""After so many generations that brought nothing better, others are drawn near the best."""
 
-DRAWS = 4
-"""After so many draws, one after the other, that brought nothing better than the best, there are no more."""
+REDRAWN = 6
+"""So many levels of the best are drawn anew for each of them: with levels all drawn anew, they end worse."""
 
 
 class Breeding:
@@ -36,18 +36,14 @@ class Breeding:
         permitted = filter(search.lattice.permits, list(search.figures))
         self.kept = self._least({min(permitted, key=lambda one: (cost(one), one)), *self._drawn()})
         self.idle = self.draws = 0
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing better is to be expected."""
-        return self.draws >= DRAWS
+        """Generations since one was better; draws since the best of all was found."""
 
     def go_on(self) -> None:
         """One generation: at most `KEPT` checks."""
         best, least = self._best_score(), self.cost(self.kept[0])
         if self.idle >= IDLE:
             self.idle, self.draws = 0, self.draws + 1
-            self.kept = self._least({*self._drawn(), self.search.lattice.top})
+            self.kept = self._least(self._near(self.search.best or self.kept[0]))
         else:
             self._add([self._child() for _ in range(KEPT)])
         better = self.cost(self.kept[0]) < least - TOLERANCE * abs(least)
@@ -72,6 +68,15 @@ class Breeding:
 
     def _drawn(self) -> list[Levels]:
         return [tuple(self.draw.choice(levels) for levels in self.levels) for _ in range(KEPT)]
+
+    def _near(self, best: Levels) -> set[Levels]:
+        near = set()
+        for _ in range(KEPT):
+            one = list(best)
+            for i in self.draw.sample(range(len(one)), min(REDRAWN, len(one))):
+                one[i] = self.draw.choice(self.levels[i])
+            near.add(tuple(one))
+        return near
 
     def _child(self) -> Levels:
         one, other = self.draw.choice(self.kept[:BEST]), self.draw.choice(self.kept)

@@ -13,7 +13,8 @@ on the scores in them, the one at their low end. The least box is next.
 Where the requirements are monotone under suppression, what may satisfy does; else each is checked by itself. The search
 ends when no bound is at or below the best score; a bound that ties with it is decided by the tie rule. A search that is
 stopped before has proven the least bound of what is open. In a large lattice, `search.dive` looks for a good answer
-after the first checks; then the proof and `search.breeding`, which looks further, take turns.
+after the first checks; then the proof and `search.breeding`, which looks further, take turns: the longer that finds
+nothing better, the more of them are the proof's.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ class _BranchAndBound:
         search, lattice = self.search, self.search.lattice
         bound = search.measure.bound(lattice.bottom)
         box = Box(bound, sum(lattice.bottom), lattice.bottom, lattice.top)
-        answers = _answers(search) if lattice.size > LARGE else iter(())
-        checks, boxes = FIRST * len(lattice.top), math.inf
+        answers = _answers(search)
+        checks, boxes = (FIRST * len(lattice.top) if lattice.size > LARGE else math.inf), math.inf
         try:
             while True:
                 if len(search.figures) >= checks or boxes <= 0:
-                    next(answers, None)
-                    checks, boxes = len(search.figures) + TURN, BOXES
+                    turns = next(answers)
+                    checks, boxes = len(search.figures) + turns * TURN, turns * BOXES
                 boxes -= 1
                 if not search.is_no_use(box.key, box.low):
                     self._work(box)
@@ -126,16 +127,16 @@ class _BranchAndBound:
         return [start, *search.lattice.ascend(start, lambda i, level: self.prices[i][level], is_open)]
 
 
-def _answers(search: Search) -> Iterator[None]:
-    """Look for good answers, a turn at a time."""
+def _answers(search: Search) -> Iterator[int]:
+    """Look for good answers, a turn at a time: after each, so many turns are the proof's."""
     cost = Cost(search)
     dive(search, cost)
-    yield
+    yield 1
     breeding = Breeding(search, cost)
-    while not breeding.done:
+    while True:
         for _ in range(GENERATIONS):
             breeding.go_on()
-        yield
+        yield 1 + breeding.draws
 
 
 def _prices(search: Search) -> list[list[float]]:
