@@ -1,12 +1,12 @@
 """Adult resampled with seeded variation to any size: every row is drawn from Adult, and cells are redrawn.
 
     python benchmarks/bootstrap.py adult.csv 1000000 [--seed N] [--sensitive]
-    python benchmarks/bootstrap.py adult.duckdb 1000000
+    python benchmarks/bootstrap.py adult.duckdb 1000000      # or adult.parquet
 
 A cell is redrawn from its own column with a probability of 0.1: else there are no more combinations than in Adult, and
 k-anonymity is trivial at size. The columns are Adult's eight quasi-identifiers; ``--sensitive`` adds the occupation.
-The file is CSV, separated by semicolons as Adult is, or a DuckDB database with the table ``adult``. Every cell is a
-function of (seed, row number, column).
+The file is CSV, separated by semicolons as Adult is, Parquet, or a DuckDB database with the table ``adult``. Every cell
+is a function of (seed, row number, column).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FROM (SELECT {picks} FROM (SELECT i, hash(i, 'row', {seed}) % {adults} AS whole 
 
 
 def make_bootstrap(path: Path, columns: Sequence[str], rows: int, seed: int = 1) -> None:
-    """Write the table to a CSV file or a DuckDB database, by the ending of the name."""
+    """Write the table to a CSV or Parquet file or a DuckDB database, by the ending of the name."""
     with duckdb.connect(config={"preserve_insertion_order": False}) as database:
         database.execute(
             "CREATE TEMP TABLE adult AS SELECT (row_number() OVER ())::UBIGINT - 1 AS n, * "
@@ -50,6 +50,8 @@ def make_bootstrap(path: Path, columns: Sequence[str], rows: int, seed: int = 1)
         query = bootstrap_query(columns, rows, counted[0], seed)
         if path.suffix == ".csv":
             database.execute(f"COPY ({query}) TO '{path}' (FORMAT csv, DELIMITER ';', HEADER)")
+        elif path.suffix == ".parquet":
+            database.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
         else:
             database.execute(f"ATTACH '{path}' AS made")
             database.execute(f"CREATE OR REPLACE TABLE made.adult AS {query}")

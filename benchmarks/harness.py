@@ -158,7 +158,8 @@ def sqlanon_command(
     temporary = folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     file = folder / "policy.toml"
-    for old in (folder / "sqlanon.catalog.duckdb", Path(policy["release"]["database"])):
+    release = policy["release"]
+    for old in (folder / "sqlanon.catalog.duckdb", Path(release.get("file") or release["database"])):
         old.unlink(missing_ok=True)
     file.write_text(toml(policy), encoding="utf-8")
     arguments: list[str | Path] = [sys.executable, "-m", "sqlanon", command, file, "--json", *limits.options()]
@@ -184,14 +185,15 @@ def quasi_attributes(case: str) -> dict[str, Any]:
 def case_policy(
     case: str, k: int, limit: float, release: Path, source: Mapping[str, Any] | None = None, measure: str = "loss"
 ) -> dict[str, Any]:
-    """The policy of a case, as a tree; its source is the case's own CSV, unless another is given."""
+    """The policy of a case, as a tree; its source is the case's own CSV, unless another is given. The release is a
+    Parquet file or a DuckDB file, by the ending of its name."""
     name = CASES[case][0]
     return {
         "source": {"undeclared": "drop", **(source or {"files": str(DATA / name / f"{name}.csv")})},
         "attributes": quasi_attributes(case),
         "privacy": {"k": k},
         "search": {"suppression_limit": limit, "measure": measure},
-        "release": {"database": str(release), "table": name},
+        "release": {"file" if release.suffix == ".parquet" else "database": str(release), "table": name},
     }
 
 

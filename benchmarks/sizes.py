@@ -1,11 +1,11 @@
-"""Adult at size: the whole process from a CSV file and from a DuckDB table, with memory capped.
+"""Adult at size: the whole process from CSV, DuckDB and Parquet files, with memory capped.
 
     python benchmarks/sizes.py [--rows 1000000 5000000 10000000] [--memory-limit 1GB] [--threads N] [--runs N]
 
 The eight quasi-identifiers of Adult, resampled by `bootstrap.py`; k = 5 with at most 5 % suppressed, and k = 50 with 1
-%; `loss`. ``sqlanon anonymize`` as a process of its own, to an audited DuckDB file. The figures of the Java reference
-(CSV in, file out) were measured elsewhere, on a quiet machine of the same kind, with a resampling of its own. A figure
-is the fastest of the runs.
+%; `loss`. ``sqlanon anonymize`` as a process of its own, to an audited DuckDB file, and from Parquet to Parquet. The
+figures of the Java reference (CSV in, file out) were measured elsewhere, on a quiet machine of the same kind, with a
+resampling of its own. A figure is the fastest of the runs.
 """
 
 from __future__ import annotations
@@ -43,21 +43,23 @@ REFERENCE = {
 
 def source(path: Path) -> dict[str, str]:
     """What the policy says of a table's file."""
-    return {"files": str(path)} if path.suffix == ".csv" else {"database": str(path), "table": "adult"}
+    return {"database": str(path), "table": "adult"} if path.suffix == ".duckdb" else {"files": str(path)}
 
 
-def measure(table: Path, rows: int, k: int, limit: float, folder: Path, asked: argparse.Namespace) -> None:
+def measure(table: Path, release: Path, rows: int, k: int, limit: float, asked: argparse.Namespace) -> None:
     """One row of the table: the fastest of the runs."""
     limits = Limits(asked.memory_limit, asked.threads)
-    policy = case_policy("Adult-8", k, limit, folder / "release.duckdb", source(table))
-    job = min((anonymize(policy, folder / "job", limits) for _ in range(asked.runs)), key=lambda one: one.seconds)
-    lattice, ending = job.figures["lattice"], table.suffix.removeprefix(".")
+    policy = case_policy("Adult-8", k, limit, release, source(table))
+    job = min(
+        (anonymize(policy, release.parent / "job", limits) for _ in range(asked.runs)), key=lambda one: one.seconds
+    )
+    lattice, ending, made = job.figures["lattice"], table.suffix.removeprefix("."), release.suffix.removeprefix(".")
     known, peak = REFERENCE.get((rows, k, limit), (None, "-"))
     row(
         f"{rows:,}",
         f"{k}, {limit:.0%}",
-        ending,
-        f"{job.seconds:.2f}",
+        f"{ending} to {made}",
+        f"{job.seconds:.2f} ({job.process.processor:.2f})",
         job.stages(),
         f"{lattice['checked']:,} of {lattice['nodes']:,}",
         f"{job.figures['score']:.4f}",
@@ -79,15 +81,25 @@ def main() -> None:
     require_tables()
     print(f"{machine()}; {Limits(asked.memory_limit, asked.threads)}\n")
     header(
-        "rows", "k, limit", "from", "s", "of it", "checks", "loss", "peak", "reference, s", "its peak", "of its time"
+        "rows",
+        "k, limit",
+        "files",
+        "s (of processors)",
+        "of it",
+        "checks",
+        "loss",
+        "peak",
+        "reference, s",
+        "its peak",
+        "of its time",
     )
     with folders(asked.data) as (data, folder):
         for rows in asked.rows:
-            for ending in ("csv", "duckdb"):
+            for ending, made in (("csv", "duckdb"), ("duckdb", "duckdb"), ("parquet", "parquet")):
                 table = bootstrap(data, rows, ending)
                 warm(table)
                 for k, limit in ASKED:
-                    measure(table, rows, k, limit, folder, asked)
+                    measure(table, folder / f"release.{made}", rows, k, limit, asked)
 
 
 if __name__ == "__main__":
