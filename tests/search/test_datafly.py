@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import duckdb
@@ -27,9 +28,9 @@ pytestmark = pytest.mark.slow
 
 
 def plain_datafly(limited_case: Limited) -> Levels | None:
-    """The algorithm over the rows themselves: one step up for the attribute with the most distinct values."""
+    """The algorithm over the rows themselves: one step up for the attribute with the most values for its weight."""
     case = limited_case.case
-    table = Table.of(case.rows, case.hierarchies)
+    table, weights = Table.of(case.rows, case.hierarchies), case.weights or {}
     levels = tuple(min(own) for own in limited_case.levels)
     while not oracle.satisfies(oracle.Release(table, levels, case.k), case.limit):
         steps = []
@@ -37,9 +38,9 @@ def plain_datafly(limited_case: Limited) -> Levels | None:
             values = {
                 table.hierarchies[i].label(value, levels[i]) for value in table.values[i] if is_known(case, i, value)
             }
-            steps += (
-                [(-len(values), i, min(level for level in own if level > levels[i]))] if levels[i] < max(own) else []
-            )
+            if levels[i] < max(own):
+                each = Fraction(len(values)) / Fraction(weights.get(list(case.hierarchies)[i], 1.0))
+                steps.append((-each, i, min(level for level in own if level > levels[i])))
         if not steps:
             return None
         _, i, level = min(steps)
@@ -122,6 +123,16 @@ def test_the_example_of_sweeney() -> None:
     assert dict(result.generalization) == {"race": 0, "birth": 1, "gender": 0, "zip": 0}
     assert (result.suppressed_rows, result.classes) == (2, 5)
     assert not result.optimal
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"), [({"ZIP": 4.0}, (1, 0)), ({"ZIP": 4.0, "race": 4.0}, (0, 1)), ({"race": 0.5}, (1, 0))]
+)
+def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expected: Levels) -> None:
+    """4 ZIPs of weight 4 are fewer than 3 races: then the races are generalized first, and that is enough for k = 2."""
+    case = replace(FIGURE_3, measure="loss", weights=weights)
+    with anonymized(case, "datafly") as (result, _):
+        assert dict(result.generalization) == as_dict(case, expected)
 
 
 @settings(quick, max_examples=examples(6))
