@@ -31,7 +31,8 @@ def datafly(search: Search) -> Outcome:
     lattice, stopped = search.lattice, ""
     if not search.ask(lattice.top):
         return Outcome(None, optimal=False)
-    values, weights = search.data.distinct_values(), search.measure.weights
+    values = search.data.distinct_values()
+    weights = [weight or 1 for weight in search.measure.weights]  # the marks of earlier releases have weight 0
     levels = lattice.lift(lattice.bottom)
     try:
         while not search.satisfies(levels) and levels != lattice.top:
