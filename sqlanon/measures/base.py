@@ -56,7 +56,9 @@ class Figures:
     hereditary, and the rows that are suppressed here are suppressed there, too."""
     count: int = 0
     singles: int = 0
-    """For requirements on the whole table: rows or persons in kept classes, and kept classes of one."""
+    unmatched: int = 0
+    """For requirements on the whole table: rows or persons in kept classes, kept classes of one, and the rows of those
+    that match nobody of a population."""
     unmet: int = 0
     too_few: int = 0
     """For δ-presence: classes of the population that are not kept; those of which too little is in the source."""

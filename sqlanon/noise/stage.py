@@ -29,6 +29,7 @@ from sqlanon.recode.full_domain import ByClass
 from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.stage import Recoding
 from sqlanon.records import dataclass
+from sqlanon.requirements.base import KeptClasses
 from sqlanon.search.full_domain import allowed_rows
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
@@ -253,8 +254,8 @@ def _suppressed_last(steps: StatementRunner, prepared: SearchInput, recoding: Re
     suppressed, allowed = rows - found["rows"], allowed_rows(prepared)
     if suppressed > allowed or not found["classes"]:
         raise _refused(prepared, recoding, suppressed, allowed)
-    figures = found["classes"], found["count"], found["singles"]
-    if broken := [one.name for one in prepared.requirements.table if not one.holds(*figures)]:
+    left = KeptClasses(found["classes"], found["rows"], found["count"], found["singles"])
+    if broken := [one.name for one in prepared.requirements.table if not one.holds(left)]:
         message = f"{', '.join(broken)} would not be met by the {found['rows']:,} rows that remain after noise was "
         message += "drawn: loosen it, or lower confidence"
         raise InfeasibleError(message, _named(recoding), suppressed, allowed)

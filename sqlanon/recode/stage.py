@@ -16,6 +16,7 @@ from sqlanon.records import dataclass
 from sqlanon.requirements import void_shields
 from sqlanon.search.candidate import smallest_class, whole_classes
 from sqlanon.search.input import SearchInput
+from sqlanon.search.memory import kept_classes
 from sqlanon.search.population_match import PopulationMatch, mapping_of
 from sqlanon.search.result import Placed, SearchResult
 
@@ -94,7 +95,8 @@ def _masked(
 ) -> tuple[int, list[str]]:
     """How many suppressed rows may stay, masked: all or none; and why none."""
     requirements = prepared.requirements
-    size, good = _all_masked(steps, prepared.sets.at(levels), suppressed, levels, figures)
+    space, rows = prepared.sets.at(levels), prepared.marginals.rows
+    size, good = _all_masked(steps, space, suppressed, levels, figures, rows)
     trees, specs = prepared.hierarchies, prepared.policy.attributes
     topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None] + list(prepared.policy.noisy)
     forbidden = [hierarchy.attribute for hierarchy in trees if hierarchy.top in specs[hierarchy.attribute].forbidden]
@@ -111,15 +113,19 @@ def _masked(
 
 
 def _all_masked(
-    steps: StatementRunner, space: ClassSpace, suppressed: exp.Table, levels: Levels, figures: Figures
+    steps: StatementRunner, space: ClassSpace, suppressed: exp.Table, levels: Levels, figures: Figures, rows: int
 ) -> tuple[int, bool]:
     """The rows of the class that all masked rows make, and whether it meets the policy, as does the table with it."""
     if steps.dry:
         return figures.suppressed_rows, True
-    size, count, kept = steps.engine.rows(masked_class(space, suppressed, levels))[0]
-    single = int(count == 1)
-    together = [
-        one.holds(figures.classes + 1, figures.count + count, figures.singles + single)
-        for one in space.requirements.table
-    ]
-    return size, kept and all(together) and not space.requirements.estimates
+    size, count, good = steps.engine.rows(masked_class(space, suppressed, levels))[0]
+    kept = kept_classes(figures, rows)
+    together = replace(
+        kept,
+        classes=kept.classes + 1,
+        rows=kept.rows + size,
+        count=kept.count + count,
+        singles=kept.singles + int(count == 1),
+    )
+    asked = space.requirements
+    return size, good and all(one.holds(together) for one in asked.table) and not asked.estimates

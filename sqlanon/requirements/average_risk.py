@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlanon.fields import ShareAboveZero
 from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
-from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, TableCondition, plain
+from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition, plain
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
 
@@ -44,8 +44,12 @@ class AverageRisk(Requirement, TableCondition):
     def name(self) -> str:
         return f"average risk of at most {plain(self.limit)}"
 
-    def figure(self, classes: int, count: int, singles: int) -> float:
-        return classes / count
+    @property
+    def most(self) -> float:
+        return self.limit
+
+    def figure(self, kept: KeptClasses) -> float:
+        return kept.classes / kept.count
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)

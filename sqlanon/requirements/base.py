@@ -184,23 +184,43 @@ class SubsetCondition:
         return f"{self.k}-anonymity of {', '.join(self.names)}"
 
 
-class TableCondition(ABC):
-    """A condition on the kept classes together: a figure of at most ``limit``. It suppresses nothing."""
+@dataclass(frozen=True)
+class KeptClasses:
+    """The kept classes together: how many they are, their rows, and what requirements count in them (rows or persons).
 
-    limit: float
+    ``singles`` are the classes of one; ``unmatched`` the rows of classes that match nobody of the population.
+    """
+
+    classes: int
+    rows: int
+    count: int
+    singles: int
+    unmatched: int = 0
+
+
+class TableCondition(ABC):
+    """A condition on the kept classes together: a figure of at most `most`. It suppresses nothing.
+
+    Where the kept rows stay the same, a generalization above one that meets it meets it.
+    """
 
     @property
     @abstractmethod
     def name(self) -> str:
         """What people call it, with its limit."""
 
+    @property
     @abstractmethod
-    def figure(self, classes: int, count: int, singles: int) -> float:
-        """The figure of kept classes, of which there are some: how many, their rows (or persons), those of one."""
+    def most(self) -> float:
+        """The greatest figure that meets it."""
 
-    def holds(self, classes: int, count: int, singles: int) -> bool:
+    @abstractmethod
+    def figure(self, kept: KeptClasses) -> float:
+        """The figure of kept classes, of which there are some."""
+
+    def holds(self, kept: KeptClasses) -> bool:
         """Whether kept classes meet it."""
-        return not count or self.figure(classes, count, singles) <= self.limit + TOLERANCE
+        return not kept.count or self.figure(kept) <= self.most + TOLERANCE
 
 
 class EstimateCondition(ABC):

@@ -14,6 +14,7 @@ from sqlanon.requirements.delta_presence import DeltaPresence
 from sqlanon.requirements.k_anonymity import KAnonymity, Shield
 from sqlanon.requirements.k_map import KMap
 from sqlanon.requirements.l_diversity import LDiversity
+from sqlanon.requirements.null_map import NullMap
 from sqlanon.requirements.population_uniqueness import PopulationUniqueness
 from sqlanon.requirements.sample_uniqueness import SampleUniqueness
 from sqlanon.requirements.t_closeness import TCloseness
@@ -30,6 +31,7 @@ _registered: list[RequirementType] = [
     AlphaK,
     KMap,
     DeltaPresence,
+    NullMap,
     AverageRisk,
     SampleUniqueness,
     PopulationUniqueness,

@@ -12,7 +12,7 @@ from sqlanon.fields import Share
 from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.average_risk import AVERAGE_RISK
-from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, TableCondition, plain
+from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition, plain
 from sqlanon.requirements.plain_sql import Released
 
 ALONE = fragment("sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)")
@@ -41,8 +41,12 @@ class SampleUniqueness(Requirement, TableCondition):
     def name(self) -> str:
         return f"sample uniqueness of at most {plain(self.limit)}"
 
-    def figure(self, classes: int, count: int, singles: int) -> float:
-        return singles / count
+    @property
+    def most(self) -> float:
+        return self.limit
+
+    def figure(self, kept: KeptClasses) -> float:
+        return kept.singles / kept.count
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)

@@ -38,6 +38,7 @@ from sqlanon.requirements.base import (
     ClassCondition,
     Distribution,
     EstimateCondition,
+    KeptClasses,
     SubsetCondition,
     TableCondition,
 )
@@ -99,6 +100,7 @@ _CLASSES_BY_SIZE = template("""
 _BREAKS = fragment("class_size > 0 AND NOT coalesce((:condition), FALSE)")
 _BROKEN_CLASSES = fragment("coalesce(sum(classes) FILTER (WHERE :breaks)::BIGINT, 0)")
 _BROKEN_ROWS = fragment("coalesce(sum(classes * class_size) FILTER (WHERE :breaks)::BIGINT, 0)")
+_UNMATCHED = fragment("coalesce(sum(classes * class_size) FILTER (WHERE class_population = 0)::BIGINT, 0)")
 _ABSENT = fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")
 
 _SIZES = template("""
@@ -394,7 +396,8 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
 
     Columns: ``rows``, ``classes``, ``smallest_class``, ``uniques``; ``count``, ``smallest_count`` and ``singles``, the
     same in rows or persons (all of them, the fewest in a class, the classes of one); ``classes_i`` and ``rows_i`` for
-    requirement i; and with a population ``absent``: its classes that have no row in the source.
+    requirement i; and with a population ``absent``, its classes that have no row in the source, and ``unmatched``, the
+    rows of the source that match nobody of it.
     """
     requirements = space.requirements.classes
     broken: list[exp.Expr] = []
@@ -402,7 +405,7 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
         flag = col(f"breaks_{i}")
         broken += [named(_BROKEN_CLASSES(breaks=flag), f"classes_{i}"), named(_BROKEN_ROWS(breaks=flag), f"rows_{i}")]
     if space.population:
-        broken.append(named(_ABSENT(), "absent"))
+        broken += [named(_ABSENT(), "absent"), named(_UNMATCHED(), "unmatched")]
     breaks = [named(_BREAKS(condition=one.condition()), f"breaks_{i}") for i, one in enumerate(requirements)]
     each = _EACH_CLASS(classes=_classes(space)) if by_size is None else by_size
     return _FIGURES(broken=broken, breaks=breaks, classes=each)
@@ -424,9 +427,11 @@ def _of_a_shield(one: SubsetCondition, figures: Mapping[str, int]) -> Requiremen
 
 def _of_the_table(one: TableCondition, figures: Mapping[str, int]) -> RequirementRisk:
     """A requirement on all classes together, from the row of `_figures`."""
-    found = figures["classes"], figures["count"], figures["singles"]
-    figure = one.figure(*found) if figures["count"] else 0.0
-    return RequirementRisk(one.name, one.holds(*found), figure=figure, limit=one.limit)
+    found = KeptClasses(
+        figures["classes"], figures["rows"], figures["count"], figures["singles"], figures.get("unmatched", 0)
+    )
+    figure = one.figure(found) if found.count else 0.0
+    return RequirementRisk(one.name, one.holds(found), figure=figure, limit=one.most)
 
 
 def _of_the_population(one: EstimateCondition, sizes: Mapping[int, int], counted: int) -> RequirementRisk:

@@ -33,10 +33,10 @@ def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: b
     """One row of figures of a generalization, by name.
 
     ``classes`` (kept ones), ``suppressed_rows``, with ``squares`` the Σ of the squared sizes of kept classes;
-    where the requirements need them ``count`` and ``singles`` (rows or persons in kept classes, and kept classes of
-    one), ``lost`` (with ``short``: at least so many rows are suppressed here and at every lower generalization), and
-    where each class of the population has to be kept ``unmet`` and ``too_few`` (its classes that are not kept, and that
-    never will be).
+    where the requirements need them ``count``, ``singles`` and ``unmatched`` (rows or persons in kept classes, kept
+    classes of one, and the rows of those that match nobody of a population), ``lost`` (with ``short``: at least so many
+    rows are suppressed here and at every lower generalization), and where each class of the population has to be kept
+    ``unmet`` and ``too_few`` (its classes that are not kept, and that never will be).
 
     >>> from sqlanon.requirements import KAnonymity, Requirements
     >>> from sqlanon.expressions import table
@@ -66,6 +66,9 @@ def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
         single = exp.EQ(this=col(CLASS_COUNT), expression=number(1))
         figures.append(named(total(col(CLASS_COUNT), col(KEPT)), "count"))
         figures.append(named(where(exp.Count(this=exp.Star()), all_of([col(KEPT), single])), "singles"))
+        if space.population:
+            nobody = exp.EQ(this=col(CLASS_POPULATION), expression=none.copy())
+            figures.append(named(total(size.copy(), all_of([col(KEPT), nobody])), "unmatched"))
     if short:
         figures.append(named(double_total(col(SHORT)), "lost"))
     if (covering := space.requirements.covering) is not None and (too_few := covering.too_few()) is not None:

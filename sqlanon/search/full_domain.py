@@ -37,7 +37,7 @@ from sqlanon.search.classes import can_be_judged_together
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
 from sqlanon.search.limits import Budget
-from sqlanon.search.memory import Data, Rules, Search
+from sqlanon.search.memory import Data, Rules, Search, kept_classes
 from sqlanon.search.outcome import Outcome
 from sqlanon.search.result import SearchResult
 
@@ -162,6 +162,7 @@ class Checker:
             lost=(row["lost"] or 0.0) if self._short else None,
             count=row.get("count") or 0,
             singles=row.get("singles") or 0,
+            unmatched=row.get("unmatched") or 0,
             unmet=row.get("unmet", 0),
             too_few=row.get("too_few", 0),
             estimate_holds=holds,
@@ -368,7 +369,8 @@ def _binding(prepared: SearchInput, levels: Levels) -> tuple[str, list[str]]:
 def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tuple[str, list[str]]:
     """What the kept classes of the nearest generalization do not meet together; and the names of it."""
     requirements, figures = prepared.requirements, search.figures[levels]
-    broken = [one.name for one in requirements.table if not one.holds(figures.classes, figures.count, figures.singles)]
+    kept = kept_classes(figures, prepared.marginals.rows)
+    broken = [one.name for one in requirements.table if not one.holds(kept)]
     names = list(broken)
     if figures.unmet and requirements.covering is not None:
         names.append(requirements.covering.name)

@@ -16,6 +16,7 @@ from sqlanon.engines.deadline import InterruptedStatementError
 from sqlanon.measures import Figures, Marginals, Measure
 from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
+from sqlanon.requirements.base import KeptClasses
 from sqlanon.search.lattice import Box, Dominance, Lattice, Progress, silent
 from sqlanon.search.limits import Budget
 
@@ -70,6 +71,13 @@ class Forecast:
         return self._parts[attribute][level] - self._parts[attribute][level + 1]
 
 
+def kept_classes(figures: Figures, rows: int) -> KeptClasses:
+    """The kept classes of a generalization together, where the source has so many rows."""
+    return KeptClasses(
+        figures.classes, rows - figures.suppressed_rows, figures.count, figures.singles, figures.unmatched
+    )
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What follows from the figures of a generalization."""
@@ -90,8 +98,8 @@ class Rules:
     def judge(self, figures: Figures, allowed_rows: int) -> Verdict:
         """Judge a generalization, where so many rows may be suppressed."""
         asked = self.requirements
-        count, singles = figures.count, figures.singles
-        table = [one.holds(figures.classes, count, singles) for one in asked.table]
+        kept = kept_classes(figures, self.rows)
+        table = [one.holds(kept) for one in asked.table]
         within = figures.suppressed_rows <= allowed_rows and figures.classes > 0
         satisfies = within and all(table) and not figures.unmet and figures.estimate_holds
         lost = figures.suppressed_rows if figures.lost is None else figures.lost

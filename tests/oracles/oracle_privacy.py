@@ -253,6 +253,10 @@ class Release:
     def holds_as_a_whole(self) -> bool:
         """The conditions on the kept table, and that nobody of the population is missing where δ-presence says so."""
         privacy, counts = self.privacy, self.counts
+
+        def allowed_share(key: str) -> Fraction:
+            return exact(privacy[key]["max"]) + TOLERANCE
+
         if (
             "average_risk" in privacy
             and Fraction(len(counts), sum(counts)) > exact(privacy["average_risk"]) + TOLERANCE
@@ -262,6 +266,8 @@ class Release:
             uniqueness = Fraction(counts.count(1), sum(counts))
             if uniqueness > exact(privacy["sample_uniqueness"]) + TOLERANCE:
                 return False
+        if "null_map" in privacy and Fraction(self.null_map, sum(self.kept.values())) > allowed_share("null_map"):
+            return False
         if "delta_presence" in privacy and privacy["delta_presence"].get("min", 0) > 0:
             return all(labels in self.kept for labels in self.population)
         return True

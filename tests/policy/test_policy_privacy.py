@@ -23,6 +23,7 @@ from sqlanon.policy import (
     DeltaDisclosure,
     DeltaPresence,
     LDiversity,
+    NullMap,
     Policy,
     PopulationSection,
     PopulationUniqueness,
@@ -63,6 +64,7 @@ k_map = 6
 average_risk = 0.05
 sample_uniqueness = 0.01
 delta_presence = { min = 0.0, max = 0.5 }
+null_map = { max = 0.02 }
 population_uniqueness = { limit = 0.01, population = 300000000, estimator = "pitman" }
 [[privacy.k_anonymity]]
 quasi = ["zip"]
@@ -110,6 +112,7 @@ EVERY_REQUIREMENT = PrivacySection(
     average_risk=0.05,
     sample_uniqueness=0.01,
     delta_presence=DeltaPresence(min=0.0, max=0.5),
+    null_map=NullMap(max=0.02),
     population_uniqueness=PopulationUniqueness(limit=0.01, population=300_000_000, estimator="pitman"),
     k_anonymity=(Shield(quasi=("zip",), k=3), Shield(quasi=("zip", "age"), k=7)),
     l_diversity=(
@@ -129,6 +132,7 @@ EVERY_REQUIREMENT = PrivacySection(
 # One sound requirement of each kind that is written as a table.
 ONE_OF_EACH: dict[str, dict[str, Any]] = {
     "delta_presence": {"max": 0.5},
+    "null_map": {"max": 0.01},
     "population_uniqueness": {"limit": 0.01, "population": 1000},
     "k_anonymity": {"quasi": ["zip"], "k": 3},
     "l_diversity": {"attribute": "diagnosis", "kind": "distinct", "l": 2},
@@ -137,8 +141,8 @@ ONE_OF_EACH: dict[str, dict[str, Any]] = {
     "beta_likeness": {"attribute": "diagnosis", "beta": 2.0},
     "alpha_k": {"attribute": "diagnosis", "alpha": 0.5},
 }
-LISTED = [kind for kind in ONE_OF_EACH if kind not in ("delta_presence", "population_uniqueness")]
-OF_POPULATION = ("k_map", "delta_presence")
+LISTED = [kind for kind in ONE_OF_EACH if kind not in ("delta_presence", "null_map", "population_uniqueness")]
+OF_POPULATION = ("k_map", "delta_presence", "null_map")
 
 
 def tree(privacy: Any, **sections: Any) -> dict[str, Any]:
@@ -525,11 +529,11 @@ def test_what_a_population_says_of_a_mistake(population: Any, place: str, words:
 
 @pytest.mark.parametrize("kind", OF_POPULATION)
 def test_what_needs_a_population(kind: str) -> None:
-    privacy = {"k_map": 2, "delta_presence": {"max": 1}}
+    privacy = {"k_map": 2, "delta_presence": {"max": 1}, "null_map": {"max": 0}}
     place, message = only_problem(**tree({kind: privacy[kind]}) | {"population": None})
     assert place == f"privacy.{kind}"
     assert "add [population]" in message
-    assert len(problems(**tree(privacy) | {"population": None})) == 2
+    assert len(problems(**tree(privacy) | {"population": None})) == 3
 
 
 @pytest.mark.parametrize("privacy", [{"k": 5}, {"population_uniqueness": ONE_OF_EACH["population_uniqueness"]}])

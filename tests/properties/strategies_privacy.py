@@ -183,9 +183,10 @@ SINGLE: dict[str, st.SearchStrategy[Any]] = {
     "delta_presence": st.fixed_dictionaries(
         {"max": st.sampled_from([1, 0.8, 0.5, 2.0])}, optional={"min": st.sampled_from([0.1, 0.25, 0.5, 0])}
     ),
+    "null_map": st.fixed_dictionaries({"max": st.sampled_from([0.1, 0, 0.3, 0.5])}),
 }
 KINDS = (*LISTED, *SINGLE)
-OF_A_POPULATION = {"k_map", "delta_presence"}
+OF_A_POPULATION = {"k_map", "delta_presence", "null_map"}
 
 
 @st.composite

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.expressions import template
 from sqlanon.fields import Whole
 from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import Entry, Requirement, TableCondition
+from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.plain_sql import Released, sizes
 
 TOO_MANY = template("SELECT count(*) AS figure FROM :classes HAVING count(*) > :limit")
@@ -36,8 +36,12 @@ class FewClasses(Requirement, TableCondition):
     def name(self) -> str:
         return f"at most {self.limit} classes"
 
-    def figure(self, classes: int, count: int, singles: int) -> float:
-        return classes
+    @property
+    def most(self) -> float:
+        return self.limit
+
+    def figure(self, kept: KeptClasses) -> float:
+        return kept.classes
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         found = sum(audited.class_sizes().values())

@@ -346,6 +346,21 @@ def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
         assert not {"null_map", "wrong_map"} & result.to_dict().keys()
 
 
+def test_a_limit_on_the_null_map(connection: duckdb.DuckDBPyConnection) -> None:
+    """Of five rows one has a zip that nobody in town has; one level up, somebody has one like it."""
+    create(connection, "people", "zip VARCHAR", [("02138",), ("02139",), ("02142",)])
+    create(connection, "t", "zip VARCHAR", [("02138",), ("02138",), ("02138",), ("02139",), ("02141",)])
+    attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
+    population = {"population": {"table": "people"}}
+    assert passes(connection, attributes, {"null_map": {"max": 0.2}}, **population)
+    assert not passes(connection, attributes, {"null_map": {"max": 0.19}}, **population)
+    assert not passes(connection, attributes, {"null_map": {"max": 0}}, **population)
+    assert passes(connection, attributes, {"null_map": {"max": 0}}, {"zip": 1}, **population)
+    both = {"k": 2, "null_map": {"max": 0}}
+    assert not passes(connection, attributes, both, search={"suppression_limit": 0.39}, **population)
+    assert passes(connection, attributes, both, search={"suppression_limit": 0.4}, **population), "1 of 3 is left"
+
+
 def test_what_no_hierarchy_knows_matches_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:
     """In the population ann has a zip that is in no hierarchy: everybody's at the top, and nobody's below."""
     create(connection, "people", "zip VARCHAR, who VARCHAR", [("?", "ann"), ("02139", "bob")])

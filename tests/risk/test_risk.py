@@ -329,6 +329,7 @@ ALL: dict[str, Any] = {
     "delta_presence": {"min": 0.1, "max": 0.5},
     "average_risk": 0.1,
     "sample_uniqueness": 0.01,
+    "null_map": {"max": 0.01},
     "population_uniqueness": {"limit": 0.01, "population": 1000},
     **{kind: BROKEN[what][0][kind] for what, kind in [
         ("a shield", "k_anonymity"), ("recursive", "l_diversity"), ("delta", "delta_disclosure"),
@@ -358,7 +359,7 @@ def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path
     assert [one.requirement for one in risk.requirements if not one.holds] == ["(0.1, 0.5)-presence"]  # nobody is there
     assert {one.classes for one in risk.requirements} == {0, None}
     assert {one.figure for one in risk.requirements if one.limit is not None} == {0.0}
-    assert len(risk.requirements) == 14
+    assert len(risk.requirements) == 15
 
 
 @pytest.mark.parametrize("persons", some([False, True], 2))
@@ -378,7 +379,7 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
     figures = next(answer[0] for answer in answers if len(answer[0]) > 20)
     assert figures[:4] == (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (7, 3, 1, 1)
     counts = [(one.classes, one.rows) for one in risk.requirements if one.classes is not None][:-1]
-    assert list(zip(figures[7:-1:2], figures[8:-1:2], strict=True)) == counts
+    assert list(zip(figures[7:-2:2], figures[8:-2:2], strict=True)) == counts  # what the population lacks comes last
     assert len(counts) == 10
 
 
@@ -535,10 +536,16 @@ def expected(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]
         groups = by_values(source.rows, spec["quasi"]).values()
         add([records for records in groups if source.count(records) < spec["k"]])
     counts = [source.count(records) for records in classes.values()]
-    for kind, part in (("average_risk", len(counts)), ("sample_uniqueness", counts.count(1))):
+    nobody = [len(records) for key, records in classes.items() if key not in there]
+    for kind, part, whole in (
+        ("average_risk", len(counts), sum(counts)),
+        ("sample_uniqueness", counts.count(1), sum(counts)),
+        ("null_map", sum(nobody), len(source.rows)),
+    ):
         if kind in privacy:
-            share = part / sum(counts) if counts else 0.0
-            found.append((share <= privacy[kind] + 1e-12, None, None, share, None))
+            share = part / whole if counts else 0.0
+            most = privacy[kind]["max"] if kind == "null_map" else privacy[kind]
+            found.append((share <= most + 1e-12, None, None, share, None))
     return found
 
 

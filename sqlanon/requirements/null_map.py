@@ -1,0 +1,71 @@
+"""Null-map: the share of the released rows that match nobody of the population is bounded.
+
+Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4 (k-map, null-map and wrong-map protection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from pydantic import Field
+
+from sqlanon.expressions import template
+from sqlanon.fields import Section, Share
+from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition, plain
+from sqlanon.requirements.k_map import K_MAP
+
+ROWS = template("SELECT count(*) FROM :released")
+
+
+class NullMap(Section, Requirement, TableCondition):
+    """At most a share of the released rows match nobody of the population.
+
+    A row matches whom it agrees with in all quasi-identifiers, generalized the same way. Whoever looks up a row that
+    matches nobody learns that the population is not the one that the table is from.
+
+    Monotone where the kept rows stay the same, which is so without suppression: a merged class matches whom its parts
+    match.
+
+    >>> NullMap(max=0.01).name
+    'null-map of at most 0.01'
+    """
+
+    max: Share = Field(description="the greatest share of the released rows that match nobody", examples=[0.01])
+
+    entry: ClassVar[Entry] = Entry(
+        "null_map",
+        "table",
+        "a limit on the share of the released rows that match nobody of [population]",
+        scope="population",
+        alone=False,
+        whole_source=True,
+        macros=(K_MAP,),
+    )
+
+    @property
+    def name(self) -> str:
+        return f"null-map of at most {plain(self.max)}"
+
+    @property
+    def most(self) -> float:
+        return self.max
+
+    def figure(self, kept: KeptClasses) -> float:
+        return kept.unmatched / kept.rows
+
+    def audit(self, audited: Audited) -> Iterator[Check]:
+        population = audited.population
+        if population is None:
+            yield Check(self.name, None, "not verifiable alone: it needs the population")
+            return
+        relation, options = population
+        matched = audited.figures(K_MAP, list(audited.quasi), relation, **options)
+        released = audited.value(ROWS(released=audited.released)) or 0
+        nobody = matched["null_map"] or 0
+        holds = released > 0 and nobody <= (self.max + TOLERANCE) * released
+        yield Check(self.name, holds, f"{nobody:,} of {released:,} rows match nobody of the population")
+
+    def sentence(self, who: str) -> str:
+        return f"At most {100 * self.max:g} % of the rows match nobody of the population (null-map)."
