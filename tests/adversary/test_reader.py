@@ -186,6 +186,7 @@ def check_case(seed: int, directory: Path, order: Order) -> None:
     order.released += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "count"), [(0, 3), *(pytest.param(1000 * i, examples(50), marks=pytest.mark.slow) for i in range(1, 7))]
 )

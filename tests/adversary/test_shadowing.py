@@ -228,6 +228,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "place"), PAIRS)
 def test_macros_beside_the_source_change_nothing(
     case: str, place: str, used: set[str], folder: Path, tmp_path: Path

@@ -94,6 +94,7 @@ def all_of_them(folder: Path, policy: sqlanon.Policy) -> Attacks:
     return sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"], policy, outside="voters")
 
 
+@pytest.mark.slow
 def test_every_attack_is_made(all_of_them: Attacks) -> None:
     assert tuple(all_of_them) == NAMES
     assert all(one.findings for one in all_of_them.values())

@@ -110,6 +110,7 @@ def test_a_terminal_without_unicode_has_a_bar_of_its_own_letters() -> None:
     assert b"this statement: ##############------ 70 %" in file.buffer.getvalue()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -206,6 +206,7 @@ def check_figures(case: Case, right: Expected, result: Any, solution: oracle.Sol
     assert result.gap < 1e-9
 
 
+@pytest.mark.slow
 @quick
 @given(cases())
 @example((SHORT, SHORT_OWN))

@@ -110,6 +110,7 @@ def test_duckdb(public: Path) -> None:
     check(sys.executable, "DuckDB", public)
 
 
+@pytest.mark.slow
 def test_what_a_tool_finds(public: Path) -> None:
     (script,) = blocks("sql", PAGE)
     queries = [one.strip() for one in re.sub(r"--.*", "", script).split(";") if one.strip()]

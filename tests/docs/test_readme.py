@@ -243,6 +243,7 @@ def check_example(number: int, page: str, hospital: Path, folder: Path) -> None:
         assert db.anonymize(policy).publish(folder / "release.duckdb").verify().verified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
     [pytest.param(n, marks=[pytest.mark.slow] if n > 0 else []) for n in range(len(blocks("toml", REQUIREMENTS)))],
@@ -270,6 +271,7 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     assert called >= {macro.name for kind in kinds() for macro in kind.entry.macros}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [

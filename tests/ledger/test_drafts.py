@@ -42,6 +42,7 @@ def ledger(place: Path) -> list[tuple[str, bool, bool]]:
     return [(Path(path).stem, is_draft, stands) for path, is_draft, stands in rows]
 
 
+@pytest.mark.slow
 def test_a_draft_says_so_wherever_it_is_read(folder: Path) -> None:
     assert ledger(folder) == [("one", False, True), ("two", True, True)]
     with duckdb.connect(str(folder / "two.duckdb"), read_only=True) as connection:

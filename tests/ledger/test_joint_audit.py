@@ -184,6 +184,7 @@ def test_releases_with_sets_are_compared(tmp_path: Path) -> None:
             assert found and all(row[0] < 4 for row in found)
 
 
+@pytest.mark.slow
 def test_ranges_are_compared_where_releases_share_no_unchanged_column(tmp_path: Path) -> None:
     source = str(tmp_path / "people.duckdb")
     with duckdb.connect(source) as connection:

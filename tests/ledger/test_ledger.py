@@ -383,6 +383,7 @@ def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_publi
     assert release.verify().verified
 
 
+@pytest.mark.slow
 def test_what_an_earlier_release_shows_of_few_rows_no_generalization_hides(tmp_path: Path) -> None:
     """One row alone has each age there, as it is. Joined on the cost, it has the illness that is released now."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -480,6 +481,7 @@ def test_what_risk_needs_does_not_stand_in_the_way(tmp_path: Path) -> None:
         assert db.extend(asked("one")).new_rows == 0
 
 
+@pytest.mark.slow
 def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None:
     """Both were held against what there was before either."""
     with sqlanon.connect() as db, sqlanon.connect() as other:

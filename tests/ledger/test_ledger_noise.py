@@ -72,6 +72,7 @@ def so_far(place: Path) -> float:
     return float(row[0])
 
 
+@pytest.mark.slow
 def test_noise_on_an_attribute_again_is_refused(with_one: Path) -> None:
     for name in ("two", "one"):  # in another place, or in the same, where it replaces the first
         with pytest.raises(AuditError) as caught:
@@ -122,6 +123,7 @@ def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> No
     assert spent == total and refused == 2
 
 
+@pytest.mark.slow
 def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy(clinic, "one", {"cost": 1.0}))

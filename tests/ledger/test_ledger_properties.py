@@ -327,6 +327,7 @@ def check_refused(case: LedgerCase) -> None:
         event("refused" if message else "let through")
 
 
+@pytest.mark.slow
 @quick
 @given(ledger_cases(fixed=True, most=1))
 def test_what_breaks_an_earlier_release_is_refused(case: LedgerCase) -> None:

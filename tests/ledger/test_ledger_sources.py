@@ -154,6 +154,7 @@ def with_one(clinic_of_before: tuple[Path, Path]) -> Path:
     return folder_again(*clinic_of_before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("description", some(DESCRIPTIONS, 12))
 def test_a_source_is_known_under_another_description(with_one: Path, description: str) -> None:
     source = DESCRIPTIONS[description](with_one)

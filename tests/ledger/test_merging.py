@@ -113,6 +113,7 @@ def test_the_commands_of_a_refusal_list_the_rows(folder: Path) -> None:
         assert connection.execute(worst["sql"]).fetchall()
 
 
+@pytest.mark.slow
 def test_a_merged_catalog_that_was_moved_away_is_missed(folder: Path) -> None:
     """A new one would know nothing of what was published before."""
     merging.merge_catalogs(folder)
@@ -264,6 +265,7 @@ def test_a_database_of_somebody_else_is_not_merged(folder: Path) -> None:
     assert cli("merge-catalogs", folder).status == 2
 
 
+@pytest.mark.slow
 def test_a_draft_in_the_place_of_a_release_that_was_moved_does_not_replace_it(folder: Path) -> None:
     """Before catalogs are merged, the draft's does not know of the release."""
     (folder / "one.duckdb").rename(folder / "copy.duckdb")

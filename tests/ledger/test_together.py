@@ -58,6 +58,7 @@ def go(folder: Path, *costs: int) -> None:
     change(folder / "hospital.duckdb", f"DELETE FROM p WHERE cost IN ({', '.join(map(str, costs))})")
 
 
+@pytest.mark.slow
 def test_rows_that_came_or_are_gone_are_no_fewer_than_k(folder: Path) -> None:
     publish(folder, "one", 3)
     come(folder, (100, 100), (101, 101))
@@ -117,6 +118,7 @@ def wards(folder: Path, name: str, level: int, **release: Any) -> None:
         db.anonymize(policy).publish()
 
 
+@pytest.mark.slow
 def test_rows_that_were_masked_are_not_new(tmp_path: Path) -> None:
     """Two of b and two of d are masked in the first release: in the second they are no rows that came."""
     change(tmp_path / "wards.duckdb", "CREATE TABLE p AS SELECT unnest(string_split('aaaaabbcccccdd', '')) AS ward")

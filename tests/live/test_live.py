@@ -117,6 +117,7 @@ ALARMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", some(LOOKS, 4))
 def test_no_condition_of_a_reader_meets_a_suppressed_row(reader: duckdb.DuckDBPyConnection, look: str) -> None:
     """A condition that fails on the values of a suppressed row would tell them in its message."""

@@ -80,6 +80,7 @@ OTHER_TYPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", some(["age", "diagnosis", "others"], 3))
 def test_a_column_of_another_type_tells_nothing(altered: duckdb.DuckDBPyConnection, column: str) -> None:
     """To compare the values to those of the hierarchies, the engine would cast them, and tell those that do not fit."""

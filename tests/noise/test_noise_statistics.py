@@ -135,6 +135,7 @@ def granularities(j: int, delta: float) -> float:
     return max(2 * delta / STEPS, 0 if j == 0 else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("j", some(range(3), 4))
 def test_noise_is_laplace_with_the_scale_of_its_class(j: int, records: list[Noisy]) -> None:
     """Pooled over the classes, each in its own scales: by its distribution, and by its mean size."""

@@ -115,6 +115,7 @@ def forge(path: Path, query: str = "") -> None:
         connection.execute(f"COPY new TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{written}'}})")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some(PLACES, 2))
 def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path) -> None:
     release = publish(folder, PLACES[kind])

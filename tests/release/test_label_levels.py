@@ -97,6 +97,7 @@ def check_levels(path: Path) -> None:
             assert mine == list(range(mine[0], max(heights) + 1)), (name, label)
 
 
+@pytest.mark.slow
 def test_labels_lie_under_those_above_them(folder: Path) -> None:
     check_levels(folder / "r.duckdb")
 
@@ -141,6 +142,7 @@ def release(path: Path, values: list[Any], rule: Any, **more: Any) -> list[tuple
     return fetch(path, "FROM sqlanon.label_levels ORDER BY ALL")
 
 
+@pytest.mark.slow
 def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     """Somebody of 85 makes a range of three digits two levels above; a value of a file has groups of its own."""
     at: dict[str, Any] = {"min_level": 1, "max_level": 1}

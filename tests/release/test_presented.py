@@ -286,6 +286,7 @@ def test_labels_are_in_order_with_their_ends(
     assert [row[2:] for row in found] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "values", "expected"),
     some(

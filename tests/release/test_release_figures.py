@@ -135,6 +135,7 @@ SAME: tuple[list[Row], ...] = tuple(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", some(MEASURES, 9))
 def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> None:
     """With ``entropy`` the score was another one; with ``loss``, where there was one distinct value more."""

@@ -72,6 +72,7 @@ def check_same(live: duckdb.DuckDBPyConnection, asked: sqlanon.Policy, folder: P
     return result
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_release(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Types, order of columns, NULL, nested values; and no column that is not released."""
     result = check_same(live, policy(), tmp_path)

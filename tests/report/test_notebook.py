@@ -67,6 +67,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             }
 
 
+@pytest.mark.slow
 def test_displays_are_plain_and_escaped(shown: dict[str, Any]) -> None:
     """No script, no style and no colour: the notebook's own theme applies. Small enough for a page of them."""
     for name, one in shown.items():

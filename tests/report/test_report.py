@@ -328,6 +328,7 @@ def test_no_count_below_k_is_in_a_public_page(name: str, pages: Pages) -> None:
     assert [record["count"] for record in below] == [0, 0]
 
 
+@pytest.mark.slow
 def test_only_the_private_page_shows_the_source(pages: Pages) -> None:
     private, public = read(pages["private"]), read(pages["public"])
     assert {"frontier", "lattice", "levels"} <= private.charts.keys()

@@ -231,6 +231,7 @@ def inpatients(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyCo
 Inpatients = tuple[duckdb.DuckDBPyConnection, dict[str, Any]]
 
 
+@pytest.mark.slow
 def test_homogeneity(inpatients: Inpatients) -> None:
     """Figure 2: 4-anonymous, and all four of their thirties have cancer."""
     assert passes(*inpatients, {"k": 4}, FIGURE_2)
@@ -392,6 +393,7 @@ COUNTRIES = """
 """
 
 
+@pytest.mark.slow
 def test_delta_presence(connection: duckdb.DuckDBPyConnection) -> None:
     """Three of six Americans and two of three Europeans are in the private table: (1/2, 2/3)-present."""
     create(connection, "people", "zip VARCHAR, country VARCHAR", [row[:2] for row in PUBLIC])

@@ -402,6 +402,7 @@ def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
     assert live.execute("SELECT current_setting('perfect_ht_threshold')").fetchone() == (12,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [False, True])
 def test_the_statements_are_those_that_are_run(person: bool, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, None), ("b", None, None, 1, 2, "h")])

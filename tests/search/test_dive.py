@@ -91,6 +91,7 @@ def check_same(together: Figures, alone: Figures) -> None:
         assert getattr(together, one.name) == pytest.approx(getattr(alone, one.name)), one.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measure", "limit"), [("loss", 0.3), ("discernibility", 1.0), ("entropy", 0.05)])
 def test_what_is_checked_together_has_the_figures_that_it_has_alone(
     workshop: Workshop, measure: str, limit: float

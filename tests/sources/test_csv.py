@@ -53,6 +53,7 @@ def copied(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
         return (Counter(rows), dict(layout.columns)), any("sample_size = -1" in one for one in asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "late"), [pytest.param(*pair, marks=[pytest.mark.slow] if i % 6 else []) for i, pair in enumerate(LATE)]
 )

@@ -51,6 +51,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "release.duckdb"
 
 
+@pytest.mark.slow
 def test_the_release_is_that_of_the_same_rows_in_a_table(release: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
@@ -122,6 +123,7 @@ def test_files_of_one_layout_are_one_source_and_kinds_do_not_mix(tmp_path: Path)
         db.risk(policy(files=str(tmp_path / "part*")))
 
 
+@pytest.mark.slow
 def test_the_command_line_reads_a_policy_with_a_relative_file(tmp_path: Path) -> None:
     write(tmp_path / "patients.jsonl", "\n".join(map(json.dumps, ROWS)))
     write(

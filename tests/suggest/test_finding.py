@@ -204,6 +204,7 @@ UNSURE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(UNSURE.split(), 8))
 def test_a_sensitive_word_beside_unknown_words_is_not_taken_for_sensitive(name: str, tmp_path: Path) -> None:
     """What is released as it is must be recognized with confidence: a doubt makes a quasi-identifier."""
@@ -215,6 +216,7 @@ def test_a_sensitive_word_beside_unknown_words_is_not_taken_for_sensitive(name: 
     assert roles_of(policy)[name] in ("quasi", "identifying")
 
 
+@pytest.mark.slow
 def test_a_rare_value_outside_the_sample_keeps_a_column_from_being_released(tmp_path: Path) -> None:
     """300,000 rows are sampled, and two of many columns differ in one row: no estimate may call them constant."""
     columns = ", ".join(f"CASE WHEN i = 150001 THEN 'rare {j}' ELSE 'common' END AS c{j}" for j in range(9))
@@ -225,6 +227,7 @@ def test_a_rare_value_outside_the_sample_keeps_a_column_from_being_released(tmp_
     assert [name for name in roles if roles[name] == "insensitive"] == ["same"]
 
 
+@pytest.mark.slow
 def test_the_patterns_are_the_engines() -> None:
     """Each looks like its own examples and like no other's."""
     examples = {
@@ -393,6 +396,7 @@ def test_odd_types(tmp_path: Path) -> None:
     assert "some values have no place" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(["forever", "f", "tiny", "nan", "huge", "bits", "clock", "lasted"], 4))
 def test_one_odd_column_by_itself(name: str, tmp_path: Path) -> None:
     with duckdb.connect() as connection:
@@ -403,6 +407,7 @@ def test_one_odd_column_by_itself(name: str, tmp_path: Path) -> None:
             assert db.anonymize(policy).smallest_class >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "definition",
     some(

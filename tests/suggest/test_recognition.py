@@ -78,6 +78,7 @@ def _without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
 
 
+@pytest.mark.slow
 def test_known_groupings_stand_in_the_policy_where_they_have_all_values(tmp_path: Path) -> None:
     text, policy = suggested(tmp_path)
     countries = rule_of(policy, "origin_code")["categories"]  # type: ignore[index]
@@ -128,6 +129,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     assert "its hierarchy file does not fit" in text
 
 
+@pytest.mark.slow
 def test_numbers_among_words_have_intervals_by_a_query(tmp_path: Path) -> None:
     """Where the source is a table: NA becomes NULL, and all other values are there."""
     text, policy = suggested(tmp_path)
@@ -143,6 +145,7 @@ def test_numbers_among_words_have_intervals_by_a_query(tmp_path: Path) -> None:
             assert db.anonymize(policy).smallest_class >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "odd",
     [

@@ -60,6 +60,7 @@ def hold_against_compare(people: sqlanon.Database, tried: dict[str, Trial], name
     assert all(one.error is None and one.rows == 250 and not one.stopped for one in tried.values())
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_compare(people: sqlanon.Database, tried: dict[str, Trial]) -> None:
     hold_against_compare(people, tried, ["optimal", "mondrian"])
     assert tried["mondrian with sets"].loss < tried["mondrian"].loss  # type: ignore[operator]
@@ -113,6 +114,7 @@ def test_a_sample_is_the_same_on_every_run_and_keeps_the_limit_as_a_share() -> N
 ENDLESS = "SELECT count(*) FROM range(100000000) AS a, range(100000000) AS b WHERE a.range + b.range = -1"
 
 
+@pytest.mark.slow
 def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where it does not look at the clock; and the next one has its turn."""
 
