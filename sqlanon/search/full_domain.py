@@ -26,6 +26,7 @@ from sqlanon.records import dataclass
 from sqlanon.search import vectors as vc
 from sqlanon.search.candidate import (
     attribute_leaves,
+    between_ends,
     candidate,
     candidates,
     class_leaves,
@@ -37,7 +38,7 @@ from sqlanon.search.classes import can_be_judged_together
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
 from sqlanon.search.limits import Budget
-from sqlanon.search.memory import Data, Rules, Search
+from sqlanon.search.memory import Data, Forecast, Rules, Search
 from sqlanon.search.outcome import Outcome
 from sqlanon.search.result import SearchResult
 
@@ -65,9 +66,18 @@ def leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
     return {slot: leaves for slot, leaves in steps.ask(query, []) if leaves is not None}
 
 
+AT_ONCE = 2
+"""A check that is expected to lose at most so many times the allowed rows counts leaves, too. That makes its statement
+a tenth dearer; counting them by another one doubles it."""
+
+
 class Checker:
     """Asks the engine for the figures of generalizations: one statement, and one more for what the measures `loss` and
-    `entropy` need of a generalization that suppresses no more rows than are allowed."""
+    `entropy` need of a generalization that suppresses no more rows than are allowed; for `loss`, only if the forecast
+    expected that it does not satisfy the limit."""
+
+    forecast: Forecast | None = None
+    """Of the search that it is for."""
 
     def __init__(self, engine: Engine, prepared: SearchInput, measure: Measure, allowed: int) -> None:
         self._engine, self._prepared, self._measure, self._allowed = engine, prepared, measure, allowed
@@ -84,11 +94,15 @@ class Checker:
     def __call__(self, levels: Levels) -> Figures:
         """The figures of a generalization."""
         space = self._sets.sizes_at(levels)
-        row = self._sets.steps.figures(candidate(space, levels, self._short, self._measure.needs_squares))
+        attributes = self._prepared.attributes if self._counts_leaves(space, levels) else ()
+        query = candidate(space, levels, self._short, self._measure.needs_squares, attributes)
+        row = self._sets.steps.figures(query)
         if space.are_classes and self._is_within(row):
             space = self._sets.at(levels)
         leaves: Mapping[int, float] = {}
-        if self._needs_leaves(levels, row):
+        if self._needs_leaves(levels, row) and attributes:
+            leaves = {i: row[f"leaves_{i}"] for i, _ in between_ends(space, levels)}
+        elif self._needs_leaves(levels, row):
             kept = _less_is_kept(space, row)
             found = leaf_sums(self._sets.steps, class_leaves(space, levels, self._prepared.attributes, kept))
             leaves = self._suppressed(levels, found) if kept else found
@@ -127,6 +141,12 @@ class Checker:
             i: self._suppressed(levels, found[i]) if kept else found[i]
             for i, (levels, kept) in zip(places, asked, strict=True)
         }
+
+    def _counts_leaves(self, space: ClassSpace, levels: Levels) -> bool:
+        """Whether the statement for the classes counts the leaves of suppressed rows, too."""
+        if space.are_classes or not (self._measure.needs_leaves and self._allowed):
+            return False
+        return self.forecast is None or self.forecast.guess(levels) <= math.log1p(AT_ONCE * self._allowed)
 
     def _is_within(self, row: Mapping[str, Any]) -> bool:
         return bool(row["suppressed_rows"] <= self._allowed and row["classes"] > 0)
@@ -242,7 +262,9 @@ class SearchTask:
         check = Checker(engine, prepared, measure, allowed)
         budget = self.budget or Budget(asked.time_limit, asked.max_checks)
         judge, data = rules_of(prepared).judge, data_of(prepared)
-        return Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data, check.together)
+        search = Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data, check.together)
+        check.forecast = search.forecast
+        return search
 
 
 GRACE = 0.5
