@@ -339,7 +339,8 @@ class Result(ResultFigures):
 
         Columns: ``levels`` (in the policy's order), ``height``, ``bound`` (the score is not less), ``status``
         (``satisfies``, ``violates``, or ``open``: not decided); for those that were checked ``classes`` and
-        ``suppressed_rows``, and ``score`` if they satisfy the policy.
+        ``suppressed_rows`` (NULL where a part of the classes was enough to see that too many rows would be suppressed),
+        and ``score`` if they satisfy the policy.
         """
         return self._run.engine.relation(star(self._run.work("lattice")))
 

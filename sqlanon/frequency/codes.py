@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
+from types import MappingProxyType
 
 from sqlglot import exp
 
 from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, aliased, all_of, cast, col, named, number, same, select, subquery
+from sqlanon.expressions import Namer, aliased, all_of, cast, col, named, number, same, select, subquery, template
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.statements import grouped
 from sqlanon.records import dataclass
@@ -29,6 +30,8 @@ ROOM = 2**15
 
 ROWS_PER_CODE = 64
 """And at most one for so many rows of the table, as each frequency set reads them all."""
+
+_HALF = template("SELECT :codes FROM :coded WHERE :code % 2 = :rest")
 
 CODE = "code"
 EXAMPLE_COUNT = 100
@@ -79,11 +82,23 @@ class RowCodes:
         query, keys = self._at(self.table, levels)
         return self._expanded(grouped(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
 
-    def class_sizes(self, levels: Levels) -> exp.Select:
-        """The rows of each class at some levels, and whether its values are known: no more than that."""
-        query, keys = self._at(self.table, levels)
+    def class_sizes(self, levels: Levels, halves: Mapping[int, exp.Table] | None = None) -> exp.Select:
+        """The rows of each class at some levels, and whether its values are known: no more than that. Of an attribute
+        with a table of half of its codes, only classes with these."""
+        query, keys = self._at(self.table, levels, halves or {})
         sizes = query.select(named(keys[KNOWN].copy(), KNOWN), named(exp.Count(this=exp.Star()), ROWS), copy=False)
         return sizes.group_by(*keys.values(), copy=False)
+
+    def with_own_codes(self, levels: Levels) -> list[int]:
+        """The attributes below their top whose codes share no column: `half` can be made of these."""
+        alone = (next(iter(pack.factors)) for pack in self.packs if pack.table is None)
+        return [i for i in alone if levels[i] < self.attributes[i].height]
+
+    def half(self, attribute: int, level: int, rest: int) -> exp.Select:
+        """The codes of an attribute with an even code at a level, or with an odd one."""
+        coded = self.attributes[attribute]
+        codes = [col(name) for name in dict.fromkeys(("code_0", f"code_{level}", KNOWN))]
+        return _HALF(codes=codes, coded=coded.table, code=col(f"code_{level}"), rest=rest)
 
     def distribution(self, pairs: Pairs, levels: Levels) -> exp.Select:
         """The counts by combination of codes and sensitive value, with the codes above them."""
@@ -100,7 +115,9 @@ class RowCodes:
         output += [named(col(f"s{other}"), f"o{i}") for i, other in enumerate(inner)]
         return subquery(select([*output, named(col(f"s{number}"), "value")], self.table.copy()), "pairs")
 
-    def _at(self, rows: exp.Expr, levels: Levels) -> tuple[exp.Select, dict[str, exp.Expr]]:
+    def _at(
+        self, rows: exp.Expr, levels: Levels, halves: Mapping[int, exp.Table] = MappingProxyType({})
+    ) -> tuple[exp.Select, dict[str, exp.Expr]]:
         """The rows of a relation ``r`` of codes; and by name what tells apart the classes of some levels: the codes of
         attributes and packs, and ``known``."""
         query, keys, known = exp.Select().from_(aliased(rows, "r"), copy=False), dict[str, exp.Expr](), list[exp.Expr]()
@@ -117,12 +134,12 @@ class RowCodes:
                 continue
             i = next(iter(pack.factors))
             attribute = self.attributes[i]
-            if below and not levels[i] and not attribute.unknown:
+            if below and not levels[i] and not attribute.unknown and i not in halves:
                 keys[code_name(i, 0)] = code
             elif below or attribute.unknown:
                 own = col("code_0" if attribute.height else "value", coded)
                 on = same(code, own, attribute.nullable and not attribute.height)
-                query = query.join(aliased(attribute.table, coded), on=on, copy=False)
+                query = query.join(aliased(halves.get(i, attribute.table), coded), on=on, copy=False)
                 keys |= {code_name(i, level): col(f"code_{level}", coded) for i, level in below.items()}
                 known += [col(KNOWN, coded)] if attribute.unknown else []
         return query, keys | {KNOWN: all_of(known)}

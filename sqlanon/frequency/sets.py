@@ -92,6 +92,10 @@ class CardinalityEstimate:
             return [1 / count] * DRAWN
         return draw_shares([size for (size,) in steps.ask(group_sizes(attribute, level), [(1,)])], seed)
 
+    def count(self, attribute: int, level: int) -> int:
+        """How many groups of values an attribute has at a level."""
+        return self._counts[attribute][level]
+
     def most(self, levels: Levels) -> int:
         """An upper bound of the number of classes."""
         return math.prod(counts[level] for counts, level in zip(self._counts, levels, strict=True))
@@ -208,6 +212,23 @@ class FrequencySets:
             return self.at(levels)
         self._once.add(levels)
         return replace(self.space, frequency=subquery(codes.class_sizes(levels), "f"), are_classes=True)
+
+    def halves_at(self, levels: Levels) -> Iterator[ClassSpace]:
+        """The same, in two parts of whole classes, if there is an attribute whose values tell them apart."""
+        codes, guess = self.ground.codes, self._guess
+        own = [] if codes is None or guess is None else codes.with_own_codes(levels)
+        if codes is None or guess is None or not own:
+            return
+        attribute = max(own, key=lambda i: guess.count(i, levels[i]))
+        for rest in range(2):
+            # No subquery: by the table DuckDB knows that there are fewer codes than rows, and looks codes up.
+            target = self.work(f"half_{next(self._numbers)}")
+            half = self.steps.make(target, codes.half(attribute, levels[attribute], rest))
+            try:
+                sizes = codes.class_sizes(levels, {attribute: half})
+                yield replace(self.space, frequency=subquery(sizes, "f"), are_classes=True)
+            finally:
+                self.steps.drop(half)
 
     def together(self, several: Sequence[Levels]) -> tuple[ClassSpace, int]:
         """What the classes of several generalizations are made from, and of how many of them one statement may make

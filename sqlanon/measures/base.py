@@ -67,9 +67,22 @@ class Figures:
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
     """For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
     under its value, less one. It is needed only where no more rows are suppressed than may be."""
+    share: float = 1.0
+    """Of the classes, so much was counted: less where that is enough to see that too many rows are suppressed. Then all
+    figures are of this part alone."""
     suppressed_entropy: float = 0.0
     """For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed
     rows)."""
+
+    @property
+    def expected_lost(self) -> float:
+        """About so many rows are lost in all classes."""
+        return (self.suppressed_rows if self.lost is None else self.lost) / self.share
+
+    @property
+    def expected_suppressed(self) -> float:
+        """About so many rows all classes suppress."""
+        return self.suppressed_rows / self.share
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,24 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
 from sqlanon.search.classes import KEPT, PLACE, SHORT, judged, judged_together
 
+_LEAVES_BY_CODE = template("SELECT l.code, MAX(l.leaves) AS leaves FROM :leaves AS l GROUP BY l.code")
 
-def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: bool = False) -> exp.Select:
+
+def candidate(
+    space: ClassSpace,
+    levels: Levels,
+    short: bool = False,
+    squares: bool = False,
+    attributes: Sequence[Coded] = (),
+) -> exp.Select:
     """One row of figures of a generalization, by name.
 
     ``classes`` (kept ones), ``suppressed_rows``, with ``squares`` the Σ of the squared sizes of kept classes;
     where the requirements need them ``count``, ``singles`` and ``unmatched`` (rows or persons in kept classes, kept
     classes of one, and the rows of those that match nobody of a population), ``lost`` (with ``short``: at least so many
     rows are suppressed here and at every lower generalization), and where each class of the population has to be kept
-    ``unmet`` and ``too_few`` (its classes that are not kept, and that never will be).
+    ``unmet`` and ``too_few`` (its classes that are not kept, and that never will be). With ``attributes``, the column
+    ``leaves_i`` is what `class_leaves` says of suppressed rows.
 
     >>> from sqlanon.requirements import KAnonymity, Requirements
     >>> from sqlanon.expressions import table
@@ -44,7 +53,28 @@ def candidate(space: ClassSpace, levels: Levels, short: bool = False, squares: b
     >>> print(candidate(space, (0, 2)).sql("duckdb", pretty=True).splitlines()[0])
     SELECT
     """
-    return select(_figures(space, short, squares), subquery(judged(space, levels, short=short), "j"))
+    between = between_ends(space, levels) if attributes else []
+    sums = [named(_suppressed_leaves(col("leaves", f"w{i}")), f"leaves_{i}") for i, _ in between]
+    classes = subquery(judged(space, levels, _codes(between), short=short), "j")
+    query = select([*_figures(space, short, squares), *sums], classes)
+    for i, level in between:
+        leaves = subquery(_LEAVES_BY_CODE(leaves=subquery(level_leaves(attributes[i], level))), f"w{i}")
+        on = col(f"code_{i}", "j").eq(col("code", f"w{i}"))
+        query = query.join(leaves, on=on, join_type="left", copy=False)
+    return query
+
+
+def between_ends(space: ClassSpace, levels: Levels) -> list[tuple[int, int]]:
+    """Attribute and level where a generalization is strictly between the values and the top."""
+    return [(i, level) for i, level in space.below_top(levels) if level > 0]
+
+
+def _codes(between: Sequence[tuple[int, int]]) -> list[exp.Expr]:
+    return [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
+
+
+def _suppressed_leaves(leaves: exp.Expr) -> exp.Expr:
+    return where(exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * leaves), exp.Not(this=col(KEPT)))
 
 
 def candidates(space: ClassSpace, several: Sequence[Levels], short: bool = False, squares: bool = False) -> exp.Select:
@@ -119,10 +149,9 @@ def class_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Coded],
     That is the sum over the rows of kept classes, or over suppressed rows, of the leaves under the attribute's value,
     less one. (One join for all attributes: with one for each, planning takes longer than the work.)
     """
-    between = [(i, level) for i, level in space.below_top(levels) if level > 0]
-    codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
+    between = between_ends(space, levels)
     columns: list[exp.Expr] = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in between)]
-    classes = select(columns, subquery(judged(space, levels, codes), "j"))
+    classes = select(columns, subquery(judged(space, levels, _codes(between)), "j"))
     classes = classes.where(col(KEPT) if kept else exp.Not(this=col(KEPT)), copy=False)
     code = exp.Case()  # with conditions: other engines are known to have these
     for i, _ in between:

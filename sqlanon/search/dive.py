@@ -53,10 +53,10 @@ class Cost:
         rows, figures = measure.marginals.rows, search.figures[levels]
         if measure.needs_leaves or measure.needs_entropy:  # a check counts them only within the limit
             cost = measure.bound(levels)
-            cost += figures.suppressed_rows / rows * (self.worst - cost)
+            cost += figures.expected_suppressed / rows * (self.worst - cost)
         else:
             cost = measure.score(levels, figures)
-        beyond = max(figures.suppressed_rows - self.allowed_rows, 0) / rows or 1.0
+        beyond = max(figures.expected_suppressed - self.allowed_rows, 0) / rows or 1.0
         return cost + PENALTY * beyond * (self.worst - self.least)
 
 
@@ -116,11 +116,11 @@ class _Dive:
         """Up to what satisfies the policy: the step that brings the most rows back for what it costs."""
         search = self.search
         while not search.satisfies(here) and here != self.lattice.top:
-            rows, bound = search.figures[here].suppressed_rows, search.measure.bound(here)
+            rows, bound = search.figures[here].expected_suppressed, search.measure.bound(here)
 
-            def price(up: Levels, rows: int = rows, bound: float = bound) -> float:
+            def price(up: Levels, rows: float = rows, bound: float = bound) -> float:
                 self.search.ask(up)
-                gained = rows - self.search.figures[up].suppressed_rows
+                gained = rows - self.search.figures[up].expected_suppressed
                 return (self.search.measure.bound(up) - bound) / max(gained, 0.5)
 
             here = min((up for _, up in self._above(here)), key=price)

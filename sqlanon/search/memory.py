@@ -254,7 +254,7 @@ class Search:
         self.figures[levels] = figures
         verdict = self._verdict(levels, self.allowed_rows)
         self._conclude(levels, figures, hopeless=verdict.hopeless)
-        self.forecast.learn(levels, figures.suppressed_rows if figures.lost is None else figures.lost)
+        self.forecast.learn(levels, figures.expected_lost)
         if verdict.lasting:
             self._lasting.add(levels)
         if verdict.satisfies:
@@ -375,7 +375,8 @@ class Search:
         """What was looked at: one list a column of the lattice table."""
         seen = filter(self.lattice.permits, self._looked_at.keys() | self.figures.keys())
         nodes = sorted(seen, key=lambda levels: (sum(levels), levels))
-        figures = [self.figures.get(levels) for levels in nodes]
+        figures = (self.figures.get(levels) for levels in nodes)
+        whole = [one if one is not None and one.share == 1 else None for one in figures]
         bounds = [self.measure.bound(levels) for levels in nodes]
         scores = [self.scores.get(levels) for levels in nodes]
         shown = self.measure.shown
@@ -384,7 +385,7 @@ class Search:
             [sum(levels) for levels in nodes],
             [shown(bound) for bound in bounds],
             [self.word(levels) for levels in nodes],
-            [None if one is None else one.classes for one in figures],
-            [None if one is None else one.suppressed_rows for one in figures],
+            [None if one is None else one.classes for one in whole],
+            [None if one is None else one.suppressed_rows for one in whole],
             [None if score is None else shown(score) for score in scores],
         ]

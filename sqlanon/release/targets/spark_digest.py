@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlanon.expressions import all_of, cast, col, fragment, named, same, subquery, template, text
 
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
 """Types whose values are numbers in the digest, not texts."""
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
@@ -142,7 +142,7 @@ def _lines(
     it. Beside it ``k0``, ``k1`` .., its keys."""
     cells = [(f"c{i}", *one) for i, one in enumerate(columns)]
     numbers = [
-        (cell, col(cell) if type_ in _NUMBERS else _HASH(text=_text(col(cell), type_))) for cell, _, _, type_ in cells
+        (cell, col(cell) if type_ in NUMBERS else _HASH(text=_text(col(cell), type_))) for cell, _, _, type_ in cells
     ]
     beside: list[exp.Expr] = [col(f"k{i}") for i, _ in enumerate(keys)]
     beside += [] if part is None else [part]
@@ -167,7 +167,7 @@ def digestible(type_: str) -> bool:
     >>> [digestible(one) for one in ("VARCHAR", "DECIMAL(8,2)", "DOUBLE", "FLOAT", "INTEGER[]")]
     [True, True, True, False, False]
     """
-    return type_ in (*_NUMBERS, "VARCHAR", "DOUBLE", *_TIMES) or _is_decimal(type_)
+    return type_ in (*NUMBERS, "VARCHAR", "DOUBLE", *_TIMES) or _is_decimal(type_)
 
 
 def _is_decimal(type_: str) -> bool:
@@ -178,7 +178,7 @@ def _raw(value: exp.Expr, type_: str) -> exp.Expr:
     """A value as Spark writes it. (What `reflect` gives is worked out once: a stage of its own.)"""
     if type_ == "DOUBLE":
         return _SHORTEST(value=value)
-    if type_ in _NUMBERS:
+    if type_ in NUMBERS:
         return cast(value, "BIGINT")
     return value if type_ == "VARCHAR" else cast(value, "STRING")
 
@@ -199,10 +199,15 @@ def _text(raw: exp.Expr, type_: str) -> exp.Expr:
     return _IN_UTC(year=year) if type_ == "TIMESTAMP WITH TIME ZONE" else year
 
 
+def numbers_of_name(name: str) -> tuple[int, int]:
+    """Upper and lowest 31 bits of the MD5 of a column's name."""
+    of_name = int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest(), "little")
+    return of_name >> 97, of_name & (2**31 - 1)
+
+
 def _cell(value: exp.Expr, name: str, type_: str) -> exp.Expr:
     """A cell's number, of an integer or of the digits of its text's MD5."""
-    of_name = int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest(), "little")
-    high, low = of_name >> 97, of_name & (2**31 - 1)
-    if type_ in _NUMBERS:
+    high, low = numbers_of_name(name)
+    if type_ in NUMBERS:
         return _CELL_OF_NUMBER(value=value, high=high, low=low)
     return _CELL_OF_TEXT(number=_REVERSED(last=_LAST(digits=value)), high=high)

@@ -1,0 +1,125 @@
+"""Checks of large tables by half of their classes: what they say is right, and the answer stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+import strategies
+import strategies_privacy
+import test_privacy_properties
+import test_search_properties
+from conftest import examples
+from hypothesis import given, settings
+from strategies import Case
+from strategies_privacy import PrivacyCase
+from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
+from test_frequency_sets import people, policy_of
+from test_search_properties import quick, thorough
+
+import sqlanon
+from sqlanon.coding import Levels
+from sqlanon.search.candidate import candidate
+from sqlanon.search.full_domain import Checker
+
+FAR = "sqlanon.search.full_domain.FAR"
+SHARE = "sqlanon.frequency.sets.SHARE"
+
+
+@pytest.fixture(autouse=True)
+def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """No generalization shares its frequency set with others, and each is checked by halves, which are held against a
+    set of its own. What share of the classes was enough."""
+    for name, value in ((SMALL_SET, 0), (COARSE_SET, 0), (SHARE, 10**9), (ROWS_PER_CODE, 10**9), (FAR, 0)):
+        monkeypatch.setattr(name, value)
+    found: list[float] = []
+    by_halves = Checker._by_halves
+
+    def held(self: Checker, levels: Levels) -> tuple[dict[str, Any], float]:
+        row, share = by_halves(self, levels)
+        whole = self._sets.steps.figures(candidate(self._sets.at(levels), levels, self._short))
+        if row:
+            found.append(share)
+            for name, value in row.items():
+                if share == 1:
+                    assert value == pytest.approx(whole[name] or 0)
+                else:
+                    assert value <= (whole[name] or 0) * (1 + 1e-9)
+        if share < 1:
+            assert (row["lost"] if self._short else row["suppressed_rows"]) > self._allowed
+        return row, share
+
+    monkeypatch.setattr(Checker, "_by_halves", held)
+    yield found
+
+
+@settings(quick, max_examples=examples(10))
+@given(case=strategies.cases())
+def test_the_optimum(case: Case) -> None:
+    test_search_properties.check(case, "optimal")
+
+
+@settings(quick, max_examples=examples(5))
+@given(case=strategies_privacy.privacy_cases())
+def test_requirements(case: PrivacyCase) -> None:
+    test_privacy_properties.check(case)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=examples(100))
+@given(case=strategies.cases())
+def test_the_optimum_many(case: Case) -> None:
+    test_search_properties.check(case, "optimal")
+
+
+def people_lattice(measure: str = "loss", strategy: str = "optimal") -> dict[Levels, tuple[Any, ...]]:
+    """The lattice table of a search of people."""
+    policy = policy_of(k=5)
+    section = policy.search.model_copy(update={"measure": measure, "strategy": strategy})
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE people AS {people(20_000)}")
+    with sqlanon.connect(connection) as database:
+        result = database.anonymize(policy.model_copy(update={"search": section}))
+        return {tuple(row[0]): tuple(row[1:]) for row in result.lattice.fetchall()}
+
+
+def test_what_half_of_the_classes_prove_has_no_figures_in_the_lattice_table(
+    shares: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = people_lattice()
+    assert 0.5 in shares
+    monkeypatch.setattr(FAR, 1e9)
+    whole = people_lattice()
+    assert max(row[-1] or 0 for row in whole.values()) > 0
+    halved = 0
+    for levels in found.keys() & whole.keys():
+        status, classes, suppressed, score = found[levels][2:]
+        if whole[levels][4] is None or suppressed is None:
+            halved += status == "violates" and classes is None and whole[levels][4] is not None
+            assert score is None
+        else:
+            assert (status, classes, suppressed, score) == whole[levels][2:]
+    assert halved > 0
+
+
+@pytest.mark.parametrize("measure", ["discernibility", "average_class_size", "distinct"])
+def test_measures_that_learn_from_what_fails_count_all_classes(shares: list[float], measure: str) -> None:
+    people_lattice(measure)
+    assert shares == []
+
+
+def test_strategies_that_tell_of_what_fails_count_all_classes(shares: list[float]) -> None:
+    people_lattice(strategy="samarati")
+    assert shares == []
+
+
+def test_no_table_of_a_half_is_left() -> None:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE people AS {people(20_000)}")
+    with sqlanon.connect(connection) as database:
+        result = database.anonymize(policy_of(k=5))
+        engine = result._run.engine
+        names = engine.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        assert not [name for (name,) in names if name.startswith("half_")]
