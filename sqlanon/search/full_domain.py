@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, wraps
@@ -13,7 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.coding import Levels
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import Engine, Regroups
 from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
@@ -75,6 +75,7 @@ class Checker:
         self._estimates = prepared.requirements.estimates
         self._short = not all(one.hereditary for one in prepared.requirements.classes)
         self._leaves: exp.Table | None = None
+        self._grouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
         self._counted = prepared.marginals.rows
         if self._estimates and prepared.members is not None:
             self._counted = engine.rows(person_count(prepared.members))[0][0]
@@ -84,7 +85,7 @@ class Checker:
     def __call__(self, levels: Levels) -> Figures:
         """The figures of a generalization."""
         space = self._sets.sizes_at(levels)
-        row = self._sets.steps.figures(candidate(space, levels, self._short, self._measure.needs_squares))
+        row = self._row(space, levels)
         if space.are_classes and self._is_within(row):
             space = self._sets.at(levels)
         leaves: Mapping[int, float] = {}
@@ -93,6 +94,17 @@ class Checker:
             found = leaf_sums(self._sets.steps, class_leaves(space, levels, self._prepared.attributes, kept))
             leaves = self._suppressed(levels, found) if kept else found
         return self._figures(space, levels, row, leaves)
+
+    def _row(self, space: ClassSpace, levels: Levels) -> Mapping[str, Any]:
+        """The row of `candidate`. Most of its text is the same for all generalizations with classes from one table."""
+        steps, keys = self._sets.steps, space.keys(levels)
+        if steps.dry or not keys or not isinstance(steps.engine, Regroups) or not can_be_judged_together(space):
+            return steps.figures(candidate(space, levels, self._short, self._measure.needs_squares))
+        if (table := space.frequency.name) not in self._grouped:
+            query = candidate(space, levels, self._short, self._measure.needs_squares)
+            self._grouped[table] = query.named_selects, steps.engine.grouped(query)
+        names, row = self._grouped[table]
+        return dict(zip(names, row(keys), strict=True))
 
     def together(self, several: Sequence[Levels]) -> list[Figures]:
         """The figures of the first of some generalizations: as many as one statement checks."""
