@@ -158,7 +158,8 @@ def coded_values(
         ),
     ]
     on = same(col("value", "v"), col("level_0", "l"), nullable)
-    return select(output, aliased(values, "v")).join(subquery(with_leaves, "l"), on=on, join_type="left", copy=False)
+    joined = exp.Join(this=subquery(with_leaves, "l"), side="LEFT")
+    return select(output, aliased(values, "v")).join(joined, on=on, copy=False)
 
 
 def _code_type(count: int | None) -> str:

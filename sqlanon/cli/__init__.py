@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from copy import copy
+
+from typer import Typer
+from typer.main import get_command_name
 
 from sqlanon.cli.commands import app
 from sqlanon.cli.interrupts import ended_by
@@ -26,13 +30,24 @@ def main() -> None:
     """Run the command line; errors become a sentence and an exit status, never a traceback."""
     encode_safely()
     try:
-        app(prog_name="sqlanon")
+        _asked(sys.argv[1:2])(prog_name="sqlanon")
     except BaseException as error:
         if (number := ended_by()) is not None and not (isinstance(error, SystemExit) and not error.code):
             sys.exit(128 + number)  # errors come of what was broken off
         if not isinstance(error, Exception):
             raise
         _say(error)
+
+
+def _asked(command: list[str]) -> Typer:
+    """The application with the one command that is asked for: to build them all takes longer than to run some."""
+    commands = {get_command_name(one.callback.__name__): one for one in app.registered_commands if one.callback}
+    found = [one for name, one in commands.items() if [name] == command]
+    if not found:
+        return app
+    only = copy(app)
+    only.registered_commands = found
+    return only
 
 
 def _say(error: Exception) -> None:

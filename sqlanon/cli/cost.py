@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 8
 """The most attributes that a sentence names."""
+
+_LEAST, _MOST = 5.0, 20.0
+"""Seconds: trying finer strategies may take as long as the run took, but at least and at most this long."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Cost:
             rest = "" if len(self.kept) < len(gone) else "it" if len(gone) == 1 else "them"
             loss = f"loss {self.trial.loss:.2g} instead of {self.loss:.2g}"
             loss += f", on a sample of {self.trial.rows:,} rows" if self.trial.rows < rows else ""
+            loss += ", not searched to the end" if self.trial.stopped else ""
             options = f"--strategy {self.trial.search['strategy']}"
             more = {key: value for key, value in self.trial.search.items() if key != "strategy"}
             options += "".join(f" --set search.{key}={value}" for key, value in more.items())
@@ -57,8 +60,9 @@ class Cost:
         return said
 
 
-def cost_of(db: Database, result: Result, progress: StageProgress) -> Cost:
-    """What a result costs. Other strategies are tried only where nothing is left of some attribute."""
+def cost_of(db: Database, result: Result, seconds: float, progress: StageProgress) -> Cost:
+    """What the result of a run of these seconds costs. Other strategies are tried only where nothing is left of some
+    attribute, and hardly ever longer than the run took."""
     gone = result.fully_suppressed
     if not gone:
         return Cost(())
@@ -66,22 +70,8 @@ def cost_of(db: Database, result: Result, progress: StageProgress) -> Cost:
 
     progress("trials", 0, 0, None)
     try:
-        return _kept_by_others(db, result, gone)
+        trial = db._try_finer(result, min(max(seconds, _LEAST), _MOST))
     except SqlanonError:  # the release is what it is
-        return Cost(gone)
-
-
-def _kept_by_others(db: Database, result: Result, gone: tuple[str, ...]) -> Cost:
-    """Try finer strategies one by one, until one keeps all that is gone or their time is over."""
-    from sqlanon.suggest.trials import SECONDS, finer_candidates, keeps_most
-
-    ends_at = time.monotonic() + SECONDS
-    trials: list[Trial] = []
-    best: Trial | None = None
-    for name, keys in finer_candidates(result.policy.search).items():
-        trials += db.try_strategies(result.policy, {name: keys}, ends_at - time.monotonic())
-        best = keeps_most(trials, gone, result.loss)
-        if best is not None and not {*gone} & {*best.fully_suppressed}:
-            break
-    kept = () if best is None else tuple(name for name in gone if name not in best.fully_suppressed)
-    return Cost(gone, result.loss, best, kept)
+        trial = None
+    kept = () if trial is None else tuple(name for name in gone if name not in trial.fully_suppressed)
+    return Cost(gone, result.loss, trial, kept)

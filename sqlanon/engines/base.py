@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from sqlglot import exp
 
@@ -68,6 +68,13 @@ class Engine(Queries, Protocol):
 
     def stream(self, query: exp.Query) -> AbstractContextManager[Any]:
         """The rows of a query as an Arrow stream; as long as it is open, the engine does nothing else."""
+        ...
+
+
+@runtime_checkable
+class Regroups(Protocol):
+    def grouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+        """The one row of a query that is asked again and again, by the columns that it groups by."""
         ...
 
 

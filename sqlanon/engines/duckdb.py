@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
@@ -21,6 +21,7 @@ from sqlanon.engines.dialects.qualified import Qualified
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, SqlanonError
 from sqlanon.expressions import (
+    col,
     create_table,
     create_temporary_table,
     drop_table,
@@ -70,6 +71,9 @@ def _settings_of_a_new_engine() -> dict[str, str]:
 _PARSED: dict[str, list[duckdb.Statement]] = {}
 _LONG = 1000
 """From how many characters on a script is one of our files, and not a statement with names of a run."""
+
+
+_KEYS = "sqlanon: the columns that it groups by"
 
 
 class Statements:
@@ -298,6 +302,20 @@ class DuckDBEngine:
         sql = self.sql(query)
         with self._running():
             return self.connection.execute(sql, parameters or None).fetchall()
+
+    def grouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+        """The one row of a query, by the columns that it groups by. Its text is generated once: to generate it takes a
+        third as long as to run it."""
+        (group,) = query.find_all(exp.Group)
+        group.set("expressions", [col(_KEYS)])
+        before, after = self.sql(query).split(qualified(_KEYS))
+
+        def row(columns: Iterable[str]) -> tuple[Any, ...]:
+            names = ", ".join(map(qualified, columns))
+            with self._running():
+                return self.connection.execute(f"{before}{names}{after}").fetchall()[0]
+
+        return row
 
     @contextmanager
     def _running(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ each of them: a view with its columns and types, so that a query can be bound, w
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -191,6 +191,18 @@ class FederatedEngine(DuckDBEngine):
                 self._forget(target)
         else:
             super().execute(statement, parameters)
+
+    def grouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+        if not self._reads(query):
+            return super().grouped(query)
+
+        def row(columns: Iterable[str]) -> tuple[Any, ...]:
+            asked = query.copy()
+            (group,) = asked.find_all(exp.Group)
+            group.set("expressions", [col(one) for one in columns])
+            return self.rows(asked)[0]
+
+        return row
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         if not self._reads(query):

@@ -42,7 +42,7 @@ _PATHS_AT_LEVEL = template("""
 _PATHS_IN_LIST = template("""
     SELECT DISTINCT label, path, place
     FROM (
-        SELECT path[place] AS label, path, place
+        SELECT list_extract(path, place) AS label, path, place
         FROM (SELECT [:labels] AS path FROM :hierarchy) AS h, range(1, :above) AS p(place)
     ) AS l
     WHERE label IN (SELECT label FROM :released AS r)
@@ -89,9 +89,9 @@ _ALL = template("""
         SELECT
             i,
             attribute,
-            CASE WHEN low = 0 THEN label ELSE path[low] END AS label,
+            CASE WHEN low = 0 THEN label ELSE list_extract(path, low) END AS label,
             (base + high - 1)::INTEGER AS level,
-            path[high] AS ancestor
+            list_extract(path, high) AS ancestor
         FROM :every AS e, range(0, :above) AS a(low), range(1, :above) AS b(high)
         WHERE high >= low AND high >= place AND (low = 0 OR low >= place)
     ) AS p

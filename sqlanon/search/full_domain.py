@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, wraps
@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import Levels
-from sqlanon.engines.base import Engine
+from sqlanon.coding import Coded, Levels
+from sqlanon.engines.base import Engine, Regroups
 from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
@@ -91,6 +91,7 @@ class Checker:
         self._short = not all(one.hereditary for one in prepared.requirements.classes)
         self._judge = rules_of(prepared).judge
         self._leaves: exp.Table | None = None
+        self._grouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
         self._counted = prepared.marginals.rows
         if self._estimates and prepared.members is not None:
             self._counted = engine.rows(person_count(prepared.members))[0][0]
@@ -104,8 +105,7 @@ class Checker:
         if space.are_classes and self._fails_by_far(levels):
             row, share = self._by_halves(levels)
         if not row:
-            query = candidate(space, levels, self._short, self._measure.needs_squares, attributes)
-            row = dict(self._sets.steps.figures(query))
+            row = self._row(space, levels, attributes)
         if space.are_classes and self._is_within(row):
             space = self._sets.at(levels)
         leaves: Mapping[int, float] = {}
@@ -116,6 +116,20 @@ class Checker:
             found = leaf_sums(self._sets.steps, class_leaves(space, levels, self._prepared.attributes, kept))
             leaves = self._suppressed(levels, found) if kept else found
         return replace(self._figures(space, levels, row, leaves), share=share)
+
+    def _row(self, space: ClassSpace, levels: Levels, attributes: Sequence[Coded] = ()) -> dict[str, Any]:
+        """The row of `candidate`. Without leaves, most of its text is the same for all generalizations of classes from
+        one table."""
+        steps, keys = self._sets.steps, space.keys(levels)
+        grouped = not (steps.dry or attributes) and keys and can_be_judged_together(space)
+        if not grouped or not isinstance(steps.engine, Regroups):
+            query = candidate(space, levels, self._short, self._measure.needs_squares, attributes)
+            return dict(steps.figures(query))
+        if (table := space.frequency.name) not in self._grouped:
+            query = candidate(space, levels, self._short, self._measure.needs_squares)
+            self._grouped[table] = query.named_selects, steps.engine.grouped(query)
+        names, row = self._grouped[table]
+        return dict(zip(names, row(keys), strict=True))
 
     def together(self, several: Sequence[Levels]) -> list[Figures]:
         """The figures of the first of some generalizations: as many as one statement checks."""

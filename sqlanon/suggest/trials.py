@@ -34,6 +34,10 @@ from sqlanon.sources.run import Run
 ROWS = 100_000
 """The most rows of a sample."""
 
+FEW_ROWS, FEW_ROUNDS = 5_000, 10
+"""The most rows of the sample on which `try_finer` tries strategies, and the most rounds of each: enough to see what
+they keep, in less time than a run takes."""
+
 SECONDS = 20.0
 """What all trials together may take: seconds of a machine that does nothing else, see `_Clock`."""
 
@@ -60,6 +64,26 @@ def finer_candidates(search: SearchSection) -> dict[str, Mapping[str, str]]:
         return all(getattr(search, key) == value for key, value in keys.items())
 
     return {} if is_own(_FINEST) else {name: CANDIDATES[name] for name in _FINER if not is_own(name)}
+
+
+def try_finer(run: Run, policy: Policy, columns: Collection[str], loss: float, seconds: float) -> Trial | None:
+    """The finer strategy that keeps most of these columns, which its policy's own strategy fully suppresses.
+
+    They are tried one by one on a sample of a run's source, until one keeps all columns or the time is over.
+    """
+    if run.source.access != "rows":
+        return None
+    clock, trials, best = _Clock(seconds), list[Trial](), None
+    rounds = min(FEW_ROUNDS, policy.search.max_checks or FEW_ROUNDS)
+    policy = policy.model_copy(update={"search": policy.search.model_copy(update={"max_checks": rounds})})
+    with source_errors():
+        sample = _Sample(run, _sampled(run, policy, FEW_ROWS, ()), ())
+    for i, (name, keys) in enumerate(finer_candidates(policy.search).items()):
+        trials.append(_try(sample, policy, Trial(name, keys), clock.left, clock.pace, f"finer_{i}"))
+        best = keeps_most(trials, columns, loss)
+        if best is not None and not {*columns} & {*best.fully_suppressed}:
+            break
+    return best
 
 
 def keeps_most(trials: Iterable[Trial], columns: Collection[str], loss: float) -> Trial | None:
@@ -96,7 +120,7 @@ class Trial:
     seconds:
         Wall time.
     stopped:
-        Whether its time ended the search: with more, it may lose less.
+        Whether its time, or ``max_checks``, ended the search: with more, it may lose less.
     error:
         Why it found nothing; else None.
     homogeneous:
@@ -367,9 +391,10 @@ def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Tria
     # Of the sample, only these columns are there.
     released = tuple(one for one in prepared.released if one.quasi is not None or one.name in sensitive)
     prepared = replace(prepared, columns=replace(prepared.columns, released=released))
-    began, limit = time.monotonic(), policy.search.time_limit
+    began, limit, most = time.monotonic(), policy.search.time_limit, policy.search.max_checks
     found = search(steps, prepared, silent)
     stopped = limit is not None and time.monotonic() - began >= limit
+    stopped |= most is not None and found.rounds >= most
     recoding = recode(steps, prepared, found)
     gone = steps.ask(recoding.statement.fully_suppressed(), [])[0]
     homogeneous = {}

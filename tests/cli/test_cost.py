@@ -90,8 +90,7 @@ def test_where_nothing_keeps_them_only_that_is_said(policy: Path) -> None:
 
 
 def test_nothing_is_tried_where_nothing_is_gone(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Taken away and put back, it would stand last in the class, and in the reference that another test writes.
-    monkeypatch.setattr(sqlanon.Database, "try_strategies", None)
+    monkeypatch.setattr("sqlanon.suggest.trials.try_finer", None)
     told = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=1")
     assert told.status == 0 and "suppressed." not in told.out
 
@@ -100,7 +99,7 @@ def test_a_trial_that_fails_changes_nothing(policy: Path, monkeypatch: pytest.Mo
     def failing(*_: object) -> None:
         raise SourceError("gone")
 
-    monkeypatch.setattr(sqlanon.Database, "try_strategies", failing)
+    monkeypatch.setattr("sqlanon.suggest.trials.try_finer", failing)
     told = cli("anonymize", policy, "-o", policy.with_name("r.duckdb"))
     assert (told.status, told.err) == (0, "")
     assert told.out.splitlines()[-1] == "age is fully suppressed."
