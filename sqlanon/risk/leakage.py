@@ -17,12 +17,13 @@ counted then is as small as it can be known to be:
 - A class of one row stays one, whatever attribute is added. So what is over a set that contains a nearly unique one is
   counted over the rows that share their combination there, and those are few; the others are known.
 - A combination of three that has few groups is kept, for the pairs in it.
+- Rows with a very frequent value of an attribute are counted by the other attributes alone.
 
 Measured on 10 million rows of 8 attributes, nearly all distinct: benchmarks/README.md.
 
-The dictionary of an attribute: one row a value (NULL is one), with ``code`` and ``n``, its rows. Coded rows: ``c0, c1,
-...``, and ``n``. The sizes of a set of attributes: how many of its classes (``classes``) have so many rows (``n``).
-Other names of columns as in `frequency.statements` and `coding`.
+The dictionary of an attribute: one row a value (NULL is one), with ``code`` (0 of the most frequent one) and ``n``, its
+rows. Coded rows: ``c0, c1, ...``, and ``n``. The sizes of a set of attributes: how many of its classes (``classes``)
+have so many rows (``n``). Other names of columns as in `frequency.statements` and `coding`.
 """
 
 from __future__ import annotations
@@ -49,22 +50,37 @@ _ROWS = {True: fragment("sum(n)::BIGINT"), False: fragment("count(*)")}
 """The rows of a group: where they are counted already, and where each is one."""
 
 _DICTIONARY = template("""
-    SELECT value, n, (row_number() OVER () - 1)::BIGINT AS code
+    SELECT value, n, (row_number() OVER (ORDER BY n DESC) - 1)::BIGINT AS code
     FROM (SELECT :key AS value, :count AS n FROM :rows GROUP BY :key) AS v
 """)
 _VALUES = fragment("(SELECT count(*) FROM :dictionary)")
 _NULLS = fragment("(SELECT count(*) FILTER (WHERE value IS NULL) FROM :dictionary)")
+_MOST_FREQUENT = fragment("(SELECT coalesce(max(n), 0) FROM :dictionary)")
 _CODED = template("SELECT :codes, :count FROM :rows AS r")
 _COMBINATIONS = template("""
     SELECT :keys, :count AS n
     FROM :rows
     GROUP BY :keys
 """)
+_UNPACKED = template("""
+    SELECT :codes, n
+    FROM (SELECT :key AS key, :count AS n FROM :rows GROUP BY :key) AS g
+""")
+_DIGIT = fragment("(key // :place) % :values")
 _ROWS_OF = template("SELECT r.* FROM :rows AS r SEMI JOIN :shared AS s ON :same")
 _ABOUT = template("SELECT approx_count_distinct(:hash) FROM :rows")
 _SIZES = template("""
     SELECT n, count(*) AS classes
     FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS g
+    GROUP BY n
+""")
+_SIZES_APART = template("""
+    SELECT n, count(*) AS classes
+    FROM (
+        SELECT :count AS n FROM :rows WHERE :code = 0 GROUP BY :others
+        UNION ALL
+        SELECT :count AS n FROM :rows WHERE :code > 0 GROUP BY :keys
+    ) AS g
     GROUP BY n
 """)
 _BY_SIZE = template("""
@@ -105,7 +121,7 @@ _SUMMARY = template("""
     GROUP BY label
 """)
 _NEXT_DIGIT = fragment("(:key * :values) + :code")
-_ALL_ROWS = template("SELECT sum(n)::BIGINT FROM :rows")
+_ALL_ROWS = fragment("(SELECT coalesce(sum(n)::BIGINT, 0) FROM :dictionary)")
 
 
 def _codes(attributes: Sequence[int]) -> list[exp.Expr]:
@@ -143,15 +159,32 @@ def _summary(sizes: exp.Select) -> exp.Select:
 
 
 def _keys(attributes: Sequence[int], values: Sequence[int]) -> list[exp.Expr]:
-    """What tells the classes of some attributes apart: one number where it is small enough."""
+    """What tells the classes of some attributes apart: one number where it is small enough.
+
+    The attribute with most values is its last digit: classes with frequent values of the others are close together.
+    """
     largest = prod(values[i] for i in attributes)
     if largest > LARGEST_KEY or len(attributes) == 1:
         return _codes(attributes)
-    first, *others = attributes
+    first, *others = _by_values(attributes, values)
     key: exp.Expr = cast(col(code_name(first)), "UINTEGER" if largest < 2**32 else "UBIGINT")
     for i in others:
         key = _NEXT_DIGIT(key=key, values=values[i], code=col(code_name(i)))
     return [key]
+
+
+def _by_values(attributes: Sequence[int], values: Sequence[int]) -> list[int]:
+    return sorted(attributes, key=lambda i: values[i])
+
+
+def packed_combinations(rows: exp.Expr, attributes: Sequence[int], values: Sequence[int], counted: bool) -> exp.Select:
+    """`combinations` of attributes whose codes fit into one number: it is quicker to group by."""
+    (key,), codes, place = _keys(attributes, values), list[exp.Expr](), 1
+    for i in reversed(_by_values(attributes, values)):
+        digit = _DIGIT(place=place, values=values[i])
+        codes.append(named(cast(digit, _type_of(values[i])), code_name(i)))
+        place *= values[i]
+    return _UNPACKED(codes=codes, key=key, count=_ROWS[counted](), rows=rows)
 
 
 def _type_of(values: int) -> str:
@@ -166,6 +199,9 @@ SMALL = 200_000
 
 DIRECT = 22
 """Up to so many bits of a key its groups are counted in place, without a hash table."""
+
+MANY_GROUPS = 2**21
+"""From so many possible groups on, rows with a very frequent value are counted apart."""
 
 LEAST_DIRECT, GROUP = 12, 32
 """DuckDB's own number of bits; the bytes of a group, generously."""
@@ -219,8 +255,12 @@ class AttributeSets:
         output: list[exp.Expr] = []
         for i, one in enumerate(self._dictionaries):
             output += [named(_VALUES(dictionary=one), f"values_{i}"), named(_NULLS(dictionary=one), f"nulls_{i}")]
+            output.append(named(_MOST_FREQUENT(dictionary=one), f"most_{i}"))
+        output.append(named(_ALL_ROWS(dictionary=self._dictionaries[0]), "rows"))
         found = steps.figures(exp.Select(expressions=output))
         self._values = [int(found[f"values_{i}"]) for i in self._all]
+        self._most_frequent = [int(found[f"most_{i}"]) for i in self._all]
+        self._rows = int(found["rows"])
         nullable = [bool(found[f"nulls_{i}"]) for i in self._all]
         if steps.shown is not None:  # what holds for all tables
             self._values, nullable = [MANY] * quasi, [True] * quasi
@@ -289,20 +329,14 @@ class AttributeSets:
             shared = self.steps.make(self.work(f"shared_{name}"), query)
             answer = self.steps.ask(_summary(_ONE_LABEL(sizes=_BY_SIZE(groups=shared))), [])
             _, rows, classes, _, bits = answer[0] if answer else (0, 0, 0, 0, 0.0)
-            singles = self._rows_of(base) - rows
+            singles = self._rows - rows
             self._known[pair] = SetFigures(pair, classes + singles, singles, bits)
-            if 2 * rows <= self._rows_of(base):
+            if 2 * rows <= self._rows:
                 on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in pair)
                 query = _ROWS_OF(rows=source.table, shared=shared, same=on)
                 few = self.steps.make(self.work(f"sharing_{name}"), query)
                 size = self.steps.count(few)
                 self._tables.append(_Counted(base.attributes, few, size, source.counted, frozenset(pair), singles))
-
-    def _rows_of(self, base: _Counted) -> int:
-        """The rows of the source."""
-        if not base.counted:
-            return base.rows
-        return int(self.steps.ask(_ALL_ROWS(rows=base.table), [(0,)])[0][0] or 0)
 
     def _combine_few_valued(self) -> None:
         """Count the combinations of the attributes with few values together, for all sets of them."""
@@ -315,9 +349,8 @@ class AttributeSets:
 
     def _combine(self, attributes: Attributes, source: _Counted) -> None:
         name = "_".join(map(str, attributes))
-        table = self.steps.make(
-            self.work(f"combinations_{name}"), combinations(source.table, attributes, source.counted)
-        )
+        query = packed_combinations(source.table, attributes, self._values, source.counted)
+        table = self.steps.make(self.work(f"combinations_{name}"), query)
         self._tables.append(_Counted(frozenset(attributes), table, self.steps.count(table), True))
 
     def _keep(self, wanted: Sequence[Attributes]) -> None:
@@ -353,7 +386,12 @@ class AttributeSets:
 
     def _sizes_of(self, one: Attributes, source: _Counted) -> exp.Select:
         """How many classes there are of each size: ``n``, ``classes``."""
-        return _SIZES(count=_ROWS[source.counted](), rows=source.table, keys=_keys(one, self._values))
+        what = {"count": _ROWS[source.counted](), "rows": source.table, "keys": _keys(one, self._values)}
+        frequent = max(one, key=lambda i: self._most_frequent[i])
+        if len(one) < 3 or self._most(one) <= MANY_GROUPS or 4 * self._most_frequent[frequent] <= 3 * self._rows:
+            return _SIZES(**what)
+        others = _keys([i for i in one if i != frequent], self._values)
+        return _SIZES_APART(**what, code=col(code_name(frequent)), others=others)
 
     def _learn(self, sets: Sequence[Attributes], sizes: exp.Select, singles: Sequence[int]) -> None:
         answers = {i: figures for i, _, *figures in self.steps.ask(_summary(sizes), [])}

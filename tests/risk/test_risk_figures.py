@@ -109,12 +109,37 @@ def test_figures_of_random_tables(
 def test_the_ways_of_large_tables_give_the_same(
     rows: list[tuple[Any, ...]], quasi: int, copies: int, small: int, live: duckdb.DuckDBPyConnection
 ) -> None:
-    """What is nearly unique, few-valued or worth to be kept is so at any size here."""
+    """What is nearly unique, few-valued, very frequent or worth to be kept is so at any size here."""
     rows = rows * copies
     fill(live, rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "SMALL", small)
+        patch.setattr(leakage, "MANY_GROUPS", small)
         check(found(live, policy(quasi)), rows, quasi, person=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("frequent", ["c00", None])
+def test_rows_with_a_very_frequent_value_are_counted_apart(
+    frequent: str | None, live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table whose first column has one value, or NULL, in nine rows of ten; the combinations have few rows each."""
+    monkeypatch.setattr(leakage, "SMALL", 10)
+    monkeypatch.setattr(leakage, "MANY_GROUPS", 10)
+    rows = [
+        (frequent if i % 10 else f"c{i % 7}", date(1990, 1, 1 + i % 29), Decimal(i % 3), i % 41, i, None)
+        for i in range(2000)
+    ]
+    fill(live, rows)
+    asked: list[str] = []
+    answer = leakage.StatementRunner.ask
+    monkeypatch.setattr(
+        leakage.StatementRunner,
+        "ask",
+        lambda self, query, *rest: asked.append(query.sql("duckdb")) or answer(self, query, *rest),
+    )
+    check(found(live, policy()), rows, 4, person=False)
+    assert any('"c0" = 0' in one and '"c0" > 0' in one for one in asked)
 
 
 @pytest.mark.slow
