@@ -339,6 +339,9 @@ ANY_NUMBER = "any number"
 OF_ROWS = "of rows"
 """The mark of `of_rows`, for engines."""
 
+REPEATABLE = "repeatable"
+"""The mark of `repeatable`, for engines."""
+
 
 def any_number() -> exp.Window:
     """A number for each row, no two alike: here from 1 on; where the rows are in several places, with gaps."""
@@ -350,6 +353,12 @@ def any_number() -> exp.Window:
 def of_rows(query: exp.Select) -> exp.Select:
     """The same query, marked: it groups by rows, so that its result is as large, and as private, as these."""
     query.meta[OF_ROWS] = True
+    return query
+
+
+def repeatable(query: exp.Select) -> exp.Select:
+    """The same query, marked: it has the same rows each time, so that what is lost of them may be made again."""
+    query.meta[REPEATABLE] = True
     return query
 
 

@@ -14,6 +14,7 @@ from sqlanon.errors import SourceError, SqlanonError
 
 class Feature(Enum):
     BATCHES = "gives the rows of a query in batches, as they come: memory stays flat"
+    CACHE = "keeps rows by columns, compressed, and makes again what is lost of them"
     FILES = "hands large results over as Parquet files"
     INNER_ORDER = "keeps the order of a query in FROM, with small tables joined to it"
     MACROS = "has table macros over the name of a table"
@@ -24,7 +25,7 @@ class Feature(Enum):
 FEATURES: Mapping[str, frozenset[Feature]] = {
     "duckdb": frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.MACROS, Feature.RECURSION}),
     "postgres": frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.RECURSION}),
-    "spark": frozenset({Feature.FILES, Feature.WORKERS}),
+    "spark": frozenset({Feature.CACHE, Feature.FILES, Feature.WORKERS}),
 }
 """The capability table: by engine."""
 
@@ -101,6 +102,12 @@ class WritesFiles(RemoteEngine, Protocol):
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
         """Write the rows of a query as Parquet files, in a new directory that it and this machine see."""
+        ...
+
+
+class CachesRows(RemoteEngine, Protocol):
+    def cache(self, name: str, query: exp.Query) -> int:
+        """Do as `materialize` does, in less memory, for a query that has the same rows each time."""
         ...
 
 

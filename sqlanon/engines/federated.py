@@ -18,12 +18,13 @@ from typing import Any, cast
 from sqlglot import exp
 
 from sqlanon.engines import egress_guard as guard
-from sqlanon.engines.base import FEATURES, Feature, RemoteEngine, RunsPython, WritesFiles
+from sqlanon.engines.base import FEATURES, CachesRows, Feature, RemoteEngine, RunsPython, WritesFiles
 from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, shadow, with_names
 from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
+    REPEATABLE,
     col,
     create_table,
     create_temporary_view,
@@ -386,8 +387,10 @@ class FederatedEngine(DuckDBEngine):
     def _kept_meanwhile(self, query: exp.Query) -> Iterator[tuple[str, int]]:
         """What keeps the rows of a query there, and how many they are; unless it stays for good, as long as needed."""
         name, server = self.there.next_name(), self.there.server
+        cached = query.meta.get(REPEATABLE) and self.there.can(Feature.CACHE)
+        keep = cast("CachesRows", server).cache if cached else server.materialize
         with self.put_there(query) as query_there, server.translated_errors():
-            rows = server.materialize(name, query_there)
+            rows = keep(name, query_there)
         self.there.tables[name_of(table(name))] = table(name)
         try:
             yield name, rows

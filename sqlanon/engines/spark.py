@@ -102,7 +102,7 @@ class SparkEngine:
         self.session, self.place = session, place
         self.address: str | None = None
         self._generator = Dialect.get_or_raise(self.dialect).generator()
-        self._views: dict[str, Any] = {}
+        self._views: dict[str, Callable[[], Any] | None] = {}
         self._end: Callable[[], None] | None = None
         self._tag = f"sqlanon-{uuid4()}"
         self._worker = ThreadPoolExecutor(1, "sqlanon-spark")
@@ -200,6 +200,10 @@ class SparkEngine:
 
         return self._asked(lambda: self._kept(name, self._frame(query)))
 
+    def cache(self, name: str, query: exp.Expr) -> int:
+        """Keep the rows of a query in the columnar cache, which is small: what is lost of them is read again."""
+        return self._asked(lambda: self._cached(name, self._frame(query)))
+
     def materialize_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
         from sqlanon.engines.spark_session import sent  # noqa: PLC0415  (nor for this)
 
@@ -271,23 +275,33 @@ class SparkEngine:
 
     def _kept(self, name: str, frame: Any) -> int:
         kept = frame.localCheckpoint()
-        self._view(name, kept, kept)
+        self._view(name, kept, lambda: self._unchecked(kept))
         rows = int(kept.count())
         if rows <= _BROADCAST_ROWS:
             kept.hint("broadcast").createOrReplaceTempView(self.sql(ident(name)))
         return rows
 
-    def _view(self, name: str, frame: Any, kept: Any) -> None:
+    def _cached(self, name: str, frame: Any) -> int:
+        from pyspark import StorageLevel  # noqa: PLC0415  (it is an extra)
+
+        cached = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._view(name, cached, cached.unpersist)
+        return int(cached.count())
+
+    def _view(self, name: str, frame: Any, free: Callable[[], Any] | None) -> None:
+        """``free``: what frees the rows that a view keeps."""
         frame.createOrReplaceTempView(self.sql(ident(name)))
-        before, self._views[name] = self._views.get(name), kept
-        self._freed(before)
+        before, self._views[name] = self._views.get(name), free
+        if before is not None:
+            before()
 
-    def _dropped(self, name: str, kept: Any) -> None:
+    def _dropped(self, name: str, free: Callable[[], Any] | None) -> None:
         self.session.catalog.dropTempView(name)
-        self._freed(kept)
+        if free is not None:
+            free()
 
-    def _freed(self, kept: Any) -> None:
-        if kept is not None and self._context():  # a server of Spark Connect sees by itself that nobody has it
+    def _unchecked(self, kept: Any) -> None:
+        if self._context():  # a server of Spark Connect sees by itself that nobody has it
             kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
     def _written(self, query: exp.Expr, directory: str) -> int:

@@ -19,7 +19,20 @@ from sqlglot import exp
 
 from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, aliased, all_of, cast, col, named, number, same, select, subquery, template
+from sqlanon.expressions import (
+    Namer,
+    aliased,
+    all_of,
+    cast,
+    col,
+    named,
+    number,
+    repeatable,
+    same,
+    select,
+    subquery,
+    template,
+)
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.statements import grouped
 from sqlanon.records import dataclass
@@ -189,7 +202,7 @@ def code_rows(
         if len(pack.factors) > 1:
             table = steps.make(work(f"pack_{j}"), _pack_codes(pack, attributes))
         packs.append(Pack(pack.factors, table))
-    codes = steps.make(work("codes"), _row_codes(rows, packs, attributes, sensitive))
+    codes = steps.make(work("codes"), repeatable(_row_codes(rows, packs, attributes, sensitive)))
     return RowCodes(codes, tuple(packs), attributes, len(sensitive))
 
 

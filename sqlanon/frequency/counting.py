@@ -104,7 +104,7 @@ def counted_from(
     steps, own, theirs = scanned.steps, scanned.own, scanned.their_scan
     combined: exp.Expr = combinations(steps, own, work)
     codes = None
-    if scanned.source.access == "rows" and not own.counted and (steps.dry or is_large(rows)):
+    if not own.counted and (steps.dry or is_large(rows)):
         values, size = [one.values for one in scanned.sensitive.values()], rows or ROOM * ROOM
         codes = code_rows(steps, combined, attributes, sizes, values, size, work)
     if theirs is not None:

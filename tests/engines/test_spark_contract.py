@@ -207,6 +207,7 @@ def test_no_row_is_fetched(
         assert watched.fetched
         assert watched.planted() == set()
         assert all(len(one) <= combinations for one in watched.fetched)
+        assert ("codes" in watched.stayed) == (way != "small")
         assert ("frequency_0" in watched.stayed) == (way == "huge")
         if way == "huge":  # what is fetched of combinations are figures; and the values of single columns
             values = max(len(set(table[column].to_pylist())) for column in ("zip", "age", "ill"))

@@ -164,6 +164,26 @@ def test_kept_rows_are_computed_once(engine: SparkEngine) -> None:
     engine.forget("drawn")
 
 
+def test_cached_rows_are_kept_by_columns(engine: SparkEngine) -> None:
+    assert engine.cache("cached", query("SELECT id FROM range(1000)")) == 1000
+    assert "InMemoryTableScan" in engine.rows(query("EXPLAIN SELECT SUM(id) FROM cached"))[0][0]
+    assert engine.rows(query("SELECT SUM(id) FROM cached")) == [(499_500,)]
+    engine.forget("cached")
+    assert not _there(engine, "cached")
+    assert "InMemoryTableScan" not in engine.rows(query("EXPLAIN SELECT id FROM range(1000)"))[0][0]
+
+
+def test_cached_rows_are_freed(spark_cluster: Cluster) -> None:
+    engine = SparkEngine(spark_cluster.session)
+    storage = spark_cluster.session.sparkContext._jsc.sc()
+    before = len(storage.getRDDStorageInfo())
+    for end in (lambda: engine.forget("held"), engine.close):
+        engine.cache("held", query("SELECT id FROM range(1000)"))
+        assert len(storage.getRDDStorageInfo()) == before + 1
+        end()
+        assert len(storage.getRDDStorageInfo()) == before
+
+
 def test_what_is_forgotten_frees_the_executors(spark_cluster: Cluster) -> None:
     engine = SparkEngine(spark_cluster.session)
     storage = spark_cluster.session.sparkContext._jsc.sc()
@@ -329,6 +349,16 @@ def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark
     killer.join()
     assert victims[0] not in spark_cluster.executors()
     assert engine.rows(query("SELECT COUNT(DISTINCT id % 7) FROM range(1000)")) == [(7,)]
+
+
+@pytest.mark.parametrize("engine", ["connect"], indirect=True)
+def test_cached_rows_that_die_with_an_executor_are_made_again(engine: SparkEngine, spark_cluster: Cluster) -> None:
+    spark_cluster.both_executors()
+    engine.cache("mortal", query("SELECT id FROM range(0, 1000, 1, 4)"))
+    for victim in spark_cluster.executors():
+        os.kill(victim, signal.SIGKILL)
+    with engine.translated_errors():
+        assert engine.rows(query("SELECT SUM(id) FROM mortal")) == [(499_500,)]
 
 
 @pytest.mark.parametrize("engine", ["connect"], indirect=True)

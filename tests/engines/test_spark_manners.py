@@ -22,6 +22,11 @@ def state(session: Any) -> tuple[Any, ...]:
     return views, dict(session.conf.getAll)
 
 
+def kept(session: Any) -> set[int]:
+    """What the executors keep, by the numbers of the RDDs."""
+    return set(session.sparkContext._jsc.getPersistentRDDs())
+
+
 @pytest.fixture
 def own(session: Any) -> Iterator[Any]:
     """The session, with settings that are none of ours."""
@@ -45,18 +50,20 @@ def huge(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
 
 
 def test_nothing_is_left(own: Any, huge: sqlanon.Policy, tmp_path: Path) -> None:
-    before = state(own)
+    before, earlier = state(own), kept(own)
     with sqlanon.connect(own) as db:
         result = db.anonymize(huge)
         assert state(own) != before  # it can be told
+        assert kept(own) - earlier
         result.publish(tmp_path / "r.duckdb")
         db.plan(huge)
     assert state(own) == before
+    assert kept(own) <= earlier
 
 
 def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever in a run it is: at any of the questions that Spark is asked."""
-    before, asked = state(own), SparkEngine._asked
+    before, earlier, asked = state(own), kept(own), SparkEngine._asked
     calls, fails_at = [0], [10**9]
 
     def counted(self: SparkEngine, work: Any) -> Any:
@@ -77,6 +84,7 @@ def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypat
         except sqlanon.SourceError as error:
             failed += str(error) == "the cable is cut"
         assert state(own) == before
+        assert kept(own) <= earlier
     assert failed  # not all: what fails to be dropped is dropped later, and no error
 
 
