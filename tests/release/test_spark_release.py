@@ -36,7 +36,7 @@ from test_readme import SPARK, blocks
 import sqlanon
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.engines.spark_session import java_home
-from sqlanon.expressions import col, select, star, table
+from sqlanon.expressions import col, select, star, subquery, table
 from sqlanon.ledger import publications, recording
 from sqlanon.release.target import Reach, place_of
 from sqlanon.release.targets import spark_rows
@@ -189,6 +189,52 @@ def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
         assert engine.rows(digest_there(none, types)) == [(0, "0")]
     finally:
         engine.close()
+
+
+TEXTS_TOGETHER = [[["zip", "it's"]], [["it's"], ["zip", "rare"]], [["rare"]], []]
+
+
+@pytest.mark.parametrize("together", TEXTS_TOGETHER, ids=len)
+def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[str]]) -> None:
+    """Of those that are named together each combination, with NULLs; the others with each row."""
+    draw = random.Random(7)
+    values = pa.table(
+        {
+            "zip": [draw.choice(["a", "b", "", None]) for _ in range(500)],
+            "number": [draw.randint(-5, 5) for _ in range(500)],
+            "it's": [draw.choice(["ä", "x" * 300, "="]) for _ in range(500)],
+            "rare": [f"r{draw.randint(0, 90)}" for _ in range(500)],
+        }
+    )
+    with duckdb.connect() as here:
+        here.execute(macros(PLAIN))
+        here.register("arrow", values)
+        here.execute("CREATE TABLE t AS FROM arrow")
+        types = {name: type_ for name, type_, *_ in here.execute("DESCRIBE t").fetchall()}
+        expected = here.execute(digest_of("t").sql("duckdb")).fetchall()
+    engine = SparkEngine(spark)
+    try:
+        relation = engine.upload("sqlanon_values", values)
+        texts = []
+        for names in together:
+            each = select([col(name) for name in names], relation.copy()).distinct()
+            texts.append((subquery(each, "each"), {name: name == "zip" for name in names}))
+        assert engine.rows(digest_there(relation, types, texts)) == expected
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("few", [0, 4])
+def test_digest_of_many_combinations(place: Any, few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever of the texts are few enough to be hashed once, and joined as one."""
+    monkeypatch.setattr(spark_rows, "HASHED_ONCE", 2 * few)
+    monkeypatch.setattr(spark_rows, "TOGETHER", few)
+    patients(place)
+    with sqlanon.connect(place) as db:
+        result = db.anonymize(policy_of())
+        file, release = result.publish(tmp_path / "r.duckdb"), result.publish()
+    assert release.manifest.digest == file.manifest.digest
+    assert release.verify().verified
 
 
 def duck(name: str) -> str:

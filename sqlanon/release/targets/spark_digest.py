@@ -8,7 +8,7 @@ from functools import partial, reduce
 
 from sqlglot import exp
 
-from sqlanon.expressions import all_of, cast, col, fragment, named, same, subquery, template, text
+from sqlanon.expressions import all_of, anonymous, cast, col, fragment, named, same, subquery, template, text
 
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
 """Types whose values are numbers in the digest, not texts."""
@@ -25,7 +25,7 @@ _DATE = r"^-?([0-9]+)(-[0-9][0-9]-[0-9][0-9])(.*)$"
 
 _spark = partial(fragment, dialect="spark")
 _STAGE = template("SELECT :values FROM :rows")
-_BESIDE = template("SELECT :columns FROM :rows AS r JOIN (:lines) AS c ON :keys")
+_BESIDE = template("SELECT :columns FROM :rows AS r")
 
 # In every Spark. Java's own text of a number has digits too many before Java 19. It takes no NULL.
 _SHORTEST = _spark("""
@@ -103,31 +103,31 @@ _ROWS = _spark("count(*)")
 
 
 def digest_there(
-    relation: exp.Expr,
-    types: Mapping[str, str],
-    combinations: exp.Expr | None = None,
-    texts: Mapping[str, bool] | None = None,
+    relation: exp.Expr, types: Mapping[str, str], texts: Sequence[tuple[exp.Expr, Mapping[str, bool]]] = ()
 ) -> exp.Select:
     """The rows of a relation, and its digest.
 
-    With its combinations of some texts, these are hashed once for each combination. ``texts``: whether each may be
-    NULL.
+    ``texts``: the combinations of some texts, each once and few enough to be sent to all executors; and by column
+    whether it may be NULL. They are hashed once for each combination, and joined to the rows.
     """
     columns: list[tuple[exp.Expr, str, str]] = [(col(name), name, type_) for name, type_ in types.items()]
-    if combinations is None or not texts:
+    if not texts:
         lines = _lines(relation, columns)
     else:
-        others = [(f"v{i}", name, type_) for i, (_, name, type_) in enumerate(columns) if name not in texts]
-        of_texts = _lines(combinations, [one for one in columns if one[1] in texts], list(texts))
-        keys = [same(col(name, "r"), col(f"k{i}", "c"), null) for i, (name, null) in enumerate(texts.items())]
-        beside = _BESIDE(
-            columns=[*(named(col(name, "r"), value) for value, name, _ in others), named(col("line", "c"), "part")],
-            rows=relation,
-            lines=of_texts,
-            keys=all_of(keys),
-        )
+        once = frozenset[str]().union(*(names for _, names in texts))
+        others = [(f"v{i}", name, type_) for i, (_, name, type_) in enumerate(columns) if name not in once]
+        parts = [f"part{j}" for j, _ in enumerate(texts)]
+        output = [named(col(name, "r"), value) for value, name, _ in others]
+        output += [named(col("line", f"c{j}"), part) for j, part in enumerate(parts)]
+        beside = _BESIDE(columns=output, rows=relation)
+        for j, (combinations, names) in enumerate(texts):
+            hashed = _lines(combinations, [one for one in columns if one[1] in names], list(names))
+            keys = [same(col(name, "r"), col(f"k{i}", f"c{j}"), null) for i, (name, null) in enumerate(names.items())]
+            beside = beside.join(subquery(hashed, f"c{j}"), on=all_of(keys), copy=False)
+        sent = anonymous("BROADCAST", *(col(f"c{j}") for j, _ in enumerate(texts)))
+        beside.set("hint", exp.Hint(expressions=[sent]))
         own: list[tuple[exp.Expr, str, str]] = [(col(value), name, type_) for value, name, type_ in others]
-        lines = _lines(subquery(beside, "beside"), own, part=col("part"))
+        lines = _lines(subquery(beside, "beside"), own, parts=parts)
     product = _STAGE(values=[named(_PRODUCT(), "product")], rows=subquery(lines, "lines"))
     return _STAGE(values=[named(_ROWS(), "rows"), named(_TOTAL(), "digest")], rows=subquery(product, "rows"))
 
@@ -136,23 +136,22 @@ def _lines(
     relation: exp.Expr,
     columns: Sequence[tuple[exp.Expr, str, str]],
     keys: Sequence[str] = (),
-    part: exp.Column | None = None,
+    parts: Sequence[str] = (),
 ) -> exp.Select:
-    """``line``: the number of a row, by its columns (their values, names and types), and by what is known as a part of
+    """``line``: the number of a row, by its columns (their values, names and types), and by what is known as parts of
     it. Beside it ``k0``, ``k1`` .., its keys."""
     cells = [(f"c{i}", *one) for i, one in enumerate(columns)]
     numbers = [
         (cell, col(cell) if type_ in NUMBERS else _HASH(text=_text(col(cell), type_))) for cell, _, _, type_ in cells
     ]
     beside: list[exp.Expr] = [col(f"k{i}") for i, _ in enumerate(keys)]
-    beside += [] if part is None else [part]
+    beside += map(col, parts)
     first: list[exp.Expr] = [named(col(key), f"k{i}") for i, key in enumerate(keys)]
-    first += [] if part is None else [part]
+    first += map(col, parts)
     raw = [*(named(_raw(value, type_), cell) for cell, value, _, type_ in cells), *first]
     hashed = [*(named(number, cell) for cell, number in numbers), *beside]
     own: list[exp.Expr] = [exp.Paren(this=_cell(col(cell), name, type_)) for cell, _, name, type_ in cells]
-    if part is not None:
-        own.append(part)
+    own += map(col, parts)
     line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), own)
     rows = subquery(_STAGE(values=raw, rows=relation.copy()), "raw")
     rows = subquery(_STAGE(values=hashed, rows=rows), "hashed")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -54,9 +55,10 @@ from sqlanon.workdir import spill_directory
 AT_ONCE = 2_000_000
 """So many combinations are fetched at a time."""
 
-_FACTS = template("SELECT :rows, :nulls FROM :relation")
+_FACTS = template("SELECT :rows, :nulls, :values FROM :relation")
 _SUM = fragment("coalesce(sum(:count), 0)")
 _HAS_NULL = fragment("count(*) > count(:value)")
+_DISTINCT = fragment("count(DISTINCT :value)")
 
 
 def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
@@ -168,7 +170,32 @@ def _older_digest(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table
 
 
 HASHED_ONCE = 200_000
-"""The texts of this many combinations are hashed once, and joined to the rows."""
+"""The texts of a column with this many values are hashed once, and joined to the rows."""
+
+TOGETHER = 10_000
+"""Columns with this many combinations are joined as one: what is joined stays in the processor's cache."""
+
+
+def hashed_together(values: Mapping[str, int], combined: int) -> list[list[str]]:
+    """Columns, by how many values each has, in groups that are joined as one; those of too many values are left out.
+
+    >>> hashed_together({"sex": 2, "zip": 30_000, "name": 10**6, "race": 5}, 10**6)
+    [['zip'], ['race', 'sex']]
+    >>> hashed_together({"sex": 2, "zip": 30_000, "race": 5}, 9_000)
+    [['sex', 'zip', 'race']]
+    """
+    if combined <= TOGETHER:
+        return [list(values)]
+    groups: list[list[str]] = []
+    for name in sorted(values, key=lambda one: -values[one]):
+        if values[name] <= HASHED_ONCE:
+            fitting = (one for one in groups if prod(values[each] for each in (*one, name)) <= TOGETHER)
+            group = next(fitting, None)
+            if group is None:
+                groups.append([name])
+            else:
+                group.append(name)
+    return groups
 
 
 def _digest(
@@ -182,17 +209,21 @@ def _digest(
     combinations: exp.Table,
     combined: int,
 ) -> str:
-    """The content digest, as Spark works it out: of texts, by their combinations, if these are few."""
-    names = [name for name, type_ in wanted.items() if type_ == "VARCHAR"] if combined <= HASHED_ONCE else []
+    """The content digest, as Spark works it out: of texts, by their combinations, where these are few."""
+    names = [name for name, type_ in wanted.items() if type_ == "VARCHAR"]
     if not names:
         return str(server.rows(digest_there(relation, types))[0][1])
-    has_nulls = [_HAS_NULL(value=col(name)) for name in names]
-    counted, *nulls = engine.rows(_FACTS(rows=_SUM(count=col(count)), nulls=has_nulls, relation=fetched))[0]
-    texts = {name: bool(null) for name, null in zip(names, nulls, strict=True)}
-    once: exp.Expr = combinations  # a number among what requirements look at makes several of one text
-    if len(texts) < len(wanted):
-        once = subquery(select([col(name) for name in texts], combinations).distinct(copy=False), "combinations")
-    rows, digest = server.rows(digest_there(relation, types, once, texts))[0]
+    has_nulls, distinct = ([one(value=col(name)) for name in names] for one in (_HAS_NULL, _DISTINCT))
+    facts = _FACTS(rows=_SUM(count=col(count)), nulls=has_nulls, values=distinct, relation=fetched)
+    counted, *found = engine.rows(facts)[0]
+    nulls = dict(zip(names, found, strict=False))
+    values = {name: known + nulls[name] for name, known in zip(names, found[len(names) :], strict=True)}
+    texts = []
+    for group in hashed_together(values, combined):
+        each = select([col(name) for name in group], combinations.copy())
+        once = subquery(each.distinct(copy=False), "texts") if len(group) < len(wanted) else combinations
+        texts.append((once, {name: nulls[name] for name in group}))
+    rows, digest = server.rows(digest_there(relation, types, texts))[0]
     if rows != counted:
         raise BrokenReleaseError("the rows of the release changed while they were read")
     return str(digest)
