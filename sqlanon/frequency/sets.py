@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import field, replace
 from itertools import count
@@ -213,7 +213,7 @@ class FrequencySets:
         self._once.add(levels)
         return replace(self.space, frequency=subquery(codes.class_sizes(levels), "f"), are_classes=True)
 
-    def halves_at(self, levels: Levels) -> Iterator[ClassSpace]:
+    def halves_at(self, levels: Levels) -> Generator[ClassSpace, None, None]:
         """The same, in two parts of whole classes, if there is an attribute whose values tell them apart."""
         codes, guess = self.ground.codes, self._guess
         own = [] if codes is None or guess is None else codes.with_own_codes(levels)

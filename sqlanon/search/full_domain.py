@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, wraps
@@ -181,11 +182,15 @@ class Checker:
     def _by_halves(self, levels: Levels) -> tuple[dict[str, Any], float]:
         """The figures of half of the classes, if they lose too many rows; else of all. And of what share they are."""
         row: dict[str, Any] = {}
-        for share, space in zip((0.5, 1.0), self._sets.halves_at(levels), strict=False):
-            query = candidate(space, levels, self._short, self._measure.needs_squares)
-            row = {name: (row.get(name) or 0) + (one or 0) for name, one in self._sets.steps.figures(query).items()}
-            if not self._is_within(row) and self._judge(self._figures(space, levels, row, {}), self._allowed).hopeless:
-                return row, share
+        with closing(self._sets.halves_at(levels)) as halves:
+            for share, space in zip((0.5, 1.0), halves, strict=False):
+                query = candidate(space, levels, self._short, self._measure.needs_squares)
+                part = self._sets.steps.figures(query)
+                row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
+                if not self._is_within(row):
+                    figures = self._figures(space, levels, row, {})
+                    if self._judge(figures, self._allowed).hopeless:
+                        return row, share
         return row, 1.0
 
     def _is_within(self, row: Mapping[str, Any]) -> bool:
