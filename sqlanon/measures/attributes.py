@@ -38,8 +38,9 @@ class Loss(Measure):
         ]
         # A search asks for very many bounds: what is a sum is added up from parts.
         total = {"mean": math.fsum(self.weights), "sum": 1.0}.get(aggregate)
+        self._shares = [weight / total for weight in self.weights] if total else []
         self._parts = total and [
-            [weight / total * value for value in row] for weight, row in zip(self.weights, self._bounds, strict=True)
+            [share * value for value in row] for share, row in zip(self._shares, self._bounds, strict=True)
         ]
 
     def bound(self, levels: Levels) -> float:
@@ -47,6 +48,15 @@ class Loss(Measure):
         if self._parts:
             return math.fsum([row[level] for row, level in zip(self._parts, levels, strict=True)])
         return self.combine([row[level] for row, level in zip(self._bounds, levels, strict=True)], self.weights)
+
+    def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
+        """No attribute loses less than the share of the rows that are suppressed."""
+        least = suppressed_rows / self.marginals.rows
+        if self._parts:
+            rows = zip(self._parts, self._shares, levels, strict=True)
+            return math.fsum([max(row[level], share * least) for row, share, level in rows])
+        losses = [max(row[level], least) for row, level in zip(self._bounds, levels, strict=True)]
+        return self.combine(losses, self.weights)
 
     def lift(self, levels: Levels, figures: Figures) -> float:
         """A suppressed row counts 1; the bound has it with its leaves, of which there are fewer further down."""
@@ -98,6 +108,9 @@ class Precision(Measure):
 
     def bound(self, levels: Levels) -> float:
         return self._with(levels, self._unknown)
+
+    def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
+        return self._with(levels, max(self._unknown, suppressed_rows / self.marginals.rows))
 
     def lift(self, levels: Levels, figures: Figures) -> float:
         """A row that is suppressed counts 1; the bound has it with level / height, which is less further down."""

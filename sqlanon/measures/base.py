@@ -168,6 +168,10 @@ class Measure:
         """At most the score of a generalization that was not checked."""
         return 0.0
 
+    def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
+        """At most the score of a generalization that suppresses so many rows, or more."""
+        return self.bound(levels)
+
     def after(self, figures: Figures) -> float:
         """At most the score of a checked generalization and of every one above it."""
         return 0.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlanon.coding import Levels
 from sqlanon.engines.deadline import InterruptedStatementError
@@ -65,6 +65,10 @@ class Forecast:
     def adjust(self, hopeless: bool) -> None:
         """Learn whether what `highest` gave was hopeless."""
         self._margin += -HIT if hopeless else MISSED
+
+    def begin_again(self) -> None:
+        """Forget how far to go: what is asked for is another border."""
+        self._margin = 0.0
 
     def step(self, attribute: int, level: int) -> float:
         """How much nearer to the border a step up from a level brings: by how much the guess falls."""
@@ -141,6 +145,14 @@ CONSIDERED = 32
 """So many of the generalizations that rule out the low end of a box are considered: the newest, which rule out most."""
 
 
+class Aim(NamedTuple):
+    """How far the bound of a box is to rise at once: what scores at least that is put off, as neither the answer nor
+    ruled out."""
+
+    score: float
+    rows: int  # what suppresses more rows than these scores at least that, or can not be the answer
+
+
 @dataclass
 class Search:
     """A search's task and its memory: what is checked, what follows from it, and the best so far."""
@@ -164,12 +176,16 @@ class Search:
         self.open = 0  # how many are waiting, as progress shows it
         self.may_stop = False  # a statement is under way that may be interrupted: not the first check
         self.only_best = False  # what cannot be the best is of no use
+        self.bounds = True  # checks are for bounds, not for good answers
         self.forecast = Forecast(self.measure.marginals)
-        # By how much a generalization raises the bounds of those below it.
+        # Of what is not hopeless: by how much it raises the bounds of those below it, and the fewest rows that are
+        # suppressed in it and in each of them.
         self._lifts: dict[Levels, float] = {}
+        self._fewest: dict[Levels, int] = {}
         # By the heights, not the top: of an attribute that may not be released so high it may still be asked.
         self._heights = self.measure.marginals.heights
         self._hopeful, self._hopeless, self._lasting = (Dominance(self._heights) for _ in range(3))
+        self._bounding = Dominance(self._heights)  # what was checked for bounds
         self._limit = self.allowed_rows
         self._ends_at = self.budget.ends_at()
         self._looked_at: dict[Levels, None] = {}
@@ -255,6 +271,8 @@ class Search:
         verdict = self._verdict(levels, self.allowed_rows)
         self._conclude(levels, figures, hopeless=verdict.hopeless)
         self.forecast.learn(levels, figures.expected_lost)
+        if self.bounds:
+            self._bounding.add(levels)
         if verdict.lasting:
             self._lasting.add(levels)
         if verdict.satisfies:
@@ -276,6 +294,9 @@ class Search:
             self._hopeless.add(levels)
             return
         self._hopeful.add(levels)
+        # As in `Rules.judge`: what is lost is rounded.
+        lost = figures.suppressed_rows if figures.lost is None else figures.lost
+        self._fewest[levels] = math.ceil(lost - 1e-6 - 1e-9 * self.measure.marginals.rows)
         # Only where all requirements are hereditary are the rows that are suppressed here suppressed below, too; and
         # only of what satisfies the limit are the figures complete.
         known = figures.lost is None and 0 < figures.suppressed_rows <= self._limit and figures.classes > 0
@@ -289,16 +310,16 @@ class Search:
             for levels, figures in self.figures.items():
                 self._conclude(levels, figures, hopeless=self.judge(figures, allowed_rows).hopeless)
 
-    def excluded(self, box: Box) -> Levels | None:
-        """A generalization at or above the low end of a box, such that nothing at or below it can be the answer; None
-        if none is known: then the low end may be.
+    def excluded(self, box: Box, aim: Aim | None = None) -> Levels | None:
+        """A generalization at or above the low end of a box, such that nothing at or below it can be the answer, or
+        all there reaches the aim; None if none is known: then the low end may be.
 
         Of several, one that leaves the box in few parts.
         """
         if self._hopeless.has_above(box.high):
             return box.high
         found, fewest = None, len(box.low) + 1
-        for levels in chain(islice(self._hopeless.above(box.low), CONSIDERED), self._too_costly(box)):
+        for levels in chain(islice(self._hopeless.above(box.low), CONSIDERED), self._too_costly(box, aim)):
             parts = sum(map(operator.lt, levels, box.high))
             if parts < fewest:
                 found, fewest = levels, parts
@@ -314,47 +335,72 @@ class Search:
             if all(map(operator.le, lifted, high)):
                 yield lifted, high
 
-    def _too_costly(self, box: Box) -> Iterator[Levels]:
-        """Checked generalizations that suppress so many rows that nothing at or below them is the best."""
+    def _too_costly(self, box: Box, aim: Aim | None) -> Iterator[Levels]:
+        """Checked generalizations that suppress so many rows that nothing at or below them is the best, or that all
+        there reaches the aim."""
         if self.best is None or not self.only_best:
             return
-        for levels in islice(self._hopeful.above(box.low), CONSIDERED):
-            lift = self._lifts[levels]
-            if lift and self.is_no_use(self.measure.raised(box.key, lift), box.low):
+        for levels in islice((self._hopeful if aim is None else self._bounding).above(box.low), CONSIDERED):
+            if aim is None:
+                lift = self._lifts[levels]
+                if lift and self.is_no_use(self.measure.raised(box.key, lift), box.low):
+                    yield levels
+            elif (bound := self.raised(box, levels)) >= aim.score or self.is_no_use(bound, box.low):
                 yield levels
+
+    def raised(self, box: Box, levels: Levels) -> float:
+        """At most the score of everything in a box and at or below a checked generalization; infinite where nothing of
+        that can be the answer. The key of the box is a bound that no lift has raised."""
+        if self._hopeless.has_above(levels):
+            return math.inf
+        lift = self._lifts[levels]
+        lifted = self.measure.raised(box.key, lift) if lift else box.key
+        return max(lifted, self.measure.bound_with(box.low, self._fewest[levels]))
+
+    def may_not_reach(self, aim: Aim | None, levels: Levels) -> bool:
+        """Whether one at or below a generalization is checked that may be the answer, and suppresses too few rows for
+        the aim: then so does all above it."""
+        if aim is None or aim.rows >= self.allowed_rows:
+            return self._hopeful.has_below(levels)
+        return any(self._fewest[one] <= aim.rows for one in self._hopeful.below(levels))
 
     def is_no_use(self, bound: float, levels: Levels) -> bool:
         """Whether neither a generalization nor anything above it, if they score no less, can be preferred to the
         best."""
         return self.best is not None and not self.precedes(bound, levels, self.best)
 
-    def settle(self, path: list[Levels], wanted: int, box: Box) -> None:
-        """Learn of the first of an ascending path whether it may satisfy the policy, or that it can not be the answer.
+    def settle(self, path: list[Levels], wanted: int, box: Box, aim: Aim | None = None) -> None:
+        """Learn of the first of an ascending path whether it may satisfy the policy and be below the aim, or that it
+        can not be the answer.
 
-        A hopeless one settles all below it: the forecast says which to ask.
+        One that is hopeless, or reaches the aim, settles all below it: the forecast says which to ask.
         """
         self.look_at(*path[:wanted])
         low, high = 0, len(path)
         while low < high:
-            middle = self.forecast.highest(path, low, high, self.allowed_rows)
-            hopeful = self.ask(path[middle])
+            middle = self.highest(path, low, high, aim)
+            hopeful = self.ask(path[middle]) and (aim is None or self._fewest[path[middle]] <= aim.rows)
             self.forecast.adjust(not hopeful)
             if not hopeful:
                 low = middle + 1
                 if low >= wanted:
                     return
-            elif self.excluded(box) is not None:
+            elif self.excluded(box, aim) is not None:
                 return
             else:
                 high = middle
 
-    def beyond(self, levels: Levels) -> list[Levels]:
+    def highest(self, path: list[Levels], low: int, high: int, aim: Aim | None = None) -> int:
+        """By the forecast, the index of the highest of a part of a path that is hopeless, or reaches the aim."""
+        return self.forecast.highest(path, low, high, self.allowed_rows if aim is None else aim.rows)
+
+    def beyond(self, levels: Levels, aim: Aim | None = None) -> list[Levels]:
         """An ascending path from a generalization, without it, of those of which nothing is told.
 
         It rises where the forecast falls least: the more of it is hopeless, the more that rules out.
         """
         # Above one of which nothing is told, none is below a hopeless one.
-        return self.lattice.ascend(levels, self.forecast.step, lambda up: not self._hopeful.has_below(up))
+        return self.lattice.ascend(levels, self.forecast.step, lambda up: not self.may_not_reach(aim, up))
 
     def precedes(self, cost: float, levels: Levels, than: Levels) -> bool:
         """Whether a cost at ``levels`` is preferred to a checked generalization: score, then height, then levels."""

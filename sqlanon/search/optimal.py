@@ -14,12 +14,15 @@ Where the requirements are monotone under suppression, what may satisfy does; el
 ends when no bound is at or below the best score; a bound that ties with it is decided by the tie rule. A search that is
 stopped before has proven the least bound of what is open. In a large lattice, `search.dive` looks for a good answer
 after the first checks; then the proof and `search.breeding`, which looks further, take turns: the longer that finds
-nothing better, the more of them are the proof's.
+nothing better, the more of them are the proof's. There a bound rises in steps: what must suppress so many rows that it
+scores at least the next step (no attribute loses less than the share of the suppressed rows) waits with that bound.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -29,17 +32,23 @@ from sqlanon.search.dive import LARGE, Cost, dive
 from sqlanon.search.full_domain import on_lattice
 from sqlanon.search.lattice import Box, Boxes
 from sqlanon.search.limits import LimitReachedError
-from sqlanon.search.memory import Search
+from sqlanon.search.memory import TOLERANCE, Aim, Search
 from sqlanon.search.outcome import Outcome
 
 FIRST = 4
 """A dive in a large lattice begins after this many checks per attribute: they find a fair answer, or prove the best."""
 
-TURN, BOXES = 10, 200
+TURN, BOXES = 20, 600
 """After so many checks or boxes of the proof, it is the turn of generations."""
 
 GENERATIONS = 3
 """So many in a turn: each takes about the time of a few checks, as one statement makes all of its own."""
+
+STEP = 0.4
+"""In a large lattice a bound rises at once by at most this share of the span from the least bound to the best score."""
+
+AHEAD, TOGETHER = 60, 15
+"""There, what is first asked about a box and so many of the next ones is checked together, but no more than that."""
 
 
 def optimal(search: Search) -> Outcome:
@@ -55,17 +64,25 @@ class _BranchAndBound:
         self.search = search
         self.boxes = Boxes()
         self.prices = _prices(search)
+        self.is_large = search.lattice.size > LARGE
+        self.dived, search.bounds = False, not self.is_large
+        self.least = self.proven = search.measure.bound(search.lattice.bottom)
 
     def run(self) -> Outcome:
         search, lattice = self.search, self.search.lattice
-        bound = search.measure.bound(lattice.bottom)
-        box = Box(bound, sum(lattice.bottom), lattice.bottom, lattice.top)
+        box = every = Box(self.least, sum(lattice.bottom), lattice.bottom, lattice.top)
         answers = _answers(search)
-        checks, boxes = (FIRST * len(lattice.top) if lattice.size > LARGE else math.inf), math.inf
+        checks, boxes = (FIRST * len(lattice.top) if self.is_large else math.inf), math.inf
         try:
             while True:
                 if len(search.figures) >= checks or boxes <= 0:
+                    search.bounds = False
                     turns = next(answers)
+                    search.bounds = True
+                    if not self.dived:  # the boxes were cut for good answers, and too small for bounds
+                        self.proven = self._proven(box)
+                        self.dived, self.boxes, box = True, Boxes(), every
+                        search.forecast.begin_again()
                     checks, boxes = len(search.figures) + turns * TURN, turns * BOXES
                 boxes -= 1
                 if not search.is_no_use(box.key, box.low):
@@ -80,10 +97,9 @@ class _BranchAndBound:
 
     def _proven(self, box: Box) -> float:
         """Nothing scores less: neither what is open, nor what was found."""
-        bounds = [box.key, *(one.key for one in self.boxes)]
-        if self.search.best is not None:
-            bounds.append(self.search.scores[self.search.best])
-        return min(bounds)
+        bound = max(self.proven, min([box.key, *(one.key for one in self.boxes)]))
+        best = self.search.best
+        return bound if best is None else min(bound, self.search.scores[best])
 
     def _work(self, box: Box) -> None:
         """Decide the low end of a box, or rule it out; let the rest of the box wait."""
@@ -96,18 +112,72 @@ class _BranchAndBound:
                 self.boxes.add(box._replace(key=after))
             return
         self._tighten()
-        excluded = search.excluded(box)
-        if excluded is None and search.may(box.low) is None:
-            path = self._path(box.low)
-            search.settle([*path, *search.beyond(path[-1])], len(path), box)
-            excluded = search.excluded(box)
+        aim, plain = self._aim(box), self._plain(box)
+        excluded = self._excluded(box, plain, aim)
         if excluded is None:
             search.ask(box.low)
             box, excluded = box._replace(key=max(box.key, search.after(box.low))), box.low
+        elif aim is not None:
+            bound = search.raised(plain, excluded)
+            if bound < math.inf and not search.is_no_use(bound, box.low):
+                self.boxes.add(box._replace(key=max(box.key, bound), high=tuple(map(min, excluded, box.high))))
         for low, high in search.rest(box, excluded):
             bound = max(box.key, search.measure.bound(low))
             if not search.is_no_use(bound, low):
                 self.boxes.add(Box(bound, sum(low), low, high))
+
+    def _excluded(self, box: Box, plain: Box, aim: Aim | None) -> Levels | None:
+        """What excludes the low end of a box, by what is known or else is checked for it."""
+        search = self.search
+        excluded = search.excluded(plain, aim)
+        if excluded is None and self.dived and not search.may_not_reach(aim, box.low):
+            self._ask_ahead(box)
+            excluded = search.excluded(plain, aim)
+        if excluded is None and not search.may_not_reach(aim, box.low):
+            search.settle(*self._path(box.low, aim), plain, aim)
+            excluded = search.excluded(plain, aim)
+        return excluded
+
+    def _aim(self, box: Box) -> Aim | None:
+        """How far a bound in a large lattice rises at once: further than the best score is no use."""
+        search = self.search
+        if not self.dived or search.best is None:
+            return None
+        best = search.scores[search.best]
+        score = min(box.key + STEP * (best - self.least), best + 4 * TOLERANCE * abs(best))
+        if score <= box.key:
+            return None
+        every, bound_with = range(search.allowed_rows + 1), search.measure.bound_with
+        return Aim(score, bisect_left(every, score, key=lambda rows: bound_with(box.low, rows)) - 1)
+
+    def _plain(self, box: Box) -> Box:
+        """A box with a key that nothing above it has raised, so that nothing is counted twice."""
+        if not self.dived:
+            return box
+        return box._replace(key=max(self.search.measure.bound(box.low), self.search.after(box.low)))
+
+    def _ask_ahead(self, first: Box) -> None:
+        """Check for a box and the next ones, in one statement, what each would ask about first."""
+        search = self.search
+        following = [self.boxes.next() for _ in range(min(AHEAD, len(self.boxes)))]
+        for box in reversed(following):
+            self.boxes.add(box)
+        several: list[Levels] = []
+        for box in [first, *following]:
+            below_one = any(all(map(operator.le, box.low, one)) for one in several)
+            if not below_one and not search.is_no_use(box.key, box.low):
+                several += self._asked_first(box)
+            if len(several) >= TOGETHER:
+                break
+        search.ask_all(several)
+
+    def _asked_first(self, box: Box) -> list[Levels]:
+        """What is asked about first to exclude the low end of a box, if anything is."""
+        search, aim = self.search, self._aim(box)
+        if search.excluded(self._plain(box), aim) is not None or search.may_not_reach(aim, box.low):
+            return []
+        path, _ = self._path(box.low, aim)
+        return [path[search.highest(path, 0, len(path), aim)]]
 
     def _tighten(self) -> None:
         """What must suppress so many rows that it scores more than the best is of no use: a tighter limit."""
@@ -115,16 +185,19 @@ class _BranchAndBound:
         if search.best is not None:
             search.tighten(search.measure.most_suppressed(search.scores[search.best]))
 
-    def _path(self, start: Levels) -> list[Levels]:
-        """An ascending path of generalizations of which nothing is told and that may still be the best, long and with
-        much below it."""
+    def _path(self, start: Levels, aim: Aim | None) -> tuple[list[Levels], int]:
+        """An ascending path of generalizations of which nothing is told, long and with much below it; the first ones,
+        so many, may still be the best, or below the aim."""
         search = self.search
 
         def is_open(levels: Levels) -> bool:
             bound = search.measure.bound(levels)
-            return not search.is_no_use(bound, levels) and search.may(levels) is None
+            if search.is_no_use(bound, levels) or (aim is not None and bound >= aim.score):
+                return False
+            return search.may(levels) is not False and not search.may_not_reach(aim, levels)
 
-        return [start, *search.lattice.ascend(start, lambda i, level: self.prices[i][level], is_open)]
+        path = [start, *search.lattice.ascend(start, lambda i, level: self.prices[i][level], is_open)]
+        return [*path, *search.beyond(path[-1], aim)], len(path)
 
 
 def _answers(search: Search) -> Iterator[int]:

@@ -60,6 +60,12 @@ def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: L
     assert lift >= 0
     assert holds(measure.raised(measure.bound(levels), lift), score)
     assert holds(measure.raised(below, lift), score)
+    for other, above in figures.items():
+        if at_most(levels, other):
+            suppressed = above.suppressed_rows
+            assert holds(measure.bound_with(levels, suppressed), score)
+            assert holds(measure.bound(levels), measure.bound_with(levels, suppressed))
+            assert holds(measure.bound_with(levels, max(suppressed - 1, 0)), measure.bound_with(levels, suppressed))
 
 
 @pytest.mark.parametrize(("measure", "aggregate"), OBJECTIVES)

@@ -3,8 +3,11 @@ good."""
 
 from __future__ import annotations
 
+import heapq
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from unittest.mock import patch
@@ -15,12 +18,14 @@ import strategies
 import strategies_privacy
 from conftest import examples
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracle import Release, Table
 from plain_search import search_by, search_of
 from strategies import Case
 from strategies_privacy import PrivacyCase
 from test_known_optima import Entry, Workshop, workshop
 from test_optimum import ASKED, TREES, WEIGHTS, rows_of
+from test_quality_bounds import at_most, cost, holds
 from test_search_limits import check_every_stop, check_privacy
 from test_search_properties import quick, thorough
 
@@ -31,6 +36,7 @@ from sqlanon.search import Budget
 from sqlanon.search.breeding import KEPT, Breeding
 from sqlanon.search.dive import Cost, dive
 from sqlanon.search.full_domain import Checker
+from sqlanon.search.lattice import Box, Boxes
 
 __all__ = ["workshop"]  # the fixture
 
@@ -115,6 +121,64 @@ def test_max_checks_holds_where_several_are_checked_together(workshop: Workshop)
         outcome = search_by("optimal", task.lattice)
         assert outcome.stopped
         assert len(task.lattice.figures) == checks
+
+
+@contextmanager
+def keys_compared(scores: Mapping[Levels, float]) -> Iterator[list[Box]]:
+    """Nothing in a box that waits scores less than its key."""
+    seen: list[Box] = []
+
+    def add(self: Boxes, box: Box) -> None:
+        inside = [score for levels, score in scores.items() if at_most(box.low, levels) and at_most(levels, box.high)]
+        assert holds(box.key, min(inside, default=math.inf))
+        seen.append(box)
+        heapq.heappush(self._heap, box)
+
+    with patch.object(Boxes, "add", add):
+        yield seen
+
+
+def check_keys(case: Case, step: float) -> None:
+    table = Table.of(case.rows, case.hierarchies)
+    releases = [Release(table, levels, case.k) for levels in oracle.lattice(table)] if table.size else []
+    scores = {one.levels: cost(case, one) for one in releases if oracle.satisfies(one, case.limit)}
+    best = oracle.solve(**case.arguments)
+    with patch("sqlanon.search.optimal.STEP", step), keys_compared(scores):
+        found = search_by("optimal", search_of(case)) if table.size else None
+    assert (found and found.levels) == (best and best.levels)
+
+
+STEPS = st.sampled_from([0.01, 0.1, 0.4, 1.0])
+
+
+@settings(quick, max_examples=examples(40))
+@given(case=strategies.cases(), step=STEPS)
+def test_no_key_is_above_a_score(case: Case, step: float) -> None:
+    check_keys(case, step)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=examples(500))
+@given(case=strategies.cases(), step=STEPS)
+def test_no_key_is_above_a_score_many(case: Case, step: float) -> None:
+    check_keys(case, step)
+
+
+@pytest.mark.parametrize(("measure", "aggregate"), ASKED)
+def test_no_key_is_above_a_score_by_each_measure(measure: str, aggregate: str | None) -> None:
+    draw = random.Random(17)
+    for limit, k, step in (("0.1", 2, 0.1), ("0.3", 3, 0.4), ("1", 4, 0.1), ("1", 3, 0.02), ("1", 2, 0.4)):
+        weights = WEIGHTS if aggregate in ("mean", "sum") and k == 3 else None
+        check_keys(Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights), step)
+
+
+def test_bounds_rise_with_what_has_to_be_suppressed() -> None:
+    """Without a limit nothing is hopeless: the bound of a box still rises with the rows that are suppressed in it."""
+    case = Case(rows_of(random.Random(3)), TREES, 3, "1", "loss", None, None)
+    with keys_compared({}) as seen:
+        search = search_of(case)
+        search_by("optimal", search)
+    assert any(box.key > search.measure.bound(box.low) for box in seen)
 
 
 @settings(quick, max_examples=examples(10))

@@ -108,6 +108,36 @@ def test_a_wide_table_is_searched_to_the_end() -> None:
     assert result.checked < 60
 
 
+EACH = (
+    "optimal",
+    "local",
+    "mondrian",
+    "k-similar",
+    "subtree",
+    "datafly",
+    "samarati",
+    "incognito",
+    "flash",
+    "ola",
+    "k_minimal",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", some([0.0, 0.05], 1))
+@pytest.mark.parametrize("strategy", EACH)
+def test_60_quasi_identifiers_have_an_answer_in_a_second_or_so(strategy: str, limit: float) -> None:
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"hash(i * 60 + {j}) % 100 < {2 + j} AS b{j}" for j in range(60))
+        connection.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(500) AS r(i)")
+        roles = {f"b{j}": "suppress" for j in range(60)}
+        search = {"strategy": strategy, "suppression_limit": limit, "time_limit": 1}
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(make_policy(roles, k=5, search=search))
+    assert result.released_rows >= 500 * (1 - limit)
+    assert result.smallest_class >= 5
+
+
 # Checks: what a search costs, whatever the machine. Measured; with a margin for other libraries' logarithms.
 
 ADULT_8 = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
