@@ -24,7 +24,15 @@ from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import create_table, drop_table, row_count, table, template
+from sqlanon.expressions import (
+    create_table,
+    create_temporary_view,
+    drop_table,
+    drop_view,
+    row_count,
+    table,
+    template,
+)
 from sqlanon.ledger import catalog
 from sqlanon.ledger.marks import EarlierAttribute, marked, marked_by_key, marks, rows_there, unmarked
 from sqlanon.ledger.recording import history
@@ -98,11 +106,11 @@ def mark_earlier(
 ) -> tuple[Source, EarlierReleases]:
     """The source with its rows marked by the earlier releases that have them, and what the search has to know of these.
 
-    Makes ``marked_0`` and so on, and drops all but the last.
+    Makes ``marked_1`` and so on, and drops all but the last.
     """
     policy, columns = first.policy, _needed(first)
-    rows = run.work("marked_0")
-    run.engine.execute(create_table(rows, unmarked(run.source.relation, columns)))
+    rows = run.place.view("unmarked")
+    run.engine.execute(create_temporary_view(rows.copy(), unmarked(run.source.relation, columns)))
     floors, ks, problems, lost = dict[str, int](), list[int](), list[Problem](), set[str]()
     for i, publication in enumerate(earlier):
         with opened(run.engine, publication, Reach(), publication.run_id in verified) as one:
@@ -246,7 +254,7 @@ def _mark(
         secret, hashed = hashes
         engine.execute(create_table(target, marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)))
         found = count(target)
-    engine.execute(drop_table(rows))
+    engine.execute(drop_table(rows) if i else drop_view(rows))
     if one.manifest.released_rows and not found:
         hint = "check that it is a release of this table and that the keys are written in the same way"
         raise SourceError(f"no row of {shown_place(one.path)} was found in the source: {hint}")

@@ -435,11 +435,15 @@ class ExtensionDraft:
     def checks(self, released: exp.Table) -> list[Check]:
         run, recoding, macros = self.run, self.recoding, self.run.install_macros()
         audit = SourceAudit(run.engine, run.work, macros, self.prepared, recoding, recoding, None)
-        new = k_anonymity_of(self._added_rows.sql(run.engine.dialect), self.quasi, macros)
-        smallest, k = run.engine.rows(new)[0][0], promised_k(self.prepared.policy.privacy, self.prepared.policy.quasi)
-        message = "none" if smallest is None else f"in the smallest class: {smallest:,}"
-        enough = Check("new rows", smallest is None or smallest >= k, f"{message} (required: {k})")
-        return [*audit.checks(released.sql(run.engine.dialect)), enough]
+        checks = audit.checks(released.sql(run.engine.dialect))
+        if not self.extension.added_rows:
+            return checks
+        new = self._added_rows.sql(run.engine.dialect)
+        k = promised_k(self.prepared.policy.privacy, self.prepared.policy.quasi)
+        smallest = run.engine.rows(k_anonymity_of(new, self.quasi, macros))[0][0]
+        enough = Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})")
+        by_themselves = [replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(new)]
+        return [*checks, enough, *by_themselves]
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
         """Rows that wait are added later: nothing is told of them."""

@@ -22,13 +22,14 @@ RANGE_KINDS: Mapping[str, RangeKind] = {"BIGINT": "integer", "DOUBLE": "number",
 _RELEASED = template("SELECT :name AS attribute, :column::VARCHAR AS label FROM :rows GROUP BY :column")
 _NOTHING = template("SELECT '' AS attribute, '' AS label LIMIT 0")
 _STRANGE = template("""
+    WITH "sqlanon released" AS MATERIALIZED (:released)
     SELECT count(*)
     FROM :levels AS l
-    WHERE NOT coalesce((attribute, label) IN (SELECT (attribute, label) FROM :released AS r), FALSE)
+    WHERE NOT coalesce((attribute, label) IN (SELECT (attribute, label) FROM "sqlanon released" AS r), FALSE)
         AND NOT coalesce((attribute, label) IN (
             SELECT (attribute, ancestor)
             FROM :levels AS a
-            WHERE (attribute, label) IN (SELECT (attribute, label) FROM :released AS r)
+            WHERE (attribute, label) IN (SELECT (attribute, label) FROM "sqlanon released" AS r)
         ), FALSE)
 """)
 _REPEATED = template("""

@@ -32,8 +32,9 @@ from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.reader import Once
-from sqlanon.requirements import requirement_checks
+from sqlanon.requirements import requirement_checks, requirements_in
 from sqlanon.requirements.audit import Audited, Private
+from sqlanon.requirements.base import ClassCondition, SourceFacts
 from sqlanon.requirements.macros import digest_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.population_match import generalized_population
@@ -54,26 +55,33 @@ class SourceAudit:
     population: Population | None
 
     def checks(self, relation: str) -> list[Check]:
-        policy = self.prepared.policy
-        columns = self.recoding.columns
-        quasi = [column.name for column in columns if column.quasi is not None]
         with self._private() as (private, audited):
             found = []
             if audited is not None:
                 found.append(self._same_rows(relation, audited))
                 relation = audited.sql(self.engine.dialect)
-            subject = Audited(
-                Once(self.engine),
-                relation,
-                quasi,
-                policy.with_role("sensitive"),
-                self.prepared.marginals.rows,
-                policy.source.person is not None,
-                self.macros,
-                private,
-                combinations_of(policy.redacted()),
-            )
-            return [*found, *requirement_checks(policy.privacy, subject)]
+            return [*found, *requirement_checks(self.prepared.policy.privacy, self._subject(relation, private))]
+
+    def checks_of_classes(self, relation: str) -> list[Check]:
+        """The checks of what each class must meet by itself: of some of the rows, where rows are counted."""
+        with self._private() as (private, _):
+            subject, asked = self._subject(relation, private), requirements_in(self.prepared.policy.privacy)
+            of_classes = [one for one in asked if isinstance(one.of(SourceFacts()), ClassCondition)]
+            return [check for one in of_classes for check in one.audit(subject)]
+
+    def _subject(self, relation: str, private: Private) -> Audited:
+        policy = self.prepared.policy
+        return Audited(
+            Once(self.engine),
+            relation,
+            [column.name for column in self.recoding.columns if column.quasi is not None],
+            policy.with_role("sensitive"),
+            self.prepared.marginals.rows,
+            policy.source.person is not None,
+            self.macros,
+            private,
+            combinations_of(policy.redacted()),
+        )
 
     @contextmanager
     def _private(self) -> Iterator[tuple[Private, exp.Table | None]]:

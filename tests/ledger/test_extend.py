@@ -212,6 +212,28 @@ def test_an_extension_with_few_new_rows_in_a_class_is_refused(hospital: Path, mo
 
 
 @pytest.mark.slow
+def test_an_extension_whose_new_rows_do_not_meet_the_policy_by_themselves_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together with the released rows their class has enough values."""
+    change(tmp_path / "hospital.duckdb", "CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
+    insert(tmp_path, *ROWS)
+    diverse = {"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 3}]}
+    with sqlanon.connect() as db:
+        db.anonymize(policy(tmp_path, privacy=diverse)).publish()
+    before = released(tmp_path)
+    insert(tmp_path, *((100 + i, 21, "m", "02131", "illness 1") for i in range(4)))
+    right = extending.suppressed_classes
+    with monkeypatch.context() as patch:
+        patch.setattr(extending, "suppressed_classes", lambda *given: right(*given).where(exp.false(), copy=False))
+        with pytest.raises(AuditError, match=r"new rows: .*3-diversity"):
+            extend(tmp_path, privacy=diverse)
+    assert released(tmp_path) == before
+    found, _ = extend(tmp_path, privacy=diverse)
+    assert (found.added_rows, found.waiting_rows) == (0, 4)
+
+
+@pytest.mark.slow
 def test_a_release_that_was_changed_is_not_extended(hospital: Path) -> None:
     with sqlanon.connect() as db:
         found = db.extend(policy(hospital))
