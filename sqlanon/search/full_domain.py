@@ -19,7 +19,7 @@ from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import create_table, drop_table
-from sqlanon.frequency.sets import ClassSpace
+from sqlanon.frequency.sets import ClassSpace, is_large
 from sqlanon.frequency.statements import person_count
 from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.policy.strategies import Strategy
@@ -79,8 +79,8 @@ two fifths of it, or adds a fifth. (The forecast is rough: of nine searched for 
 
 class Checker:
     """Asks the engine for the figures of generalizations: one statement, and one more for what the measures `loss` and
-    `entropy` need of a generalization that suppresses no more rows than are allowed; for `loss`, only if the forecast
-    expected that it does not satisfy the limit."""
+    `entropy` need of a generalization that suppresses no more rows than are allowed; for `loss` of
+    a large table, only if the forecast expected that it does not satisfy the limit."""
 
     search: Search | None = None
     """That it is for."""
@@ -169,6 +169,8 @@ class Checker:
     def _counts_leaves(self, space: ClassSpace, levels: Levels) -> bool:
         """Whether the statement for the classes counts the leaves of suppressed rows, too."""
         if space.are_classes or not (self._measure.needs_leaves and self._allowed):
+            return False
+        if not is_large(self._prepared.marginals.rows):  # to plan its joins takes longer than the work
             return False
         return self.search is None or self.search.forecast.guess(levels) <= math.log1p(AT_ONCE * self._allowed)
 
