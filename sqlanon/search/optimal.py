@@ -65,7 +65,7 @@ class _BranchAndBound:
         self.boxes = Boxes()
         self.prices = _prices(search)
         self.is_large = search.lattice.size > LARGE
-        self.dived, search.bounds = False, not self.is_large
+        self.in_steps, search.bounds = False, not self.is_large
         self.least = self.proven = search.measure.bound(search.lattice.bottom)
 
     def run(self) -> Outcome:
@@ -79,9 +79,10 @@ class _BranchAndBound:
                     search.bounds = False
                     turns = next(answers)
                     search.bounds = True
-                    if not self.dived:  # the boxes were cut for good answers, and too small for bounds
+                    if not self.in_steps and self._aim(every) is not None:
+                        # The boxes were cut for good answers, and are too small for bounds.
                         self.proven = self._proven(box)
-                        self.dived, self.boxes, box = True, Boxes(), every
+                        self.in_steps, self.boxes, box = True, Boxes(), every
                         search.forecast.begin_again()
                     checks, boxes = len(search.figures) + turns * TURN, turns * BOXES
                 boxes -= 1
@@ -112,7 +113,7 @@ class _BranchAndBound:
                 self.boxes.add(box._replace(key=after))
             return
         self._tighten()
-        aim, plain = self._aim(box), self._plain(box)
+        aim, plain = self._aim(box) if self.in_steps else None, self._plain(box)
         excluded = self._excluded(box, plain, aim)
         if excluded is None:
             search.ask(box.low)
@@ -130,7 +131,7 @@ class _BranchAndBound:
         """What excludes the low end of a box, by what is known or else is checked for it."""
         search = self.search
         excluded = search.excluded(plain, aim)
-        if excluded is None and self.dived and not search.may_not_reach(aim, box.low):
+        if excluded is None and self.in_steps and not search.may_not_reach(aim, box.low):
             self._ask_ahead(box)
             excluded = search.excluded(plain, aim)
         if excluded is None and not search.may_not_reach(aim, box.low):
@@ -139,20 +140,22 @@ class _BranchAndBound:
         return excluded
 
     def _aim(self, box: Box) -> Aim | None:
-        """How far a bound in a large lattice rises at once: further than the best score is no use."""
+        """How far the bound of a box is to rise at once: further than the best score is no use. None where only what
+        suppresses more rows than are allowed scores as much: that is ruled out anyway."""
         search = self.search
-        if not self.dived or search.best is None:
+        if search.best is None:
             return None
         best = search.scores[search.best]
         score = min(box.key + STEP * (best - self.least), best + 4 * TOLERANCE * abs(best))
         if score <= box.key:
             return None
         every, bound_with = range(search.allowed_rows + 1), search.measure.bound_with
-        return Aim(score, bisect_left(every, score, key=lambda rows: bound_with(box.low, rows)) - 1)
+        rows = bisect_left(every, score, key=lambda rows: bound_with(box.low, rows)) - 1
+        return Aim(score, rows) if rows < search.allowed_rows else None
 
     def _plain(self, box: Box) -> Box:
         """A box with a key that nothing above it has raised, so that nothing is counted twice."""
-        if not self.dived:
+        if not self.in_steps:
             return box
         return box._replace(key=max(self.search.measure.bound(box.low), self.search.after(box.low)))
 
