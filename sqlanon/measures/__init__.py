@@ -2,8 +2,8 @@
 
 Every measure is a cost: smaller is better. Each gives a score, and bounds on it.
 
-- ``bound(levels)``: at most the score of the generalization, from each attribute's own counts alone.
-- ``after(figures)``: once a generalization is checked, at most the score of it and of everything above it.
+- ``bound(levels)``: a lower bound of the score of a generalization, from each attribute's own counts alone.
+- ``after(figures)``: a lower bound of the scores of a checked generalization and of all above it.
 - ``lift(levels, figures)``: once one is checked, by so much everything at or below it is above these bounds.
 - ``score(levels, figures)``: the score.
 

@@ -68,7 +68,7 @@ class Figures:
     """For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
     under its value, less one. It is needed only where no more rows are suppressed than may be."""
     share: float = 1.0
-    """Of the classes, so much was counted: less where that is enough to see that too many rows are suppressed. Then all
+    """The share of the classes that was counted: below 1 if that showed that too many rows are suppressed. Then all
     figures are of this part alone."""
     suppressed_entropy: float = 0.0
     """For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed
@@ -76,12 +76,12 @@ class Figures:
 
     @property
     def expected_lost(self) -> float:
-        """About so many rows are lost in all classes."""
+        """An estimate of the rows that are lost in all classes."""
         return (self.suppressed_rows if self.lost is None else self.lost) / self.share
 
     @property
     def expected_suppressed(self) -> float:
-        """About so many rows all classes suppress."""
+        """An estimate of the rows that all classes suppress."""
         return self.suppressed_rows / self.share
 
 
@@ -165,15 +165,15 @@ class Measure:
         self.least_gain = LEAST_GAINS[aggregate]
 
     def bound(self, levels: Levels) -> float:
-        """At most the score of a generalization that was not checked."""
+        """A lower bound of the score of a generalization that is not checked."""
         return 0.0
 
     def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
-        """At most the score of a generalization that suppresses so many rows, or more."""
+        """A lower bound of the score of a generalization that suppresses at least this number of rows."""
         return self.bound(levels)
 
     def after(self, figures: Figures) -> float:
-        """At most the score of a checked generalization and of every one above it."""
+        """A lower bound of the scores of a checked generalization and of all above it."""
         return 0.0
 
     def lift(self, levels: Levels, figures: Figures) -> float:
@@ -185,8 +185,8 @@ class Measure:
         return 0.0
 
     def raised(self, bound: float, lift: float) -> float:
-        """At most the score of a generalization, by a bound (`bound` of it, or `after` of one at or below it) and the
-        lift of one at or above it."""
+        """A lower bound of the score of a generalization: a bound (`bound` of it, or `after` of one at or below it)
+        raised by the lift of one at or above it."""
         return bound + lift
 
     def most_suppressed(self, cost: float) -> int:

@@ -411,7 +411,7 @@ WRITTEN_MASK = PolicyFeature(
     lambda asked: [Use("release.suppressed")] if asked.written.get("release", {}).get("suppressed") == "mask" else [],
 )
 PRESENCE = _requirements(
-    _named("a requirement on all classes of a population", _covering()),
+    _named("a requirement on a population as a whole", _covering()),
     lambda asked: [name for name in _covering() if asked.written.get("privacy", {}).get(name) is not None],
 )
 

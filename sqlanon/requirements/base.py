@@ -263,7 +263,7 @@ class SensitiveSpot:
 class Entry:
     """A requirement as ``[privacy]`` has it, under a key: a number, one table, or any number of tables.
 
-    ``scope``: it is on classes, on classes beside those of a population, or on the table as a whole. ``alone``: a
+    ``scope``: it is on classes, beside a population, or on the table as a whole. ``alone``: a
     release alone shows that it is met, where rows are counted. ``plain_macros``: the macros of each release file are
     enough for its audit. ``whole_source``: it holds of all rows of one source together, and not with some left out.
     ``subsets``: each of its ``quasi`` are some of the quasi-identifiers.

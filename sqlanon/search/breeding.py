@@ -14,16 +14,16 @@ from sqlanon.search.dive import Cost
 from sqlanon.search.memory import TOLERANCE, Search
 
 KEPT, BEST = 20, 10
-"""So many generalizations of a generation stay, and as many are made from them: each of one of the best and another."""
+"""The generalizations of a generation that stay; as many are made from them, each from one of the best and another."""
 
 MOVES = 1.5
-"""So many levels of a new generalization are a step higher or lower, on average."""
+"""The levels of a new generalization that are a step higher or lower, on average."""
 
 IDLE = 15
-"""After so many generations that brought nothing better, others are drawn near the best."""
+"""After this number of generations without anything better, others are drawn near the best."""
 
 REDRAWN = 6
-"""So many levels of the best are drawn anew for each of them: with levels all drawn anew, they end worse."""
+"""The levels of the best that are drawn anew for each of them: with all levels drawn anew, they end worse."""
 
 
 class Breeding:

@@ -25,8 +25,7 @@ def datafly(search: Search) -> Outcome:
 
     Values are counted over all rows, at the attribute's level so far, and divided by the attribute's weight. Of
     attributes that have equally many, the first in the policy's order is generalized; one at its highest allowed level
-    never is. If the search is stopped on the
-    way, what is left is the top.
+    never is. If the search is stopped on the way, what is left is the top.
     """
     lattice, stopped = search.lattice, ""
     if not search.ask(lattice.top):

@@ -22,11 +22,11 @@ PENALTY = 0.3
 top: with this one a table of 16 attributes ends best, from every start that was tried."""
 
 SWAPS = 8
-"""So many moves at most after the descent: with a low suppression limit there may be hundreds beyond it, each for very
-little. `search.breeding` finds more from there."""
+"""At most this number of moves after the descent: with a low suppression limit there may be hundreds beyond it, each
+for very little. `search.breeding` finds more from there."""
 
 TOGETHER = 4
-"""So many neighbours are checked together: more than the first that is better, but in fewer statements."""
+"""Neighbours that one statement checks: more than the first that is better, but in fewer statements."""
 
 
 class Cost:

@@ -115,7 +115,7 @@ ROOM = 200_000
 class Box(NamedTuple):
     """All generalizations at or above ``low`` and at or below ``high``."""
 
-    key: float  # the least box is next. For ``optimal``: at most the score of everything in it.
+    key: float  # the least box is next. For ``optimal``: a lower bound of the scores in it.
     height: int  # Σ level of ``low``
     low: Levels
     high: Levels
@@ -162,6 +162,10 @@ class Boxes:
             heapq.heappush(self._heap, box)
         else:
             self._deep.append(box)
+
+    def first(self, number: int) -> list[Box]:
+        """The boxes that are next, which go on waiting."""
+        return self._deep[: -number - 1 : -1] or heapq.nsmallest(number, self._heap)
 
     def next(self) -> Box:
         """Take the least box; where too many wait, the last one."""

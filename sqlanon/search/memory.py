@@ -139,15 +139,15 @@ TOLERANCE = 1e-12
 """Scores this close, relatively, are ties."""
 
 REMEMBERED = 10_000
-"""So many generalizations that were looked at, and not checked, are told of in the lattice table."""
+"""The lattice table lists at most this number of generalizations that were looked at, and not checked."""
 
 CONSIDERED = 32
-"""So many of the generalizations that rule out the low end of a box are considered: the newest, which rule out most."""
+"""Of the generalizations that rule out the low end of a box, at most this number is considered: the newest, which rule
+out most."""
 
 
 class Aim(NamedTuple):
-    """How far the bound of a box is to rise at once: what scores at least that is put off, as neither the answer nor
-    ruled out."""
+    """The next step of the bound of a box: what scores at least that waits there, neither the answer nor ruled out."""
 
     score: float
     rows: int  # what suppresses more rows than these scores at least that, or can not be the answer
@@ -176,7 +176,7 @@ class Search:
         self.open = 0  # how many are waiting, as progress shows it
         self.may_stop = False  # a statement is under way that may be interrupted: not the first check
         self.only_best = False  # what cannot be the best is of no use
-        self.bounds = True  # checks are for bounds, not for good answers
+        self.is_bounding = True  # checks are for bounds, not for good answers
         self.forecast = Forecast(self.measure.marginals)
         # Of what is not hopeless: by how much it raises the bounds of those below it, and the fewest rows that are
         # suppressed in it and in each of them.
@@ -271,7 +271,7 @@ class Search:
         verdict = self._verdict(levels, self.allowed_rows)
         self._conclude(levels, figures, hopeless=verdict.hopeless)
         self.forecast.learn(levels, figures.expected_lost)
-        if self.bounds:
+        if self.is_bounding:
             self._bounding.add(levels)
         if verdict.lasting:
             self._lasting.add(levels)
@@ -283,7 +283,7 @@ class Search:
         return not verdict.hopeless
 
     def after(self, levels: Levels) -> float:
-        """At most the score of a generalization, by all that are checked at or below it."""
+        """A lower bound of the score of a generalization, by all that are checked at or below it."""
         if not self.measure.tells_upward:
             return 0.0
         below = chain(self._hopeful.below(levels), self._hopeless.below(levels))
@@ -349,15 +349,15 @@ class Search:
                 yield levels
 
     def raised(self, box: Box, levels: Levels) -> float:
-        """At most the score of everything in a box and at or below a checked generalization; infinite where nothing of
-        that can be the answer. The key of the box is a bound that no lift has raised."""
+        """A lower bound for everything in a box at or below a checked generalization; infinite if none of it can be the
+        answer. The key of the box is a bound that no lift has raised."""
         if self._hopeless.has_above(levels):
             return math.inf
         lift = self._lifts[levels]
         lifted = self.measure.raised(box.key, lift) if lift else box.key
         return max(lifted, self.measure.bound_with(box.low, self._fewest[levels]))
 
-    def may_not_reach(self, aim: Aim | None, levels: Levels) -> bool:
+    def is_short_of(self, aim: Aim | None, levels: Levels) -> bool:
         """Whether one at or below a generalization is checked that may be the answer, and suppresses too few rows for
         the aim: then so does all above it."""
         if aim is None or aim.rows >= self.allowed_rows:
@@ -400,7 +400,7 @@ class Search:
         It rises where the forecast falls least: the more of it is hopeless, the more that rules out.
         """
         # Above one of which nothing is told, none is below a hopeless one.
-        return self.lattice.ascend(levels, self.forecast.step, lambda up: not self.may_not_reach(aim, up))
+        return self.lattice.ascend(levels, self.forecast.step, lambda up: not self.is_short_of(aim, up))
 
     def precedes(self, cost: float, levels: Levels, than: Levels) -> bool:
         """Whether a cost at ``levels`` is preferred to a checked generalization: score, then height, then levels."""
@@ -417,8 +417,8 @@ class Search:
                 best = levels
         return best
 
-    def rows(self) -> list[list[Any]]:
-        """What was looked at: one list a column of the lattice table."""
+    def lattice_columns(self) -> list[list[Any]]:
+        """The columns of the lattice table: what was looked at."""
         seen = filter(self.lattice.permits, self._looked_at.keys() | self.figures.keys())
         nodes = sorted(seen, key=lambda levels: (sum(levels), levels))
         figures = (self.figures.get(levels) for levels in nodes)

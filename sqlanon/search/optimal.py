@@ -12,10 +12,11 @@ on the scores in them, the one at their low end. The least box is next.
 
 Where the requirements are monotone under suppression, what may satisfy does; else each is checked by itself. The search
 ends when no bound is at or below the best score; a bound that ties with it is decided by the tie rule. A search that is
-stopped before has proven the least bound of what is open. In a large lattice, `search.dive` looks for a good answer
-after the first checks; then the proof and `search.breeding`, which looks further, take turns: the longer that finds
-nothing better, the more of them are the proof's. There a bound rises in steps: what must suppress so many rows that it
-scores at least the next step (no attribute loses less than the share of the suppressed rows) waits with that bound.
+stopped proves the least bound among the open boxes. In a large lattice, `search.dive` looks for a good answer after the
+first checks; then the proof and `search.breeding`, which looks further, take turns: the longer breeding finds nothing
+better, the more turns the proof gets. If many rows may be suppressed, bounds rise in steps there: a box whose
+generalizations suppress too many rows to score below the next step waits at that step. (No attribute loses less than
+the share of the suppressed rows.)
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ FIRST = 4
 """A dive in a large lattice begins after this many checks per attribute: they find a fair answer, or prove the best."""
 
 TURN, BOXES = 20, 600
-"""After so many checks or boxes of the proof, it is the turn of generations."""
+"""The checks and the boxes of a turn of the proof; then it is the turn of generations."""
 
 GENERATIONS = 3
-"""So many in a turn: each takes about the time of a few checks, as one statement makes all of its own."""
+"""Generations in a turn. One takes about as long as a few checks, because one statement checks all of it."""
 
 STEP = 0.4
 """In a large lattice a bound rises at once by at most this share of the span from the least bound to the best score."""
 
 AHEAD, TOGETHER = 60, 15
-"""There, what is first asked about a box and so many of the next ones is checked together, but no more than that."""
+"""With steps, one statement makes the first checks of a box and of the next ones: at most so many boxes, and checks."""
 
 
 def optimal(search: Search) -> Outcome:
@@ -65,7 +66,7 @@ class _BranchAndBound:
         self.boxes = Boxes()
         self.prices = _prices(search)
         self.is_large = search.lattice.size > LARGE
-        self.in_steps, search.bounds = False, not self.is_large
+        self.in_steps, search.is_bounding = False, not self.is_large
         self.least = self.proven = search.measure.bound(search.lattice.bottom)
 
     def run(self) -> Outcome:
@@ -76,9 +77,9 @@ class _BranchAndBound:
         try:
             while True:
                 if len(search.figures) >= checks or boxes <= 0:
-                    search.bounds = False
+                    search.is_bounding = False
                     turns = next(answers)
-                    search.bounds = True
+                    search.is_bounding = True
                     if not self.in_steps and self._aim(every) is not None:
                         # The boxes were cut for good answers, and are too small for bounds.
                         self.proven = self._proven(box)
@@ -131,10 +132,10 @@ class _BranchAndBound:
         """What excludes the low end of a box, by what is known or else is checked for it."""
         search = self.search
         excluded = search.excluded(plain, aim)
-        if excluded is None and self.in_steps and not search.may_not_reach(aim, box.low):
+        if excluded is None and self.in_steps and not search.is_short_of(aim, box.low):
             self._ask_ahead(box)
             excluded = search.excluded(plain, aim)
-        if excluded is None and not search.may_not_reach(aim, box.low):
+        if excluded is None and not search.is_short_of(aim, box.low):
             search.settle(*self._path(box.low, aim), plain, aim)
             excluded = search.excluded(plain, aim)
         return excluded
@@ -162,11 +163,8 @@ class _BranchAndBound:
     def _ask_ahead(self, first: Box) -> None:
         """Check for a box and the next ones, in one statement, what each would ask about first."""
         search = self.search
-        following = [self.boxes.next() for _ in range(min(AHEAD, len(self.boxes)))]
-        for box in reversed(following):
-            self.boxes.add(box)
         several: list[Levels] = []
-        for box in [first, *following]:
+        for box in [first, *self.boxes.first(AHEAD)]:
             below_one = any(all(map(operator.le, box.low, one)) for one in several)
             if not below_one and not search.is_no_use(box.key, box.low):
                 several += self._asked_first(box)
@@ -177,7 +175,7 @@ class _BranchAndBound:
     def _asked_first(self, box: Box) -> list[Levels]:
         """What is asked about first to exclude the low end of a box, if anything is."""
         search, aim = self.search, self._aim(box)
-        if search.excluded(self._plain(box), aim) is not None or search.may_not_reach(aim, box.low):
+        if search.excluded(self._plain(box), aim) is not None or search.is_short_of(aim, box.low):
             return []
         path, _ = self._path(box.low, aim)
         return [path[search.highest(path, 0, len(path), aim)]]
@@ -197,7 +195,7 @@ class _BranchAndBound:
             bound = search.measure.bound(levels)
             if search.is_no_use(bound, levels) or (aim is not None and bound >= aim.score):
                 return False
-            return search.may(levels) is not False and not search.may_not_reach(aim, levels)
+            return search.may(levels) is not False and not search.is_short_of(aim, levels)
 
         path = [start, *search.lattice.ascend(start, lambda i, level: self.prices[i][level], is_open)]
         return [*path, *search.beyond(path[-1], aim)], len(path)

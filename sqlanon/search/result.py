@@ -74,5 +74,5 @@ class SearchResult:
         """The lattice table, one list a column; None where the lattice was not searched."""
         if self.search is None:
             return None
-        rows, own = self.search.rows(), [name != EARLIER for name in self.search.lattice.attributes]
+        rows, own = self.search.lattice_columns(), [name != EARLIER for name in self.search.lattice.attributes]
         return [[list(compress(levels, own)) for levels in rows[0]], *rows[1:]]

@@ -344,7 +344,7 @@ def check_gaps(limited_case: Limited) -> None:
     assert sorted(outcomes["k_minimal"].minimal or ()) == sorted(one.levels for one in minimal_of(satisfying))
     good = {one.levels for one in satisfying}
     for search in searches.values():
-        rows = search.rows()
+        rows = search.lattice_columns()
         for levels, word in zip(rows[0], rows[3], strict=True):
             assert word == "open" or (word == "satisfies") == (tuple(levels) in good)
 

@@ -94,7 +94,7 @@ def test_subsets_are_asked_above_the_highest_allowed_level() -> None:
     search = case.search()
     outcome = search_by("incognito", search)
     assert any(levels[1] == 1 for levels in search.figures)
-    assert {tuple(levels) for levels in search.rows()[0]} <= set(oracle_levels(case))
+    assert {tuple(levels) for levels in search.lattice_columns()[0]} <= set(oracle_levels(case))
     assert set(outcome.satisfying or ()) == {one.levels for one in case.satisfying()}
     assert all(levels[1] == 0 for levels in search.scores)
 

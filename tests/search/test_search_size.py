@@ -71,7 +71,7 @@ def test_a_lattice_of_10_to_the_8_is_never_laid_out(strategy: str) -> None:
     assert peak < 50_000_000
     assert outcome.levels is not None
     assert outcome.bound < search.scores[outcome.levels] < 0.7  # what it begins with, the top, is 1
-    assert len(search.rows()[0]) < REMEMBERED + 500
+    assert len(search.lattice_columns()[0]) < REMEMBERED + 500
 
 
 def test_early_answers_are_good() -> None:
