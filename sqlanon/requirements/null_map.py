@@ -22,11 +22,8 @@ ROWS = template("SELECT count(*) FROM :released")
 class NullMap(Section, Requirement, TableCondition):
     """At most a share of the released rows match nobody of the population.
 
-    A row matches whom it agrees with in all quasi-identifiers, generalized the same way. Whoever looks up a row that
-    matches nobody learns that the population is not the one that the table is from.
-
-    Monotone where the kept rows stay the same, which is so without suppression: a merged class matches whom its parts
-    match.
+    A row matches whom it agrees with in all quasi-identifiers, generalized the same way. A released row that matches
+    nobody shows that the table was not drawn from this population, or that the row is wrong.
 
     >>> NullMap(max=0.01).name
     'null-map of at most 0.01'
@@ -43,6 +40,9 @@ class NullMap(Section, Requirement, TableCondition):
         whole_source=True,
         macros=(K_MAP,),
     )
+
+    # Monotone where the kept rows stay the same, which is so without suppression: a merged class matches whom its parts
+    # match.
 
     @property
     def name(self) -> str:
