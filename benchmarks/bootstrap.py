@@ -38,22 +38,27 @@ FROM (SELECT {picks} FROM (SELECT i, hash(i, 'row', {seed}) % {adults} AS whole 
 """
 
 
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
 def make_bootstrap(path: Path, columns: Sequence[str], rows: int, seed: int = 1) -> None:
     """Write the table to a CSV or Parquet file or a DuckDB database, by the ending of the name."""
     with duckdb.connect(config={"preserve_insertion_order": False}) as database:
         database.execute(
             "CREATE TEMP TABLE adult AS SELECT (row_number() OVER ())::UBIGINT - 1 AS n, * "
-            f"FROM read_csv('{DATA / 'adult' / 'adult.csv'}', delim = ';', all_varchar = true)"
+            f"FROM read_csv({_quoted(DATA / 'adult' / 'adult.csv')}, delim = ';', all_varchar = true)"
         )
         counted = database.execute("SELECT count(*) FROM adult").fetchone()
         assert counted
         query = bootstrap_query(columns, rows, counted[0], seed)
+        quoted = _quoted(path)
         if path.suffix == ".csv":
-            database.execute(f"COPY ({query}) TO '{path}' (FORMAT csv, DELIMITER ';', HEADER)")
+            database.execute(f"COPY ({query}) TO {quoted} (FORMAT csv, DELIMITER ';', HEADER)")
         elif path.suffix == ".parquet":
-            database.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
+            database.execute(f"COPY ({query}) TO {quoted} (FORMAT parquet)")
         else:
-            database.execute(f"ATTACH '{path}' AS made")
+            database.execute(f"ATTACH {quoted} AS made")
             database.execute(f"CREATE OR REPLACE TABLE made.adult AS {query}")
             database.execute("DETACH made")
 

@@ -86,21 +86,7 @@ def statements(folder: Path) -> None:
 
         setattr(DuckDBEngine, name, call)
 
-    made = DuckDBEngine.grouped
-
-    def grouped(self: Any, query: Any) -> Any:
-        row = made(self, query)
-
-        def ask(columns: Any) -> Any:
-            began = time.process_time()
-            found = row(columns)
-            calls.append(("grouped", f"by {', '.join(columns)}", time.process_time() - began))
-            return found
-
-        return ask
-
-    DuckDBEngine.grouped = grouped  # type: ignore[method-assign]
-    for name in ("execute", "rows", "columns", "types", "script", "attach", "detach", "copy_arrow"):
+    for name in ("execute", "rows", "_fetched", "columns", "types", "script", "attach", "detach", "copy_arrow"):
         timed(name)
     folder.mkdir(exist_ok=True)
     marks = {"start": (0, time.process_time())}

@@ -158,6 +158,7 @@ def coded_values(
         ),
     ]
     on = same(col("value", "v"), col("level_0", "l"), nullable)
+    # To read a `join_type` takes half a millisecond, for each attribute of each run.
     joined = exp.Join(this=subquery(with_leaves, "l"), side="LEFT")
     return select(output, aliased(values, "v")).join(joined, on=on, copy=False)
 

@@ -224,11 +224,6 @@ class Database:
         begin = partial(self._space.run, counted=True)
         return try_strategies(begin, policy, CANDIDATES if candidates is None else candidates, seconds)
 
-    def _try_finer(self, result: Result, seconds: float) -> Trial | None:
-        from sqlanon.suggest.trials import try_finer  # noqa: PLC0415
-
-        return try_finer(result._run, result.policy, result.fully_suppressed, result.loss, seconds)
-
     def extend(self, policy: Policy) -> Extension:
         """Find the new rows of the source that can be added to the policy's release.
 

@@ -121,7 +121,8 @@ policy = sqlanon.Policy(
 with sqlanon.connect(connection) as db:
     db.anonymize(policy).publish(sys.argv[1])
 parts = ("attacks", "decoys", "ledger", "live", "noise", "report", "risk", "suggest", "warehouse")
-print(*(name for name in ("numpy", *(f"sqlanon.{part}" for part in parts)) if name in sys.modules))
+others = ("numpy", "sqlglot.optimizer.annotate_types", *(f"sqlanon.{part}" for part in parts))
+print(*(name for name in others if name in sys.modules))
 """
 
 

@@ -30,7 +30,7 @@ def main() -> None:
     """Run the command line; errors become a sentence and an exit status, never a traceback."""
     encode_safely()
     try:
-        _asked(sys.argv[1:2])(prog_name="sqlanon")
+        _asked(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="sqlanon")
     except BaseException as error:
         if (number := ended_by()) is not None and not (isinstance(error, SystemExit) and not error.code):
             sys.exit(128 + number)  # errors come of what was broken off
@@ -39,14 +39,13 @@ def main() -> None:
         _say(error)
 
 
-def _asked(command: list[str]) -> Typer:
+def _asked(name: str) -> Typer:
     """The application with the one command that is asked for: to build them all takes longer than to run some."""
     commands = {get_command_name(one.callback.__name__): one for one in app.registered_commands if one.callback}
-    found = [one for name, one in commands.items() if [name] == command]
-    if not found:
+    if name not in commands:
         return app
     only = copy(app)
-    only.registered_commands = found
+    only.registered_commands = [commands[name]]
     return only
 
 

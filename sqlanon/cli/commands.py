@@ -170,7 +170,7 @@ def anonymize(
         _warn(result.warnings)
         worst = None if as_json else show(seconds["total"])
         with shown_progress("reading the result") as progress:
-            cost = cost_of(db, result, seconds["total"], progress)
+            cost = cost_of(result, seconds["total"], progress)
         if as_json:
             print_json(result.to_dict() | more | {"seconds": seconds} | cost.to_dict())
             return

@@ -9,16 +9,12 @@ from sqlanon.records import dataclass
 from sqlanon.release.words import listed
 
 if TYPE_CHECKING:
-    from sqlanon.database import Database
     from sqlanon.pipeline import StageProgress
     from sqlanon.result import Result
     from sqlanon.suggest import Trial
 
 MOST_NAMES = 8
 """The most attributes that a sentence names."""
-
-_LEAST, _MOST = 5.0, 20.0
-"""Seconds: trying finer strategies may take as long as the run took, but at least and at most this long."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +56,18 @@ class Cost:
         return said
 
 
-def cost_of(db: Database, result: Result, seconds: float, progress: StageProgress) -> Cost:
+def cost_of(result: Result, seconds: float, progress: StageProgress) -> Cost:
     """What the result of a run of these seconds costs. Other strategies are tried only where nothing is left of some
-    attribute, and hardly ever longer than the run took."""
+    attribute."""
     gone = result.fully_suppressed
     if not gone:
         return Cost(())
     from sqlanon.errors import SqlanonError
+    from sqlanon.suggest.trials import try_finer
 
     progress("trials", 0, 0, None)
     try:
-        trial = db._try_finer(result, min(max(seconds, _LEAST), _MOST))
+        trial = try_finer(result, seconds)
     except SqlanonError:  # the release is what it is
         trial = None
     kept = () if trial is None else tuple(name for name in gone if name not in trial.fully_suppressed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from sqlglot import exp
 
@@ -72,13 +72,6 @@ class Engine(Queries, Protocol):
         ...
 
 
-@runtime_checkable
-class Regroups(Protocol):
-    def grouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
-        """The one row of a query that is asked again and again, by the columns that it groups by."""
-        ...
-
-
 class RemoteEngine(Engine, Protocol):
     """An engine whose tables stay where they are: `engines.federated` puts to it what reads them."""
 
@@ -141,4 +134,8 @@ class WorkEngine(Engine, Protocol):
 
     def registered(self, arrow: Any) -> AbstractContextManager[exp.Table]:
         """An Arrow table or stream as a relation, for a while; a stream can be read once."""
+        ...
+
+    def regrouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+        """The one row of a query that is asked again and again, by the columns that it groups by."""
         ...

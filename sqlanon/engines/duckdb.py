@@ -74,6 +74,15 @@ _LONG = 1000
 
 
 _KEYS = "sqlanon: the columns that it groups by"
+"""Stands for them in a query whose text is generated once: no column has this name."""
+
+
+def grouped_by(query: exp.Select, columns: Iterable[str]) -> exp.Select:
+    """A query that groups by other columns in the one place where it groups."""
+    query = query.copy()
+    (group,) = query.find_all(exp.Group)
+    group.set("expressions", [col(one) for one in columns])
+    return query
 
 
 class Statements:
@@ -299,23 +308,17 @@ class DuckDBEngine:
             self.connection.execute(sql, parameters or None)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        sql = self.sql(query)
+        return self._fetched(self.sql(query), parameters)
+
+    def regrouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+        # The one place where SQL is put together as text, of a generated statement and quoted names: a search asks this
+        # for every generalization, and to generate the statement each time takes 0.7 ms of 2.5 ms.
+        before, after = self.sql(grouped_by(query, [_KEYS])).split(qualified(_KEYS))
+        return lambda columns: self._fetched(f"{before}{', '.join(map(qualified, columns))}{after}")[0]
+
+    def _fetched(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         with self._running():
             return self.connection.execute(sql, parameters or None).fetchall()
-
-    def grouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
-        """The one row of a query, by the columns that it groups by. Its text is generated once: to generate it takes a
-        third as long as to run it."""
-        (group,) = query.find_all(exp.Group)
-        group.set("expressions", [col(_KEYS)])
-        before, after = self.sql(query).split(qualified(_KEYS))
-
-        def row(columns: Iterable[str]) -> tuple[Any, ...]:
-            names = ", ".join(map(qualified, columns))
-            with self._running():
-                return self.connection.execute(f"{before}{names}{after}").fetchall()[0]
-
-        return row
 
     @contextmanager
     def _running(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from sqlanon.engines import egress_guard as guard
 from sqlanon.engines.base import FEATURES, CachesRows, Feature, RemoteEngine, RunsPython, WritesFiles
 from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, shadow, with_names
 from sqlanon.engines.dialects.spark import SPARK
-from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.duckdb import DuckDBEngine, grouped_by
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     REPEATABLE,
@@ -193,17 +193,10 @@ class FederatedEngine(DuckDBEngine):
         else:
             super().execute(statement, parameters)
 
-    def grouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+    def regrouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
         if not self._reads(query):
-            return super().grouped(query)
-
-        def row(columns: Iterable[str]) -> tuple[Any, ...]:
-            asked = query.copy()
-            (group,) = asked.find_all(exp.Group)
-            group.set("expressions", [col(one) for one in columns])
-            return self.rows(asked)[0]
-
-        return row
+            return super().regrouped(query)
+        return lambda columns: self.rows(grouped_by(query, columns))[0]
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         if not self._reads(query):

@@ -275,7 +275,7 @@ class SparkEngine:
 
     def _kept(self, name: str, frame: Any) -> int:
         kept = frame.localCheckpoint()
-        self._view(name, kept, lambda: self._unchecked(kept))
+        self._view(name, kept, lambda: self._free_checkpoint(kept))
         rows = int(kept.count())
         if rows <= _BROADCAST_ROWS:
             kept.hint("broadcast").createOrReplaceTempView(self.sql(ident(name)))
@@ -300,7 +300,7 @@ class SparkEngine:
         if free is not None:
             free()
 
-    def _unchecked(self, kept: Any) -> None:
+    def _free_checkpoint(self, kept: Any) -> None:
         if self._context():  # a server of Spark Connect sees by itself that nobody has it
             kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import WorkEngine
 from sqlanon.expressions import create_table, drop_table, select
 from sqlanon.markup import escaped
 from sqlanon.records import dataclass
@@ -71,7 +71,7 @@ class Plan:
 class StatementRunner:
     """Runs the statements of a job; in a dry run it records them, and examples stand for their answers."""
 
-    def __init__(self, engine: Engine, shown: list[str] | None = None) -> None:
+    def __init__(self, engine: WorkEngine, shown: list[str] | None = None) -> None:
         self.engine = engine
         self.shown = shown
         self.stages: list[Stage] = []
@@ -81,7 +81,7 @@ class StatementRunner:
     def dry(self) -> bool:
         return self.shown is not None
 
-    def on(self, engine: Engine) -> StatementRunner:
+    def on(self, engine: WorkEngine) -> StatementRunner:
         """A runner of another engine, or of tables with a life of their own; in a dry run it records here."""
         return StatementRunner(engine, self.shown)
 
@@ -91,7 +91,7 @@ class StatementRunner:
             self.stages.append(Stage(stage, note, tuple(self.shown)))
             self.shown.clear()
 
-    def make(self, target: exp.Table, query: exp.Query, engine: Engine | None = None) -> exp.Table:
+    def make(self, target: exp.Table, query: exp.Query, engine: WorkEngine | None = None) -> exp.Table:
         statement = create_table(target, query)
         self.made.append(target.copy())
         if self.shown is None:

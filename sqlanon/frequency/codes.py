@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
-from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -82,6 +81,14 @@ def packs_of(attributes: Sequence[Coded], counts: Sequence[int], rows: int) -> l
 
 
 @dataclass(frozen=True)
+class Half:
+    """Half of the codes of an attribute, as `RowCodes.half` makes it."""
+
+    attribute: int
+    codes: exp.Table
+
+
+@dataclass(frozen=True)
 class RowCodes:
     """The codes of a table's rows."""
 
@@ -95,10 +102,10 @@ class RowCodes:
         query, keys = self._at(self.table, levels)
         return self._expanded(grouped(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
 
-    def class_sizes(self, levels: Levels, halves: Mapping[int, exp.Table] | None = None) -> exp.Select:
-        """The rows of each class at some levels, and whether its values are known: no more than that. Of an attribute
-        with a table of half of its codes, only classes with these."""
-        query, keys = self._at(self.table, levels, halves or {})
+    def class_sizes(self, levels: Levels, half: Half | None = None) -> exp.Select:
+        """The rows of each class at some levels, and whether its values are known: no more than that. With a half, only
+        of the classes with these codes."""
+        query, keys = self._at(self.table, levels, half)
         sizes = query.select(named(keys[KNOWN].copy(), KNOWN), named(exp.Count(this=exp.Star()), ROWS), copy=False)
         return sizes.group_by(*keys.values(), copy=False)
 
@@ -128,9 +135,7 @@ class RowCodes:
         output += [named(col(f"s{other}"), f"o{i}") for i, other in enumerate(inner)]
         return subquery(select([*output, named(col(f"s{number}"), "value")], self.table.copy()), "pairs")
 
-    def _at(
-        self, rows: exp.Expr, levels: Levels, halves: Mapping[int, exp.Table] = MappingProxyType({})
-    ) -> tuple[exp.Select, dict[str, exp.Expr]]:
+    def _at(self, rows: exp.Expr, levels: Levels, half: Half | None = None) -> tuple[exp.Select, dict[str, exp.Expr]]:
         """The rows of a relation ``r`` of codes; and by name what tells apart the classes of some levels: the codes of
         attributes and packs, and ``known``."""
         query, keys, known = exp.Select().from_(aliased(rows, "r"), copy=False), dict[str, exp.Expr](), list[exp.Expr]()
@@ -147,12 +152,13 @@ class RowCodes:
                 continue
             i = next(iter(pack.factors))
             attribute = self.attributes[i]
-            if below and not levels[i] and not attribute.unknown and i not in halves:
+            codes = attribute.table if half is None or half.attribute != i else half.codes
+            if below and not levels[i] and not attribute.unknown and codes is attribute.table:
                 keys[code_name(i, 0)] = code
             elif below or attribute.unknown:
                 own = col("code_0" if attribute.height else "value", coded)
                 on = same(code, own, attribute.nullable and not attribute.height)
-                query = query.join(aliased(halves.get(i, attribute.table), coded), on=on, copy=False)
+                query = query.join(aliased(codes, coded), on=on, copy=False)
                 keys |= {code_name(i, level): col(f"code_{level}", coded) for i, level in below.items()}
                 known += [col(KNOWN, coded)] if attribute.unknown else []
         return query, keys | {KNOWN: all_of(known)}

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import field, replace
 from itertools import count
@@ -22,7 +23,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, subquery
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
-from sqlanon.frequency.codes import RowCodes
+from sqlanon.frequency.codes import Half, RowCodes
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
@@ -155,7 +156,7 @@ REFUSED = 3
 
 
 def is_large(rows: int) -> bool:
-    """Whether a table that is read in place has several frequency sets, counted from the codes of its rows."""
+    """Whether a table of so many rows has several frequency sets, unless its combinations were scanned."""
     return rows > SMALL
 
 
@@ -213,31 +214,35 @@ class FrequencySets:
         self._once.add(levels)
         return replace(self.space, frequency=subquery(codes.class_sizes(levels), "f"), are_classes=True)
 
-    def halves_at(self, levels: Levels) -> Generator[ClassSpace, None, None]:
-        """The same, in two parts of whole classes, if there is an attribute whose values tell them apart."""
+    def halving_attribute(self, levels: Levels) -> int | None:
+        """An attribute whose values split the classes of `sizes_at` into two parts, if there is one."""
         codes, guess = self.ground.codes, self._guess
-        own = [] if codes is None or guess is None else codes.with_own_codes(levels)
-        if codes is None or guess is None or not own:
-            return
-        attribute = max(own, key=lambda i: guess.count(i, levels[i]))
-        for rest in range(2):
-            # No subquery: by the table DuckDB knows that there are fewer codes than rows, and looks codes up.
-            target = self.work(f"half_{next(self._numbers)}")
-            half = self.steps.make(target, codes.half(attribute, levels[attribute], rest))
-            try:
-                sizes = codes.class_sizes(levels, {attribute: half})
-                yield replace(self.space, frequency=subquery(sizes, "f"), are_classes=True)
-            finally:
-                self.steps.drop(half)
+        if codes is None or guess is None:
+            return None
+        return max(codes.with_own_codes(levels), key=lambda i: guess.count(i, levels[i]), default=None)
 
-    def together(self, several: Sequence[Levels]) -> tuple[ClassSpace, int]:
+    @contextmanager
+    def half_at(self, levels: Levels, attribute: int, rest: int) -> Iterator[ClassSpace]:
+        """What the sizes of the classes with an even code of an attribute, or an odd one, are made from."""
+        codes = self.ground.codes
+        assert codes is not None
+        # No subquery: by the table DuckDB knows that there are fewer codes than rows, and looks codes up.
+        target = self.work(f"half_{next(self._numbers)}")
+        table = self.steps.make(target, codes.half(attribute, levels[attribute], rest))
+        try:
+            sizes = codes.class_sizes(levels, Half(attribute, table))
+            yield replace(self.space, frequency=subquery(sizes, "f"), are_classes=True)
+        finally:
+            self.steps.drop(table)
+
+    def together(self, several: Sequence[Levels]) -> tuple[ClassSpace, int] | None:
         """What the classes of several generalizations are made from, and of how many of them one statement may make
-        them, as far as memory goes: 0 of a large table, where each may need another set."""
+        them, as far as memory goes; None of a large table, where each may need another set."""
         if self._guess is not None or self.steps.dry:
-            return self.space, 0
-        lowest = tuple(map(min, *several)) if len(several) > 1 else several[0]
+            return None
+        lowest = tuple(map(min, zip(*several, strict=True)))
         space, found = self.at(lowest), self._serving(lowest)
-        return space, 0 if found is None else TOGETHER // max(found.size, 1)
+        return None if found is None else (space, TOGETHER // max(found.size, 1))
 
     def _serving(self, levels: Levels) -> FrequencySet | None:
         serving = (one for one in self._made if _below(one.levels, levels))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.engines.travel import count_column
 from sqlanon.expressions import Namer, all_of, col, fragment, ident, named, number, same, select, subquery, template
@@ -127,7 +127,7 @@ class NoiseCheck:
     """Checks the ``released`` rows, and what the manifest claims of them, against the source, ``recoded`` without
     noise."""
 
-    engine: Engine
+    engine: WorkEngine
     work: Namer
     prepared: SearchInput
     manifest: Manifest

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, wraps
@@ -14,7 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.coding import Coded, Levels
-from sqlanon.engines.base import Engine, Regroups
+from sqlanon.engines.base import Engine
 from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
@@ -39,7 +38,7 @@ from sqlanon.search.classes import can_be_judged_together
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
 from sqlanon.search.limits import Budget
-from sqlanon.search.memory import Data, Rules, Search, kept_classes
+from sqlanon.search.memory import Data, Forecast, Rules, Search, kept_classes
 from sqlanon.search.outcome import Outcome
 from sqlanon.search.result import SearchResult
 
@@ -67,7 +66,7 @@ def leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
     return {slot: leaves for slot, leaves in steps.ask(query, []) if leaves is not None}
 
 
-AT_ONCE = 2
+LEAVES_WITHIN = 2
 """A check that is expected to lose at most so many times the allowed rows counts leaves, too. That makes its statement
 a tenth dearer; counting them by another one doubles it."""
 
@@ -78,21 +77,28 @@ two fifths of it, or adds a fifth. (The forecast is rough: of nine searched for 
 
 
 class Checker:
-    """Asks the engine for the figures of generalizations: one statement, and one more for what the measures `loss` and
-    `entropy` need of a generalization that suppresses no more rows than are allowed; for `loss` of
-    a large table, only if the forecast expected that it does not satisfy the limit."""
+    """Asks the engine for the figures of generalizations: usually by one statement; `_by_halves`, `_counts_leaves` and
+    `together` say when by more or fewer."""
 
-    search: Search | None = None
-    """That it is for."""
-
-    def __init__(self, engine: Engine, prepared: SearchInput, measure: Measure, allowed: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        prepared: SearchInput,
+        measure: Measure,
+        allowed: int,
+        forecast: Forecast | None = None,
+        only_best: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``forecast``: of the search that it is for; ``only_best``: whether what cannot be the best is of no use to
+        that."""
         self._engine, self._prepared, self._measure, self._allowed = engine, prepared, measure, allowed
         self._sets, self._heights = prepared.sets, prepared.marginals.heights
+        self._forecast, self._only_best = forecast, only_best
         self._estimates = prepared.requirements.estimates
         self._short = not all(one.hereditary for one in prepared.requirements.classes)
         self._judge = rules_of(prepared).judge
         self._leaves: exp.Table | None = None
-        self._grouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
+        self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
         self._counted = prepared.marginals.rows
         if self._estimates and prepared.members is not None:
             self._counted = engine.rows(person_count(prepared.members))[0][0]
@@ -101,12 +107,10 @@ class Checker:
 
     def __call__(self, levels: Levels) -> Figures:
         """The figures of a generalization."""
-        space, row, share = self._sets.sizes_at(levels), dict[str, Any](), 1.0
+        space = self._sets.sizes_at(levels)
         attributes = self._prepared.attributes if self._counts_leaves(space, levels) else ()
-        if space.are_classes and self._fails_by_far(levels):
-            row, share = self._by_halves(levels)
-        if not row:
-            row = self._row(space, levels, attributes)
+        halved = self._by_halves(levels) if space.are_classes and self._fails_by_far(levels) else None
+        row, share = halved or (self._row(space, levels, attributes), 1.0)
         if space.are_classes and self._is_within(row):
             space = self._sets.at(levels)
         leaves: Mapping[int, float] = {}
@@ -122,22 +126,24 @@ class Checker:
         """The row of `candidate`. Without leaves, most of its text is the same for all generalizations of classes from
         one table."""
         steps, keys = self._sets.steps, space.keys(levels)
-        grouped = not (steps.dry or attributes) and keys and can_be_judged_together(space)
-        if not grouped or not isinstance(steps.engine, Regroups):
+        if steps.dry or attributes or not keys or not can_be_judged_together(space):
             query = candidate(space, levels, self._short, self._measure.needs_squares, attributes)
             return dict(steps.figures(query))
-        if (table := space.frequency.name) not in self._grouped:
+        if (table := space.frequency.name) not in self._regrouped:
             query = candidate(space, levels, self._short, self._measure.needs_squares)
-            self._grouped[table] = query.named_selects, steps.engine.grouped(query)
-        names, row = self._grouped[table]
+            self._regrouped[table] = query.named_selects, steps.engine.regrouped(query)
+        names, row = self._regrouped[table]
         return dict(zip(names, row(keys), strict=True))
 
     def together(self, several: Sequence[Levels]) -> list[Figures]:
         """The figures of the first of some generalizations: as many as one statement checks."""
-        space, most = self._sets.together(several)
-        if most < 2 or len(several) < 2 or not can_be_judged_together(space):
+        found = self._sets.together(several)
+        if found is None:
             return [self(several[0])]
+        space, most = found
         several, steps = several[:most], self._sets.steps
+        if len(several) < 2 or not can_be_judged_together(space):
+            return [self(several[0])]
         query = candidates(space, several, self._short, self._measure.needs_squares)
         names = query.named_selects
         rows = {row[0]: dict(zip(names, row, strict=True)) for row in steps.ask(query, [])}
@@ -172,27 +178,30 @@ class Checker:
             return False
         if not is_large(self._prepared.marginals.rows):  # to plan its joins takes longer than the work
             return False
-        return self.search is None or self.search.forecast.guess(levels) <= math.log1p(AT_ONCE * self._allowed)
+        return self._forecast is None or self._forecast.guess(levels) <= math.log1p(LEAVES_WITHIN * self._allowed)
 
     def _fails_by_far(self, levels: Levels) -> bool:
         """Whether a generalization is expected to lose so many rows that half of them are enough to see it, and of no
         other use to the search."""
-        if self.search is None or not self.search.only_best or self._measure.tells_upward:
+        if self._forecast is None or not self._only_best() or self._measure.tells_upward:
             return False
-        return self.search.forecast.guess(levels) >= math.log1p(FAR * self._allowed)
+        return self._forecast.guess(levels) >= math.log1p(FAR * self._allowed)
 
-    def _by_halves(self, levels: Levels) -> tuple[dict[str, Any], float]:
-        """The figures of half of the classes, if they lose too many rows; else of all. And of what share they are."""
-        row: dict[str, Any] = {}
-        with closing(self._sets.halves_at(levels)) as halves:
-            for share, space in zip((0.5, 1.0), halves, strict=False):
-                query = candidate(space, levels, self._short, self._measure.needs_squares)
-                part = self._sets.steps.figures(query)
-                row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
-                if not self._is_within(row):
-                    figures = self._figures(space, levels, row, {})
-                    if self._judge(figures, self._allowed).hopeless:
-                        return row, share
+    def _by_halves(self, levels: Levels) -> tuple[dict[str, Any], float] | None:
+        """The row of half of the classes, if these lose too many rows, else of all; and what share of them it is of.
+        None where no attribute splits them."""
+        attribute, row = self._sets.halving_attribute(levels), dict[str, Any]()
+        if attribute is None:
+            return None
+        for rest, share in enumerate((0.5, 1.0)):
+            with self._sets.half_at(levels, attribute, rest) as space:
+                part = self._sets.steps.figures(candidate(space, levels, self._short, self._measure.needs_squares))
+            row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
+            # Conditions on the whole table are not met or broken by half of it. They do not matter here: this verdict
+            # follows from the suppressed rows alone, of which the other half can only have more.
+            too_many = row["suppressed_rows"] > self._allowed
+            if too_many and self._judge(self._figures(space, levels, row, {}), self._allowed).hopeless:
+                return row, share
         return row, 1.0
 
     def _is_within(self, row: Mapping[str, Any]) -> bool:
@@ -307,11 +316,20 @@ class SearchTask:
         """The search of its lattice, with all that is learnt on the way."""
         engine, prepared, asked = self.engine, self.prepared, self.prepared.policy.search
         measure, allowed = measure_of(prepared), allowed_rows(prepared)
-        check = Checker(engine, prepared, measure, allowed)
-        budget = self.budget or Budget(asked.time_limit, asked.max_checks)
-        judge, data = rules_of(prepared).judge, data_of(prepared)
-        search = Search(prepared.lattice, measure, check, judge, allowed, self.progress, budget, data, check.together)
-        check.search = search
+        forecast = Forecast(prepared.marginals)
+        check = Checker(engine, prepared, measure, allowed, forecast, lambda: search.only_best)
+        search = Search(
+            lattice=prepared.lattice,
+            measure=measure,
+            check=check,
+            judge=rules_of(prepared).judge,
+            allowed_rows=allowed,
+            progress=self.progress,
+            budget=self.budget or Budget(asked.time_limit, asked.max_checks),
+            data=data_of(prepared),
+            check_first=check.together,
+        )
+        search.forecast = forecast
         return search
 
 

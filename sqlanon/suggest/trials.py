@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from sqlanon import pipeline
 from sqlanon.engines.deadline import interrupted_after
@@ -31,15 +32,19 @@ from sqlanon.sources.bound import Source
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 
+if TYPE_CHECKING:
+    from sqlanon.result import Result
+
 ROWS = 100_000
 """The most rows of a sample."""
 
 FEW_ROWS, FEW_ROUNDS = 5_000, 10
 """The most rows of the sample on which `try_finer` tries strategies, and the most rounds of each: enough to see what
-they keep, in less time than a run takes."""
+they keep."""
 
-SECONDS = 20.0
-"""What all trials together may take: seconds of a machine that does nothing else, see `_Clock`."""
+FEW_SECONDS, SECONDS = 5.0, 20.0
+"""What all trials together may take: seconds of a machine that does nothing else, see `_Clock`. After a run they may
+take as long as the run took, but at least the few and at most all of these."""
 
 CANDIDATES: Mapping[str, Mapping[str, str]] = {
     "mondrian with sets": {"strategy": "mondrian", "summary": "set"},
@@ -66,21 +71,23 @@ def finer_candidates(search: SearchSection) -> dict[str, Mapping[str, str]]:
     return {} if is_own(_FINEST) else {name: CANDIDATES[name] for name in _FINER if not is_own(name)}
 
 
-def try_finer(run: Run, policy: Policy, columns: Collection[str], loss: float, seconds: float) -> Trial | None:
-    """The finer strategy that keeps most of these columns, which its policy's own strategy fully suppresses.
+def try_finer(result: Result, seconds: float) -> Trial | None:
+    """The finer strategy that keeps most of the columns which are fully suppressed in the result of a run of so many
+    seconds.
 
-    They are tried one by one on a sample of a run's source, until one keeps all columns or the time is over.
+    They are tried one by one on a sample of the run's source, until one keeps all columns or the time is over.
     """
+    run, policy, columns = result._run, result.policy, result.fully_suppressed
     if run.source.access != "rows":
         return None
-    clock, trials, best = _Clock(seconds), list[Trial](), None
+    clock, trials, best = _Clock(min(max(seconds, FEW_SECONDS), SECONDS)), list[Trial](), None
     rounds = min(FEW_ROUNDS, policy.search.max_checks or FEW_ROUNDS)
     policy = policy.model_copy(update={"search": policy.search.model_copy(update={"max_checks": rounds})})
     with source_errors():
         sample = _Sample(run, _sampled(run, policy, FEW_ROWS, ()), ())
     for i, (name, keys) in enumerate(finer_candidates(policy.search).items()):
         trials.append(_try(sample, policy, Trial(name, keys), clock.left, clock.pace, f"finer_{i}"))
-        best = keeps_most(trials, columns, loss)
+        best = keeps_most(trials, columns, result.loss)
         if best is not None and not {*columns} & {*best.fully_suppressed}:
             break
     return best

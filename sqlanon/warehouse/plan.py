@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlanon.coding import Coded, Column
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.dialects.variables import comment_without_variables
 from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner, one_line
 from sqlanon.errors import HierarchyError, PolicyError
@@ -24,7 +24,7 @@ from sqlanon.warehouse.statements import (
 )
 
 
-def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
+def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan:
     """Lay out what a warehouse is asked: the frequency set, the release, the audit. Nothing is asked of any database.
 
     The release is shown at level 1, or the lowest that is allowed; with columns that may be NULL.
@@ -73,7 +73,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: Engine) -> Plan:
     return Plan(stages, *size_of_lattice(policy, engine))
 
 
-def _height(policy: Policy, name: str, engine: Engine) -> int:
+def _height(policy: Policy, name: str, engine: WorkEngine) -> int:
     steps, rules = StatementRunner(engine, []), policy.attributes[name].hierarchy or ()
     files = tuple(rule for rule in rules if isinstance(rule, FileRule))
     if files:
@@ -83,7 +83,7 @@ def _height(policy: Policy, name: str, engine: Engine) -> int:
     return example_height(steps, rules)
 
 
-def _example(policy: Policy, engine: Engine) -> FullDomainRecoding:
+def _example(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
     attributes = tuple(
         Coded(
             name,

@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from kiosk import KioskEngine
 from postgres_server import Server
 from sqlglot import exp, parse_one
 
@@ -99,6 +100,25 @@ def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngin
     assert engine.materialize("m", exp.select("1 AS a")) == 1
     assert engine.rows(star(engine.upload("u", pa.table({"a": [7]})))) == [(7,)]
     server.close()
+
+
+def test_one_row_is_asked_for_by_other_columns(of_duckdb: DuckDBEngine) -> None:
+    """As often as need be; of a table here, and of one elsewhere. The query stays as it was."""
+    server = KioskEngine(duckdb.connect())
+    engine = FederatedEngine(of_duckdb, There(server, 10))
+    for one in (of_duckdb, server):
+        one.connection.execute('CREATE TABLE t AS SELECT i % 2 AS a, i % 3 AS "\'b", i AS n FROM range(6) AS r(i)')
+    relation = table("there", "main", "temp")
+    engine.adopt(relation, {"a": "BIGINT", "'b": "BIGINT", "n": "BIGINT"}, table("t"))
+    for rows in (table("t"), relation):
+        query = parse_one("SELECT count(*) AS n, max(n) AS most FROM (SELECT count(*) AS n FROM t GROUP BY x) AS g")
+        next(query.find_all(exp.Table)).replace(rows)
+        before = query.copy()
+        assert isinstance(query, exp.Select)
+        asked = engine.regrouped(query)
+        assert [asked(["a"]), asked(["'b"]), asked(["a", "'b"])] == [(2, 3), (3, 2), (6, 1)]
+        assert query == before
+    server.connection.close()
 
 
 def gives_batches(engine: Engine) -> bool:

@@ -40,7 +40,7 @@ from sqlanon.expressions import col, select, star, subquery, table
 from sqlanon.ledger import publications, recording
 from sqlanon.release.target import Reach, place_of
 from sqlanon.release.targets import spark_rows
-from sqlanon.release.targets.spark_digest import digest_there, digestible
+from sqlanon.release.targets.spark_digest import TextsOnce, digest_there, digestible
 from sqlanon.release.targets.spark_reader import Described, SparkPlace, checks_of, names_there
 from sqlanon.release.targets.spark_statements import filled
 from sqlanon.requirements.macros import digest_of
@@ -218,7 +218,7 @@ def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[st
         texts = []
         for names in together:
             each = select([col(name) for name in names], relation.copy()).distinct()
-            texts.append((subquery(each, "each"), {name: name == "zip" for name in names}))
+            texts.append(TextsOnce(subquery(each, "each"), {name: name == "zip" for name in names}))
         assert engine.rows(digest_there(relation, types, texts)) == expected
     finally:
         engine.close()

@@ -48,7 +48,7 @@ from sqlanon.release.metadata import Suppressed, present, refuse_name
 from sqlanon.release.published import Release
 from sqlanon.release.reader import KEY, SUBJECT, Once, OpenRelease, attached, open_release, read_claims, read_manifests
 from sqlanon.release.target import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
-from sqlanon.release.targets.file_digest import MANY, digest_by_value, distinct_values, hashed_by_value, repeats
+from sqlanon.release.targets.file_digest import MANY, approximate_counts, digest_by_value, hashed_by_value, repeats
 from sqlanon.release.verify import verify_file, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macro_scripts, sql_text
@@ -318,16 +318,16 @@ class StagedRows:
         rows = table(self.table_name, "main", ATTACHED)
         self.engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
         smallest, classes, count, _ = self.asked.rows(k_anonymity_of(SUBJECT.name, self.draft.quasi))[0]
-        # A Parquet file is verified from what was asked here.
+        # Verifying a Parquet file reuses this answer, so here the macro is asked.
         digest = self.asked.rows(digest_of(SUBJECT.name))[0][1] if version is None else self._digest(rows, count)
         self.engine.detach(ATTACHED)
         return Facts(count, classes, smallest or 0, digest, version)
 
     def _digest(self, rows: exp.Table, count: int) -> str:
         types = self.engine.columns(rows)
-        names = hashed_by_value(types)
-        values = self.engine.rows(distinct_values(rows, names))[0] if names and count >= MANY else ()
-        repeating = [name for name, many in zip(names, values, strict=False) if repeats(many, count)]
+        names = hashed_by_value(types) if count >= MANY else []
+        values = self.engine.rows(approximate_counts(rows, names))[0] if names else ()
+        repeating = [name for name, many in zip(names, values, strict=True) if repeats(many, count)]
         query = digest_by_value(rows, types, repeating) if repeating else digest_of(SUBJECT.name)
         return str(self.engine.rows(query)[0][-1])
 

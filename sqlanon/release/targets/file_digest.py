@@ -11,7 +11,7 @@ from functools import reduce
 from sqlglot import exp
 
 from sqlanon.expressions import aliased, cast, col, fragment, named, number, subquery, template
-from sqlanon.release.targets.spark_digest import NUMBERS, numbers_of_name
+from sqlanon.release.content_digest import NUMBERS, numbers_of_name
 from sqlanon.release.values import told_apart
 
 MANY = 1_000_000
@@ -44,14 +44,14 @@ def hashed_by_value(types: Mapping[str, str]) -> list[str]:
     ]
 
 
-def distinct_values(rows: exp.Table, names: Collection[str]) -> exp.Select:
+def approximate_counts(rows: exp.Table, names: Collection[str]) -> exp.Select:
     """One row: about how many values each of some columns has."""
     return _DISTINCT(counts=[_ABOUT(value=col(name)) for name in names], rows=rows)
 
 
 def repeats(values: int, rows: int) -> bool:
     """Whether so many values in so many rows are to be hashed once each."""
-    return rows >= MANY and values <= min(rows // OFTEN, MOST)
+    return values <= min(rows // OFTEN, MOST)
 
 
 def digest_by_value(rows: exp.Table, types: Mapping[str, str], repeating: Collection[str]) -> exp.Select:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 
 from sqlglot import exp
 
 from sqlanon.expressions import all_of, anonymous, cast, col, fragment, named, same, subquery, template, text
+from sqlanon.records import dataclass
+from sqlanon.release.content_digest import NUMBERS, numbers_of_name
 
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
-"""Types whose values are numbers in the digest, not texts."""
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
 _SPECIAL = {
@@ -102,26 +101,30 @@ _TOTAL = _spark("""
 _ROWS = _spark("count(*)")
 
 
-def digest_there(
-    relation: exp.Expr, types: Mapping[str, str], texts: Sequence[tuple[exp.Expr, Mapping[str, bool]]] = ()
-) -> exp.Select:
-    """The rows of a relation, and its digest.
+@dataclass(frozen=True)
+class TextsOnce:
+    """Combinations of texts, each once, that are hashed and then joined to the rows: few enough to be sent to all
+    executors."""
 
-    ``texts``: the combinations of some texts, each once and few enough to be sent to all executors; and by column
-    whether it may be NULL. They are hashed once for each combination, and joined to the rows.
-    """
+    combinations: exp.Expr
+    nullable: Mapping[str, bool]  # by column, whether it may be NULL
+
+
+def digest_there(relation: exp.Expr, types: Mapping[str, str], texts: Sequence[TextsOnce] = ()) -> exp.Select:
+    """The rows of a relation, and its digest; ``texts`` are those that are not hashed with each row."""
     columns: list[tuple[exp.Expr, str, str]] = [(col(name), name, type_) for name, type_ in types.items()]
     if not texts:
         lines = _lines(relation, columns)
     else:
-        once = frozenset[str]().union(*(names for _, names in texts))
+        once = frozenset[str]().union(*(one.nullable for one in texts))
         others = [(f"v{i}", name, type_) for i, (_, name, type_) in enumerate(columns) if name not in once]
         parts = [f"part{j}" for j, _ in enumerate(texts)]
         output = [named(col(name, "r"), value) for value, name, _ in others]
         output += [named(col("line", f"c{j}"), part) for j, part in enumerate(parts)]
         beside = _BESIDE(columns=output, rows=relation)
-        for j, (combinations, names) in enumerate(texts):
-            hashed = _lines(combinations, [one for one in columns if one[1] in names], list(names))
+        for j, each in enumerate(texts):
+            names = each.nullable
+            hashed = _lines(each.combinations, [one for one in columns if one[1] in names], list(names))
             keys = [same(col(name, "r"), col(f"k{i}", f"c{j}"), null) for i, (name, null) in enumerate(names.items())]
             beside = beside.join(subquery(hashed, f"c{j}"), on=all_of(keys), copy=False)
         sent = anonymous("BROADCAST", *(col(f"c{j}") for j, _ in enumerate(texts)))
@@ -196,12 +199,6 @@ def _text(raw: exp.Expr, type_: str) -> exp.Expr:
         return raw
     year = _YEAR(raw=raw, date=_DATE)
     return _IN_UTC(year=year) if type_ == "TIMESTAMP WITH TIME ZONE" else year
-
-
-def numbers_of_name(name: str) -> tuple[int, int]:
-    """Upper and lowest 31 bits of the MD5 of a column's name."""
-    of_name = int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest(), "little")
-    return of_name >> 97, of_name & (2**31 - 1)
 
 
 def _cell(value: exp.Expr, name: str, type_: str) -> exp.Expr:

@@ -45,7 +45,7 @@ from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_olde
 from sqlanon.release.target import Verification
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import copied, types_in
-from sqlanon.release.targets.spark_digest import digest_there, digestible
+from sqlanon.release.targets.spark_digest import TextsOnce, digest_there, digestible
 from sqlanon.release.verify import verify_rows
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.requirements.macros import digest_of
@@ -209,20 +209,21 @@ def _digest(
     combinations: exp.Table,
     combined: int,
 ) -> str:
-    """The content digest, as Spark works it out: of texts, by their combinations, where these are few."""
+    """The content digest, as Spark works it out: the texts of columns with up to `HASHED_ONCE` values are hashed once,
+    in groups of columns that are joined as one."""
     names = [name for name, type_ in wanted.items() if type_ == "VARCHAR"]
     if not names:
         return str(server.rows(digest_there(relation, types))[0][1])
     has_nulls, distinct = ([one(value=col(name)) for name in names] for one in (_HAS_NULL, _DISTINCT))
     facts = _FACTS(rows=_SUM(count=col(count)), nulls=has_nulls, values=distinct, relation=fetched)
     counted, *found = engine.rows(facts)[0]
-    nulls = dict(zip(names, found, strict=False))
+    nulls = dict(zip(names, found[: len(names)], strict=True))
     values = {name: known + nulls[name] for name, known in zip(names, found[len(names) :], strict=True)}
     texts = []
     for group in hashed_together(values, combined):
         each = select([col(name) for name in group], combinations.copy())
         once = subquery(each.distinct(copy=False), "texts") if len(group) < len(wanted) else combinations
-        texts.append((once, {name: nulls[name] for name in group}))
+        texts.append(TextsOnce(once, {name: nulls[name] for name in group}))
     rows, digest = server.rows(digest_there(relation, types, texts))[0]
     if rows != counted:
         raise BrokenReleaseError("the rows of the release changed while they were read")
