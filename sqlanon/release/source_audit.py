@@ -34,7 +34,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.reader import Once
 from sqlanon.requirements import requirement_checks, requirements_in
 from sqlanon.requirements.audit import Audited, Private
-from sqlanon.requirements.base import ClassCondition, SourceFacts
+from sqlanon.requirements.base import ClassCondition, SourceFacts, SubsetCondition
 from sqlanon.requirements.macros import digest_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.population_match import generalized_population
@@ -63,11 +63,14 @@ class SourceAudit:
             return [*found, *requirement_checks(self.prepared.policy.privacy, self._subject(relation, private))]
 
     def checks_of_classes(self, relation: str) -> list[Check]:
-        """The checks of what each class must meet by itself: of some of the rows, where rows are counted."""
+        """The checks of what each class, or each group of a shield, must meet by itself: of some of the rows, where rows
+        are counted."""
+        policy = self.prepared.policy
+        facts, parts = SourceFacts(policy.generalized), ClassCondition | SubsetCondition
+        of_parts = [one for one in requirements_in(policy.privacy) if isinstance(one.of(facts), parts)]
         with self._private() as (private, _):
-            subject, asked = self._subject(relation, private), requirements_in(self.prepared.policy.privacy)
-            of_classes = [one for one in asked if isinstance(one.of(SourceFacts()), ClassCondition)]
-            return [check for one in of_classes for check in one.audit(subject)]
+            subject = self._subject(relation, private)
+            return [check for one in of_parts for check in one.audit(subject)]
 
     def _subject(self, relation: str, private: Private) -> Audited:
         policy = self.prepared.policy

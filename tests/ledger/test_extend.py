@@ -131,6 +131,26 @@ def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
     assert (found.added_rows, found.waiting_rows) == (4, 0)
 
 
+def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each zip there are enough released rows; of the new ones there are too few at first."""
+    change(tmp_path / "hospital.duckdb", "CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
+    insert(tmp_path, *ROWS)
+    shield = {"k_anonymity": [{"quasi": ["zip"], "k": 4}]}
+    with sqlanon.connect() as db:
+        db.anonymize(policy(tmp_path, privacy=shield)).publish()
+    insert(tmp_path, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
+    right = extending.suppressed_classes
+    with monkeypatch.context() as patch:
+        patch.setattr(extending, "suppressed_classes", lambda *given: right(*given).where(exp.false(), copy=False))
+        with pytest.raises(AuditError, match=r"new rows: 4-anonymity of zip"):
+            extend(tmp_path, privacy=shield)
+    found, _ = extend(tmp_path, privacy=shield)
+    assert (found.added_rows, found.waiting_rows) == (0, 3)
+    insert(tmp_path, (110, 21, "m", "02131", "another"))
+    found, _ = extend(tmp_path, privacy=shield)
+    assert (found.added_rows, found.waiting_rows) == (4, 0)
+
+
 @pytest.mark.slow
 def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> None:
     """Whoever kept the release from before subtracts it: by class, nothing or at least k rows are left."""
