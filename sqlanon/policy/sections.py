@@ -69,7 +69,7 @@ class Attribute(SparseSection):
     noise: Noise | None = Field(
         default=None, description="in place of a hierarchy, for numbers and dates", examples=[{"epsilon": 4.0}]
     )
-    weight: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = Field(
+    weight: Annotated[float, Field(strict=True, gt=0, le=1e12, allow_inf_nan=False)] = Field(
         default=1.0, description="how much the attribute counts in the measure", examples=[2.0]
     )
     on_unknown: Literal["error", "suppress"] = Field(

@@ -75,12 +75,14 @@ def try_finer(result: Result, seconds: float) -> Trial | None:
     """The finer strategy that keeps most of the columns which are fully suppressed in the result of a run of so many
     seconds.
 
-    They are tried one by one on a sample of the run's source, until one keeps all columns or the time is over.
+    They are tried one by one on a sample of the run's source, until one keeps all columns or the time is over. The
+    policy's ``time_limit`` holds for all of them together, too.
     """
     run, policy, columns = result._run, result.policy, result.fully_suppressed
     if run.source.access != "rows":
         return None
-    clock, trials, best = _Clock(min(max(seconds, FEW_SECONDS), SECONDS)), list[Trial](), None
+    most = min(SECONDS, policy.search.time_limit or SECONDS)
+    clock, trials, best = _Clock(min(max(seconds, FEW_SECONDS), most)), list[Trial](), None
     rounds = min(FEW_ROUNDS, policy.search.max_checks or FEW_ROUNDS)
     policy = policy.model_copy(update={"search": policy.search.model_copy(update={"max_checks": rounds})})
     with source_errors():

@@ -486,6 +486,7 @@ def test_mistakes_in_sections_and_between_them_show_together() -> None:
         ({"role": "secret"}, "role", "identifying, quasi, sensitive, insensitive"),
         ({"hierarchy": None}, "", "needs a hierarchy"),
         ({"weight": 0}, "weight", "more than 0"),
+        ({"weight": 1e308}, "weight", "at most 1"),
         ({"weight": -1.5}, "weight", "more than 0"),
         ({"weight": float("nan")}, "weight", "finite"),
         ({"weight": "2"}, "weight", "number, not the text '2'"),
