@@ -141,9 +141,9 @@ class Checker:
         if found is None:
             return [self(several[0])]
         space, most = found
-        several, steps = several[:most], self._sets.steps
-        if len(several) < 2 or not can_be_judged_together(space):
+        if min(most, len(several)) < 2 or not can_be_judged_together(space):
             return [self(several[0])]
+        several, steps = several[:most], self._sets.steps
         query = candidates(space, several, self._short, self._measure.needs_squares)
         names = query.named_selects
         rows = {row[0]: dict(zip(names, row, strict=True)) for row in steps.ask(query, [])}

@@ -163,8 +163,13 @@ def same(batches: Iterator[Any]) -> Iterator[Any]:
     yield from batches
 
 
+def caches_rows(engine: Any) -> bool:
+    return bool(engine.cache("sqlanon_cached", numbers(engine, "SELECT i FROM {r}")) == 10)
+
+
 PROBES: dict[Feature, Callable[[Any], bool]] = {
     Feature.BATCHES: gives_batches,
+    Feature.CACHE: caches_rows,
     Feature.FILES: hands_over_files,
     Feature.INNER_ORDER: keeps_inner_order,
     Feature.MACROS: has_macros,

@@ -205,6 +205,13 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
             check_privacy(case, checks)
 
 
+@settings(quick, max_examples=examples(5))
+@given(case=strategies_privacy.privacy_cases())
+def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:
+    with patch("sqlanon.frequency.sets.TOGETHER", 0), patch("sqlanon.search.full_domain.candidates", None):
+        check_privacy(case, 1000)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("limit", "most"), [(1.0, 0.537), (0.05, 0.581)])
 def test_16_quasi_identifiers(data: Path, limit: float, most: float) -> None:
