@@ -63,7 +63,7 @@ class SourceAudit:
             return [*found, *requirement_checks(self.prepared.policy.privacy, self._subject(relation, private))]
 
     def checks_of_classes(self, relation: str) -> list[Check]:
-        """The checks of what each class, or each group of a shield, must meet by itself: of some of the rows, where rows
+        """The checks, on some of the rows, of what each class or each group of a shield must meet by itself, where rows
         are counted."""
         policy = self.prepared.policy
         facts, parts = SourceFacts(policy.generalized), ClassCondition | SubsetCondition
