@@ -347,7 +347,7 @@ def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: S
 def set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int, level: int) -> exp.Select:
     """One row: of the labels of a column the ``sets`` of nodes of a level of its hierarchy; and how many nodes begin as
     sets do, ``braces``."""
-    labels = subquery(_LABELS(label=col(column, "r"), release=release), "l")
+    labels = _LABELS(label=col(column, "r"), release=release)
     every = [_NODE(label=col(f"level_{each}"), hierarchy=hierarchy) for each in range(height + 1)]
     return _SET_LABELS(
         nodes=subquery(_DISTINCT_NODES(nodes=union_all(*every))),
