@@ -56,7 +56,9 @@ def tried(people: sqlanon.Database) -> dict[str, Trial]:
 def hold_against_compare(people: sqlanon.Database, tried: dict[str, Trial], names: list[str]) -> None:
     """A table of fewer rows than a sample may have is its own sample."""
     compared = people.compare(policy_of(), names).project("strategy, loss, suppressed_rows").fetchall()
-    assert [(name, tried[name].loss, tried[name].suppressed_rows) for name in names] == compared
+    for name, loss, suppressed in compared:  # sums of numbers in another order differ in the last digit
+        assert (tried[name].loss, tried[name].suppressed_rows) == (pytest.approx(loss, rel=1e-12), suppressed)
+    assert [name for name, *_ in compared] == names
     assert all(one.error is None and one.rows == 250 and not one.stopped for one in tried.values())
 
 
