@@ -30,6 +30,11 @@ class Check:
         return replace(self, passed=None, message=f"not verifiable alone: {reason}, {self.message}")
 
 
+def needs_population(name: str) -> Check:
+    """The check of a requirement on a population, where the population cannot be seen."""
+    return Check(name, None, "not verifiable alone: it needs the population")
+
+
 class Queryable(Protocol):
     """What runs the queries of an audit: an engine."""
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlanon.expressions import fragment, number
 from sqlanon.fields import Flaw, NotNegative, Section
-from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.audit import Audited, Check, figure, needs_population
 from sqlanon.requirements.base import (
     TOLERANCE,
     ClassCondition,
@@ -84,7 +84,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     def audit(self, audited: Audited) -> Iterator[Check]:
         population = audited.population
         if population is None:
-            yield Check(self.name, None, "not verifiable alone: it needs the population")
+            yield needs_population(self.name)
             return
         relation, options = population
         shares = audited.figures(PRESENCE, list(audited.quasi), relation, **options, **audited.by_person)

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlanon.expressions import col, number
 from sqlanon.fields import Whole
 from sqlanon.records import dataclass
-from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.audit import Audited, Check, needs_population
 from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro
 
@@ -53,7 +53,7 @@ class KMap(Requirement, ClassCondition):
     def audit(self, audited: Audited) -> Iterator[Check]:
         population = audited.population
         if population is None:
-            yield Check(self.name, None, "not verifiable alone: it needs the population")
+            yield needs_population(self.name)
             return
         relation, options = population
         k = audited.figures(K_MAP, list(audited.quasi), relation, **options)["k"] or 0

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from sqlanon.expressions import template
 from sqlanon.fields import Section, Share
-from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.audit import Audited, Check, needs_population
 from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition, plain
 from sqlanon.requirements.k_map import K_MAP
 
@@ -58,7 +58,7 @@ class NullMap(Section, Requirement, TableCondition):
     def audit(self, audited: Audited) -> Iterator[Check]:
         population = audited.population
         if population is None:
-            yield Check(self.name, None, "not verifiable alone: it needs the population")
+            yield needs_population(self.name)
             return
         relation, options = population
         matched = audited.figures(K_MAP, list(audited.quasi), relation, **options)

@@ -67,7 +67,7 @@ class Forecast:
         self._margin += -HIT if hopeless else MISSED
 
     def begin_again(self) -> None:
-        """Forget how far to go: what is asked for is another border."""
+        """Reset the margin, which was learnt at another border."""
         self._margin = 0.0
 
     def step(self, attribute: int, level: int) -> float:

@@ -187,8 +187,8 @@ class _BranchAndBound:
             search.tighten(search.measure.most_suppressed(search.scores[search.best]))
 
     def _path(self, start: Levels, aim: Aim | None) -> tuple[list[Levels], int]:
-        """An ascending path of generalizations of which nothing is told, long and with much below it; the first ones,
-        so many, may still be the best, or below the aim."""
+        """An ascending path of undecided generalizations, long and with much below it; and how many of the first ones
+        may still be the best, or below the aim."""
         search = self.search
 
         def is_open(levels: Levels) -> bool:

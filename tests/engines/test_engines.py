@@ -103,7 +103,7 @@ def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngin
 
 
 def test_one_row_is_asked_for_by_other_columns(of_duckdb: DuckDBEngine) -> None:
-    """As often as need be; of a table here, and of one elsewhere. The query stays as it was."""
+    """A query is asked by several columns, of a table here and of one elsewhere, and does not change."""
     server = KioskEngine(duckdb.connect())
     engine = FederatedEngine(of_duckdb, There(server, 10))
     for one in (of_duckdb, server):

@@ -126,7 +126,7 @@ CALLED = {
 }
 """The functions of a release that is counted in Spark and searched here."""
 WORDS = {"broadcast", "from", "join", "select", "tblproperties", "x"}
-"""What else stands before a parenthesis there: a hint is no function either."""
+"""Other words before a parenthesis there. A hint is not a function."""
 
 
 def test_functions_of_a_thin_clients_session_take_no_name(
