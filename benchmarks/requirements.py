@@ -25,7 +25,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import table
 from sqlanon.pipeline import prepare
-from sqlanon.search.full_domain import Checker, allowed_rows, measure_of
+from sqlanon.search.checker import Checker, allowed_rows, measure_of
 from sqlanon.sources import WorkNames, bind_source
 
 FOLDER = DATA / "adult"

@@ -33,7 +33,7 @@ from sqlanon.release.target import ReleasePlace, Verification
 from sqlanon.release.values import different_rows
 from sqlanon.requirements import requirements_in
 from sqlanon.resources import CHECKS, PLAIN
-from sqlanon.search.full_domain import Checker, allowed_rows, measure_of, rules_of
+from sqlanon.search.checker import Checker, allowed_rows, measure_of, rules_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import silent
 from sqlanon.search.stage import search

@@ -29,7 +29,7 @@ from sqlanon.release.manifest import utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.target import Reach
 from sqlanon.release.words import level_in_words
-from sqlanon.search.full_domain import measure_of
+from sqlanon.search.checker import measure_of
 
 if TYPE_CHECKING:
     import duckdb

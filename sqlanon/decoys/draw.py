@@ -37,8 +37,8 @@ from sqlanon.measures import Figures
 from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, ordered
 from sqlanon.recode.stage import Recoding
 from sqlanon.records import dataclass
+from sqlanon.search.checker import Checker, measure_of
 from sqlanon.search.classes import judged
-from sqlanon.search.full_domain import Checker, measure_of
 from sqlanon.search.input import SearchInput
 
 

@@ -66,7 +66,7 @@ from sqlanon.requirements import promised_k
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, __version__
 from sqlanon.search.candidate import candidate, class_leaves
-from sqlanon.search.full_domain import leaf_sums, measure_of
+from sqlanon.search.checker import leaf_sums, measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run

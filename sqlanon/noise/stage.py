@@ -30,7 +30,7 @@ from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.stage import Recoding
 from sqlanon.records import dataclass
 from sqlanon.requirements.base import KeptClasses
-from sqlanon.search.full_domain import allowed_rows
+from sqlanon.search.checker import allowed_rows
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
 

@@ -32,8 +32,8 @@ from sqlanon.requirements import needs_source, promised_k, requirement_queries
 from sqlanon.requirements.audit import Audited, Private, Queryable
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import __version__
+from sqlanon.search.checker import measure_of
 from sqlanon.search.examples import example_levels
-from sqlanon.search.full_domain import measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.population_match import generalized_population
 from sqlanon.search.result import SearchResult

@@ -41,7 +41,7 @@ from sqlanon.report.risks import earlier_risk, risks_of_release, uniques_in_sour
 from sqlanon.report.utility import NO_NUMBERS, ColumnLeft, Numbers, columns_left, loss_by_column, numbers_of, range_kind
 from sqlanon.requirements import Requirement, requirement_checks, requirements_in
 from sqlanon.requirements.macros import k_anonymity_of
-from sqlanon.search.full_domain import allowed_rows, measure_of
+from sqlanon.search.checker import allowed_rows, measure_of
 
 MARK = "<!-- a report of sqlanon -->"
 """In its second line each page says what it is."""

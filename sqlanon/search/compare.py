@@ -14,7 +14,7 @@ from sqlanon.measures import Figures, Loss
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import STRATEGIES, traits_of
 from sqlanon.records import dataclass
-from sqlanon.search.full_domain import Checker, allowed_rows, measure_of
+from sqlanon.search.checker import Checker, allowed_rows, measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.result import SearchResult
 

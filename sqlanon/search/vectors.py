@@ -10,21 +10,55 @@ an *outlier* is there a combination with fewer than k rows, here any whose rows 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
 from sqlanon.coding import KNOWN, Coded, Levels, code_name, group_counts
-from sqlanon.expressions import all_of, cast, col, named, number, select, subquery, where
+from sqlanon.expressions import all_of, cast, col, create_table, drop_table, named, number, select, subquery, where
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.search.classes import KEPT, judged
+from sqlanon.search.input import SearchInput
 
 ID = "id"
 OUTLIER = "outlier"
 
+PAIRS = 10_000_000
+"""So many pairs of combinations are compared by one statement, which takes some tenths of a second."""
+
 _WORD = 2**31
 """So many vectors are told apart by one INTEGER; where more are possible, by several."""
+
+
+def distance_vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
+    """The distance vectors within the lattice: first those of combinations that differ in one attribute alone, then all
+    others, as many outliers at a time as make `PAIRS`.
+
+    Makes ``vector_combinations``, and drops it.
+    """
+    sets, lattice, heights = prepared.sets, prepared.lattice, prepared.marginals.heights
+    engine, target, bottom = sets.steps.engine, sets.work("vector_combinations"), lattice.bottom
+    engine.execute(create_table(target.copy(), combinations(sets.at(bottom), bottom)))
+    try:
+        yield {
+            (*bottom[:i], level, *bottom[i + 1 :])
+            for i, (low, top) in enumerate(zip(bottom, lattice.top, strict=True))
+            for level in range(low + 1, top + 1)
+            if engine.rows(neighbours(target, bottom, heights, i, level))[0][0]
+        }
+        together, outliers = engine.rows(sizes(target))[0]
+        # Of a large lattice there may be as many vectors as pairs: then each comes here.
+        pairs = PAIRS if lattice.size <= PAIRS else PAIRS // 10 // len(heights)
+        step = pairs // max(together, 1) + 1
+        for first in range(0, outliers, step):
+            last = min(first + step, outliers)
+            found = engine.rows(vectors(target, bottom, heights, first, last))
+            every = (unpacked(row, bottom, heights) for row in found)
+            yield {one for one in every if all(map(operator.le, one, lattice.top))}
+    finally:
+        engine.execute(drop_table(target))
 
 
 def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
@@ -100,8 +134,13 @@ def unpacked(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels:
     return tuple(levels)
 
 
-def distinct_values(attribute: Coded) -> exp.Select:
-    """One row: how many values the rows have, at each level below the top; those that no hierarchy knows left out."""
+def distinct_values(prepared: SearchInput) -> list[tuple[int, ...]]:
+    """By attribute and level: how many values the rows have; those that no hierarchy knows left out."""
+    rows = prepared.sets.steps.engine.rows
+    return [(*(rows(_values_below_top(one))[0] if one.height else ()), 1) for one in prepared.attributes]
+
+
+def _values_below_top(attribute: Coded) -> exp.Select:
     there = exp.GT(this=col("rows"), expression=number(0))
     return group_counts(attribute).where(there, col(KNOWN), copy=False)
 

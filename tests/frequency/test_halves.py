@@ -22,9 +22,9 @@ from test_search_properties import quick, thorough
 import sqlanon
 from sqlanon.coding import Levels
 from sqlanon.search.candidate import candidate
-from sqlanon.search.full_domain import Checker
+from sqlanon.search.checker import Checker
 
-FAR = "sqlanon.search.full_domain.FAR"
+FAR = "sqlanon.search.checker.FAR"
 SHARE = "sqlanon.frequency.sets.SHARE"
 
 

@@ -25,7 +25,7 @@ from sqlanon.recode.local.finish import finish
 from sqlanon.recode.local.iterative import local
 from sqlanon.recode.local.task import LocalOutcome
 from sqlanon.search import dive
-from sqlanon.search.full_domain import measure_of
+from sqlanon.search.checker import measure_of
 
 pytestmark = pytest.mark.slow
 

@@ -34,8 +34,8 @@ from sqlanon.coding import Levels
 from sqlanon.measures import Figures
 from sqlanon.search import Budget
 from sqlanon.search.breeding import KEPT, Breeding
+from sqlanon.search.checker import Checker
 from sqlanon.search.dive import Cost, dive
-from sqlanon.search.full_domain import Checker
 from sqlanon.search.lattice import Box, Boxes
 
 __all__ = ["workshop"]  # the fixture
@@ -208,7 +208,7 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
 @settings(quick, max_examples=examples(5))
 @given(case=strategies_privacy.privacy_cases())
 def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:
-    with patch("sqlanon.frequency.sets.TOGETHER", 0), patch("sqlanon.search.full_domain.candidates", None):
+    with patch("sqlanon.frequency.sets.TOGETHER", 0), patch("sqlanon.search.checker.candidates", None):
         check_privacy(case, 1000)
 
 

@@ -177,7 +177,7 @@ def test_the_engine_finds_the_same_vectors_many(case: Case) -> None:
 
 def test_vectors_that_take_turns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outlier at a time, each with those after it."""
-    monkeypatch.setattr("sqlanon.search.full_domain.PAIRS", 1)
+    monkeypatch.setattr("sqlanon.search.vectors.PAIRS", 1)
     case = replace(FIGURE_3, k=3)
     with anonymized(case, "samarati") as (result, _):
         parts = list(data_of_engine(result._prepared).vectors())

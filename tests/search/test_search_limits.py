@@ -32,7 +32,7 @@ from test_search_properties import quick, thorough
 import sqlanon
 from sqlanon.errors import PolicyError
 from sqlanon.search import Outcome, Search, lattice, limits
-from sqlanon.search.full_domain import Checker
+from sqlanon.search.checker import Checker
 
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 

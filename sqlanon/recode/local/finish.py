@@ -36,7 +36,9 @@ from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.requirements.k_anonymity import KAnonymity
-from sqlanon.search.full_domain import SearchTask, measure_of, remedies
+from sqlanon.search.checker import measure_of
+from sqlanon.search.full_domain import SearchTask
+from sqlanon.search.infeasible import remedies
 from sqlanon.search.input import SearchInput
 from sqlanon.search.result import SearchResult
 

@@ -25,7 +25,8 @@ from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search import Budget, Search, dive
-from sqlanon.search.full_domain import SearchTask, allowed_rows, find
+from sqlanon.search.checker import allowed_rows
+from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
 from sqlanon.search.limits import Clock

@@ -1,0 +1,238 @@
+"""Checks: what the engine says of a generalization."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.coding import Coded, Levels
+from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.frequency.sets import ClassSpace, is_large
+from sqlanon.frequency.statements import person_count
+from sqlanon.measures import MEASURES, Figures, Measure
+from sqlanon.search.candidate import (
+    attribute_leaves,
+    between_ends,
+    candidate,
+    candidates,
+    class_leaves,
+    class_leaves_together,
+    kept_sizes,
+    suppressed_entropy,
+)
+from sqlanon.search.classes import can_be_judged_together
+from sqlanon.search.input import SearchInput
+from sqlanon.search.memory import Rules
+
+
+def allowed_rows(prepared: SearchInput) -> int:
+    """At most floor(limit × rows) rows may be suppressed, in exact arithmetic: 0.29 of 100 is 29."""
+    return int(Fraction(prepared.policy.search.suppression_limit) * prepared.marginals.rows)
+
+
+def measure_of(prepared: SearchInput) -> Measure:
+    """The policy's measure, over the prepared source."""
+    policy = prepared.policy
+    # Where k-anonymity is of combinations, a class may have one row.
+    least = 1 if policy.search.traits.of_combinations else prepared.requirements.least_class
+    return MEASURES[policy.search.measure](prepared.marginals, prepared.weights, policy.search.aggregate, least)
+
+
+def rules_of(prepared: SearchInput) -> Rules:
+    """What may be concluded from a check."""
+    return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.space.additive)
+
+
+def leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
+    """The answer to `candidate.class_leaves`, by attribute."""
+    return {slot: leaves for slot, leaves in steps.ask(query, []) if leaves is not None}
+
+
+LEAVES_WITHIN = 2
+"""A check that is expected to lose at most so many times the allowed rows counts leaves, too. That makes its statement
+a tenth dearer; counting them by another one doubles it."""
+
+
+FAR = 1.8
+"""A check that is expected to lose at least so many times the allowed rows counts half of the classes first. That saves
+two fifths of it, or adds a fifth. (The forecast is rough: of nine searched for on people, eight lost twice as many.)"""
+
+
+class Checker:
+    """Asks the engine for the figures of generalizations: usually by one statement; `_by_halves`, `_counts_leaves` and
+    `together` say when by more or fewer."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        prepared: SearchInput,
+        measure: Measure,
+        allowed: int,
+        expected: Callable[[Levels], float] | None = None,
+        only_best: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``expected``: ln(1 + rows lost) of a generalization, as the search that it is for forecasts them;
+        ``only_best``: whether what cannot be the best is of no use to that."""
+        self._engine, self._prepared, self._measure, self._allowed = engine, prepared, measure, allowed
+        self._sets, self._heights = prepared.sets, prepared.marginals.heights
+        self._expected, self._only_best = expected, only_best
+        self._estimates = prepared.requirements.estimates
+        self._short = not all(one.hereditary for one in prepared.requirements.classes)
+        self._judge = rules_of(prepared).judge
+        self._leaves: exp.Table | None = None
+        self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
+        self._counted = prepared.marginals.rows
+        if self._estimates and prepared.members is not None:
+            self._counted = engine.rows(person_count(prepared.members))[0][0]
+        for one in self._estimates:
+            one.refuse(self._counted)
+
+    def __call__(self, levels: Levels) -> Figures:
+        """The figures of a generalization."""
+        space = self._sets.sizes_at(levels)
+        attributes = self._prepared.attributes if self._counts_leaves(space, levels) else ()
+        halved = self._by_halves(levels) if space.are_classes and self._fails_by_far(levels) else None
+        row, share = halved or (self._row(space, levels, attributes), 1.0)
+        if space.are_classes and self._is_within(row):
+            space = self._sets.at(levels)
+        leaves: Mapping[int, float] = {}
+        if self._needs_leaves(levels, row) and attributes:
+            leaves = {i: row[f"leaves_{i}"] for i, _ in between_ends(space, levels)}
+        elif self._needs_leaves(levels, row):
+            kept = _less_is_kept(space, row)
+            found = leaf_sums(self._sets.steps, class_leaves(space, levels, self._prepared.attributes, kept))
+            leaves = self._suppressed(levels, found) if kept else found
+        return replace(self._figures(space, levels, row, leaves), share=share)
+
+    def _row(self, space: ClassSpace, levels: Levels, attributes: Sequence[Coded] = ()) -> dict[str, Any]:
+        """The row of `candidate`. Without leaves, most of its text is the same for all generalizations of classes from
+        one table."""
+        steps, keys = self._sets.steps, space.keys(levels)
+        if steps.dry or attributes or not keys or not can_be_judged_together(space):
+            query = candidate(space, levels, self._short, self._measure.needs_squares, attributes)
+            return dict(steps.figures(query))
+        if (table := space.frequency.name) not in self._regrouped:
+            query = candidate(space, levels, self._short, self._measure.needs_squares)
+            self._regrouped[table] = query.named_selects, steps.engine.regrouped(query)
+        names, row = self._regrouped[table]
+        return dict(zip(names, row(keys), strict=True))
+
+    def together(self, several: Sequence[Levels]) -> list[Figures]:
+        """The figures of the first of some generalizations: as many as one statement checks."""
+        found = self._sets.together(several)
+        if found is None:
+            return [self(several[0])]
+        space, most = found
+        if min(most, len(several)) < 2 or not can_be_judged_together(space):
+            return [self(several[0])]
+        several, steps = several[:most], self._sets.steps
+        query = candidates(space, several, self._short, self._measure.needs_squares)
+        names = query.named_selects
+        rows = {row[0]: dict(zip(names, row, strict=True)) for row in steps.ask(query, [])}
+        if len(rows) < len(several):  # there are no rows, and so no classes
+            return [self(several[0])]
+        leaves = self._leaves_together(space, several, rows)
+        return [self._figures(space, one, rows[i], leaves.get(i, {})) for i, one in enumerate(several)]
+
+    def _leaves_together(
+        self, space: ClassSpace, several: Sequence[Levels], rows: Mapping[int, Mapping[str, Any]]
+    ) -> Mapping[int, Mapping[int, float]]:
+        """The leaves of suppressed rows, by place and attribute. Makes ``leaves``, once."""
+        places = [i for i, levels in enumerate(several) if self._needs_leaves(levels, rows[i])]
+        if not places:
+            return {}
+        if self._leaves is None:
+            self._leaves = self._sets.steps.make(
+                self._prepared.work("leaves"), attribute_leaves(self._prepared.attributes)
+            )
+        asked = [(several[i], _less_is_kept(space, rows[i])) for i in places]
+        found: dict[int, dict[int, float]] = {i: {} for i in places}
+        for place, slot, leaves in self._sets.steps.ask(class_leaves_together(space, asked, self._leaves), []):
+            found[places[place]][slot] = leaves
+        return {
+            i: self._suppressed(levels, found[i]) if kept else found[i]
+            for i, (levels, kept) in zip(places, asked, strict=True)
+        }
+
+    def _counts_leaves(self, space: ClassSpace, levels: Levels) -> bool:
+        """Whether the statement for the classes counts the leaves of suppressed rows, too."""
+        if space.are_classes or not (self._measure.needs_leaves and self._allowed):
+            return False
+        if not is_large(self._prepared.marginals.rows):  # to plan its joins takes longer than the work
+            return False
+        return self._expected is None or self._expected(levels) <= math.log1p(LEAVES_WITHIN * self._allowed)
+
+    def _fails_by_far(self, levels: Levels) -> bool:
+        """Whether a generalization is expected to lose so many rows that half of them are enough to see it, and of no
+        other use to the search."""
+        if self._expected is None or not self._only_best() or self._measure.tells_upward:
+            return False
+        return self._expected(levels) >= math.log1p(FAR * self._allowed)
+
+    def _by_halves(self, levels: Levels) -> tuple[dict[str, Any], float] | None:
+        """The row of half of the classes, if these lose too many rows, else of all; and what share of them it is of.
+        None where no attribute splits them."""
+        attribute, row = self._sets.halving_attribute(levels), dict[str, Any]()
+        if attribute is None:
+            return None
+        for rest, share in enumerate((0.5, 1.0)):
+            with self._sets.half_at(levels, attribute, rest) as space:
+                part = self._sets.steps.figures(candidate(space, levels, self._short, self._measure.needs_squares))
+            row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
+            # Conditions on the whole table are not met or broken by half of it. They do not matter here: this verdict
+            # follows from the suppressed rows alone, of which the other half can only have more.
+            too_many = row["suppressed_rows"] > self._allowed
+            if too_many and self._judge(self._figures(space, levels, row, {}), self._allowed).hopeless:
+                return row, share
+        return row, 1.0
+
+    def _is_within(self, row: Mapping[str, Any]) -> bool:
+        return bool(row["suppressed_rows"] <= self._allowed and row["classes"] > 0)
+
+    def _needs_leaves(self, levels: Levels, row: Mapping[str, Any]) -> bool:
+        if not (self._measure.needs_leaves and row["suppressed_rows"] and self._is_within(row)):
+            return False
+        return any(0 < level < height for level, height in zip(levels, self._heights, strict=True))
+
+    def _suppressed(self, levels: Levels, kept: Mapping[int, float]) -> Mapping[int, float]:
+        """What is not kept of the leaves of all rows."""
+        every = self._prepared.marginals.leaf_sums
+        between = [i for i, (level, height) in enumerate(zip(levels, self._heights, strict=True)) if 0 < level < height]
+        return {i: every[i][levels[i]] - kept.get(i, 0.0) for i in between}
+
+    def _figures(
+        self, space: ClassSpace, levels: Levels, row: Mapping[str, Any], leaves: Mapping[int, float]
+    ) -> Figures:
+        suppressed, within = row["suppressed_rows"], self._is_within(row)
+        shown = len(self._prepared.policy.generalized)
+        entropy, holds = 0.0, True
+        if within and suppressed and self._measure.needs_entropy and levels[:shown] != self._heights[:shown]:
+            entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
+        if self._estimates and within:
+            sizes = dict(self._engine.rows(kept_sizes(space, levels)))
+            holds = all(one.holds(sizes, self._counted) for one in self._estimates)
+        return Figures(
+            classes=row["classes"],
+            suppressed_rows=suppressed,
+            squares=row.get("squares") or 0.0,
+            suppressed_leaves=leaves,
+            suppressed_entropy=entropy,
+            lost=(row["lost"] or 0.0) if self._short else None,
+            count=row.get("count") or 0,
+            singles=row.get("singles") or 0,
+            unmatched=row.get("unmatched") or 0,
+            unmet=row.get("unmet", 0),
+            too_few=row.get("too_few", 0),
+            estimate_holds=holds,
+        )
+
+
+def _less_is_kept(space: ClassSpace, row: Mapping[str, Any]) -> bool:
+    """Whether there is less to add up over what is kept than over what is suppressed."""
+    return bool(row["classes"] < row["suppressed_rows"]) and not space.population

@@ -1,0 +1,113 @@
+"""Why a search found nothing: the errors, and what can help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlanon.coding import Levels
+from sqlanon.errors import InfeasibleError
+from sqlanon.measures import Figures
+from sqlanon.search.candidate import candidate
+from sqlanon.search.checker import allowed_rows
+from sqlanon.search.input import SearchInput
+from sqlanon.search.memory import Search, kept_classes
+from sqlanon.search.outcome import Outcome
+
+
+def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:
+    """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement.
+
+    A search that stopped before it was done, or that by its nature does not look at everything, has not proven that
+    nothing satisfies the policy; its error says so.
+    """
+    rows = prepared.marginals.rows
+    checked = [one for one in search.figures if search.lattice.permits(one) and search.figures[one].share == 1]
+    levels = min(checked, key=lambda one: (search.figures[one].suppressed_rows, -sum(one), one))
+    figures = search.figures[levels]
+    nearest = search.lattice.named(levels)
+    shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
+    message = "no generalization meets the policy. The closest"
+    if outcome.stopped:
+        message = f"the search stopped at [search] {outcome.stopped} before it found a generalization that meets the "
+        message += "policy; with a higher limit it may find one. The closest so far"
+    elif not outcome.exhaustive:
+        message = f"strategy {prepared.policy.search.strategy} found no generalization that meets the policy. It does "
+        message += 'not check all of them: strategy = "optimal" does, and may find one. The closest it found'
+    message += f" ({shown}) suppresses {figures.suppressed_rows:,} of {rows:,} rows; the suppression limit allows "
+    message += f"{search.allowed_rows:,}"
+    if figures.suppressed_rows > search.allowed_rows or figures.classes == 0:
+        words, blamed = _binding(prepared, levels)
+    else:
+        words, blamed = _of_the_table(prepared, search, levels)
+    message += words
+    if any(spec.forbidden for spec in prepared.policy.attributes.values()):
+        message += ". Levels with forbidden labels were left out"
+    unknown = max(prepared.marginals.unknown)
+    if unknown:
+        message += f". At least {unknown:,} rows have values that are missing from a hierarchy"
+    if figures.classes == 0:
+        message += ". No row would be released"
+    if rows < (prepared.policy.privacy.k or 0) and prepared.policy.source.person is None:
+        message += f": a class needs {prepared.policy.privacy.k:,} rows, and the source has {rows:,}"
+    message += remedies(prepared, figures, blamed)
+    return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
+
+
+def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
+    """The error to raise where an attribute has no level without a forbidden label."""
+    lattice = prepared.lattice
+    names = ", ".join(name for i, name in enumerate(lattice.attributes) if not lattice.levels(i))
+    message = f"at each level that the policy allows of {names}, a value of the source has a forbidden label: forbid "
+    message += "fewer, allow more levels, or release the table without the column"
+    return InfeasibleError(message, None, 0, 0)
+
+
+def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> str:
+    """What makes a policy feasible that suppresses too many rows, or breaks the requirements of these names."""
+    rows, suppressed, ways = prepared.marginals.rows, figures.suppressed_rows, []
+    if figures.classes and suppressed > allowed_rows(prepared):
+        share = math.ceil(10_000 * suppressed / rows) / 10_000
+        ways.append(f"raise search.suppression_limit to {share:g}")
+    if blamed == [f"{prepared.policy.privacy.k}-anonymity"]:
+        ways.append("lower k")
+    elif blamed:
+        ways.append(f"loosen {' or '.join(blamed)}")
+    limited = [name for name, one in prepared.policy.attributes.items() if one.max_level is not None]
+    if limited:
+        ways.append(f"raise the max_level of {' or '.join(limited)}")
+    return f". What can help: {', or '.join(ways)}" if ways else ""
+
+
+def _binding(prepared: SearchInput, levels: Levels) -> tuple[str, list[str]]:
+    """The requirement without which the fewest rows would be suppressed, where there are several; and its name."""
+    space, requirements = prepared.sets.at(levels), prepared.requirements
+    names = [*(one.name for one in requirements.classes), *(one.name for one in requirements.shields)]
+    if len(names) < 2:
+        return (f". The requirement is {names[0]}" if names else ""), names
+
+    def left(name: str) -> int:
+        others = replace(space, requirements=requirements.without(name))
+        return int(prepared.sets.steps.figures(candidate(others, levels))["suppressed_rows"])
+
+    lefts = {name: left(name) for name in names}
+    name = min(names, key=lambda one: lefts[one])
+    return f". The binding requirement is {name}; without it, {lefts[name]:,} rows would be suppressed", [name]
+
+
+def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tuple[str, list[str]]:
+    """What the kept classes of the nearest generalization do not meet together; and the names of it."""
+    requirements, figures = prepared.requirements, search.figures[levels]
+    kept = kept_classes(figures, prepared.marginals.rows)
+    broken = [one.name for one in requirements.table if not one.holds(kept)]
+    names = list(broken)
+    if figures.unmet and requirements.covering is not None:
+        names.append(requirements.covering.name)
+        broken.append(
+            f"{requirements.covering.name}: {figures.unmet} classes of the population would have no row in the release"
+        )
+    if not figures.estimate_holds:
+        names += (estimated := [one.name for one in requirements.estimates])
+        broken += estimated
+    return (f". It does not meet {'; nor '.join(broken)}" if broken else ""), names
