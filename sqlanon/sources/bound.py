@@ -20,6 +20,7 @@ from sqlanon.expressions import table
 from sqlanon.policy import SourceSection
 from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import distinct_counts
+from sqlanon.sources.copies import LARGE, DiskCopy
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]
 """How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements
@@ -50,11 +51,16 @@ class WorkNames:
     reads: bool = True  # whether rows may be read
     # the schema of views, and its database. It has little else: a view looks names up in its own schema first
     views: tuple[str, str] = ("main", "temp")
+    disk: DiskCopy | None = None  # where rows of large files are copied; None where that cannot be
 
     @property
     def copy(self) -> exp.Table | None:
         """The table that CSV files are copied to; None where no row may be read."""
         return self.table if self.reads else None
+
+    def copy_of(self, size: int) -> exp.Table | None:
+        """The table that files of so many bytes are copied to."""
+        return self.disk.table() if self.reads and self.disk is not None and size >= LARGE else self.copy
 
     def view(self, suffix: str) -> exp.Table:
         return table(f"{self.name}_{suffix}", *self.views)

@@ -199,16 +199,18 @@ def _is_table(folder: Path) -> str:
 def _relation(
     name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]
 ) -> tuple[exp.Table, Mapping[str, str]]:
-    is_copied = not format_.in_place or any(is_remote(path) for path in scan.paths)
-    if place.copy is not None and name == "csv":
-        return place.copy, copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, place.copy).columns
+    local = [Path(path) for path in scan.paths if not is_remote(path)]
+    is_copied = place.reads and not (format_.in_place and len(local) == len(scan.paths))
+    copy = place.copy_of(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
+    if copy is not None and name == "csv":
+        return copy, copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy).columns
     query = format_.query(scan)
-    if place.copy is not None and is_copied:
+    if copy is not None:
         columns = scan.engine.columns(subquery(query, "files"))
         names = [one for one in columns if one.lower() in wanted] or list(columns)
         output: list[exp.Expr] = [col(one) for one in names]
-        scan.engine.execute(create_table(place.copy.copy(), select(output, subquery(query, "files"))))
-        return place.copy, columns
+        scan.engine.execute(create_table(copy.copy(), select(output, subquery(query, "files"))))
+        return copy, columns
     view = place.view("files")
     scan.engine.execute(create_temporary_view(view, query))
     return view, {}

@@ -54,6 +54,9 @@ class Run:
             unbind_source(self.engine, self.place)
             if self.population is not None:
                 unbind_source(self.population.engine, self.population.place)
+            for place in (self.place, *(() if self.population is None else (self.population.place,))):
+                if place.disk is not None:
+                    place.disk.drop()
             if self.place.views[1] == any_name.catalog:
                 self.engine.look_up_as_holder()  # its path may have the schema, and could not be set again
                 self.engine.execute(drop_schema(*self.place.views))

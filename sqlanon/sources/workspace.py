@@ -30,6 +30,7 @@ from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
 from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
+from sqlanon.sources.copies import DiskCopy
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower, read_given
@@ -52,6 +53,7 @@ class Workspace:
         self.servers = Servers(self._stack)
         self._source, self._is_session, self._kind = source, is_session(source), kind_taking(source)
         self._runs = 0
+        self._spill: Path | None = None  # the private directory; a user's connection has its own place
         # In a live connection there may be others of us.
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
         try:
@@ -103,7 +105,8 @@ class Workspace:
             engine.detach(self._name)
 
     def _open_private(self, limits: Limits) -> DuckDBEngine:
-        engine = DuckDBEngine.private(self._stack.enter_context(spill_directory()), limits)
+        self._spill = self._stack.enter_context(spill_directory())
+        engine = DuckDBEngine.private(self._spill, limits)
         self._stack.callback(engine.close)
         engine.attach(":memory:", self._name)
         return engine
@@ -147,7 +150,8 @@ class Workspace:
         engine = self._engine
         if kind.opens_database and isinstance(section.database, Path) and not is_given:
             engine = self._reader(section.database)
-        place = WorkNames(f"{self._name}_{schema}", work("source_copy"), read, views)
+        name = f"{self._name}_{schema}"
+        place = WorkNames(name, work("source_copy"), read, views, self._disk_copy(f"{name}_copy"))
         home = self._home(section)
         binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
         engine, source = kind.bind(binding)
@@ -156,6 +160,10 @@ class Workspace:
         if self._is_live:
             self._stack.callback(run.drop)
         return run
+
+    def _disk_copy(self, name: str) -> DiskCopy | None:
+        """Where rows of large files are copied: not in the databases of a user's connection."""
+        return None if self._spill is None else DiskCopy(self._engine, self._spill, name)
 
     def _home(self, section: SourceSection) -> str | None:
         """What tells the database of DuckDB that the source is in from others, for the ledger."""
@@ -205,7 +213,8 @@ class Workspace:
             return None
         if isinstance(section.database, Path) and not is_attached(section.database):
             engine = self._reader(section.database)
-        place = replace(own, name=f"{own.name}_population", table=work("population_copy"))
+        name = f"{own.name}_population"
+        place = replace(own, name=name, table=work("population_copy"), disk=self._disk_copy(f"{name}_copy"))
         try:
             wanted = lower(*policy.generalized, section.person)
             return Population(engine, bind_source(engine, section, place, as_text, wanted), place)

@@ -116,3 +116,20 @@ def test_several_files_that_are_alike_only_at_first(tmp_path: Path) -> None:
         db.anonymize(make_policy({"x": "suppress", "y": "suppress"}, table=None))
         rows = connection_of(db).execute("SELECT x, y, count(*) FROM sqlanon_work.run_1.source_copy GROUP BY ALL")
         assert sorted(rows.fetchall()) == [("1", "a", 10_000), ("1.5", "a", 2)], "of different types, they are text"
+
+
+def test_rows_of_a_large_file_are_copied_to_a_private_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "people.csv", "x,y\n" + "".join(f"{i % 7},{i % 3}\n" for i in range(400)))
+    policy = make_policy({"x": "suppress", "y": "insensitive"}, table=None)
+    digests = []
+    for large in (10**9, 0):
+        monkeypatch.setattr("sqlanon.sources.bound.LARGE", large)
+        with sqlanon.connect(path) as db:
+            digests.append(db.anonymize(policy).publish(tmp_path / f"{large}.duckdb", "released").manifest.digest)
+            copies = "SELECT path FROM duckdb_databases() WHERE database_name LIKE 'sqlanon_work_run_%'"
+            files = [Path(one) for (one,) in connection_of(db).execute(copies).fetchall()]
+            assert len(files) == (large == 0)
+            assert all(one.is_file() and one.parent.stat().st_mode & 0o777 == 0o700 for one in files)
+    assert not files[0].exists()
+    assert not files[0].parent.exists()
+    assert digests[0] == digests[1]
