@@ -478,6 +478,8 @@ def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
 class Prior(Section):
     """What an attacker believes of an attribute's values before anything leaks: a share for each value.
 
+    Each key of ``[risk.priors]`` is a quasi-identifier, and its value is a table with one of these keys.
+
     >>> Prior(file="/census/sex.csv").file.name
     'sex.csv'
     """

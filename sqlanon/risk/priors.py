@@ -99,17 +99,22 @@ _WEIGHED = template("""
     SELECT :codes, :count AS n, (:count * :factors / (SELECT sum(:count) FROM :rows))::DECIMAL(38, 30) AS weight
     FROM :rows AS r
 """)
+# Classes of one weight together: of millions of classes the weights are few.
 _SETS = template("""
     SELECT
         label,
-        count(*) AS classes,
-        count(*) FILTER (WHERE n = 1) AS uniques,
-        sum(CASE WHEN weight > 0 THEN -weight * :log2 ELSE 0 END::DECIMAL(38, 30))::DOUBLE AS gain
-    FROM :groups AS g
+        sum(classes)::BIGINT AS classes,
+        sum(uniques)::BIGINT AS uniques,
+        sum(CASE WHEN weight > 0 THEN classes * -(weight::DOUBLE * :log2) ELSE 0 END::DECIMAL(38, 30))::DOUBLE AS gain
+    FROM (
+        SELECT label, weight, count(*) AS classes, count(*) FILTER (WHERE n = 1) AS uniques
+        FROM :groups AS g
+        GROUP BY label, weight
+    ) AS w
     GROUP BY label
 """)
 _GROUPS = template("""
-    SELECT :label AS label, sum(n)::BIGINT AS n, sum(weight)::DOUBLE AS weight
+    SELECT :label AS label, sum(n)::BIGINT AS n, sum(weight) AS weight
     FROM :weighed
     GROUP BY :keys
 """)
@@ -159,7 +164,7 @@ class WeightedSets:
         """Count sets, as far as they are not known."""
         for batch in batches([one for one in wanted if one not in self.known], self.at_once):
             groups = [_GROUPS(label=i, weighed=self.table, keys=self._sets.keys(one)) for i, one in enumerate(batch)]
-            query = _SETS(log2=anonymous("log2", col("weight")), groups=union_all(*groups))
+            query = _SETS(log2=anonymous("log2", cast(col("weight"), "DOUBLE")), groups=union_all(*groups))
             answers = {i: figures for i, *figures in self.steps.ask(query, [])}
             for i, one in enumerate(batch):
                 self.known[one] = SetFigures(one, *answers.get(i, (0, 0, 0.0)))
