@@ -28,6 +28,9 @@ from sqlanon.errors import OvertimeError
 from sqlanon.records import dataclass
 from sqlanon.risk.leakage import DIGITS, Attributes, SetFigures
 
+AT_ONCE = 8
+"""So many of the open sets are counted in one statement at most: the next ones are chosen by what they leak."""
+
 
 class Sets(Protocol):
     """Counts sets of attributes, and remembers them."""
@@ -133,7 +136,7 @@ class _Search:
     def _next(self) -> list[Attributes]:
         """The open sets with the greatest bounds: as many as one statement counts."""
         batch: list[Attributes] = []
-        while self._heap and len(batch) < self.sets.at_once:
+        while self._heap and len(batch) < min(self.sets.at_once, AT_ONCE):
             bound, _, one = heapq.heappop(self._heap)
             if one in self._open and -bound == round(self._open[one], DIGITS):  # else it was given a lower one
                 batch.append(one)
