@@ -488,6 +488,20 @@ class Database:
     def value_leakage(self, policy: Policy, attribute: str) -> ValueLeakage:
         """Measure what an attacker learns who learns a value of a quasi-identifier, at each level of its hierarchy.
 
+        Parameters
+        ----------
+        policy:
+            The policy. Its source, this attribute and the priors count.
+        attribute:
+            A quasi-identifier with a hierarchy.
+
+        Returns
+        -------
+        ValueLeakage
+            With ``bits`` (what it takes to find a row); ``levels``: for each, its ``level``, the number of ``values``,
+            the mean ``gain`` in bits and ``normalized``, the ``highest`` gain, and the ten ``most_leaking`` values; and
+            ``values``, a relation of all values of all levels: ``level``, ``value``, ``rows``, ``share``, ``gain``.
+
         Raises
         ------
         PolicyError

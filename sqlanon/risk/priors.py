@@ -228,21 +228,21 @@ def _flaws(
     checks = {
         f"{part.what}: values that are not of type {type_}": _WRONG_KEYS(given=given, is_wrong=empty),
         f"{part.what}: values that are listed more than once": _TWICE(given=given),
-        f"{part.what}: shares that are not numbers of 0 or more, of": _NO_SHARES(given=given),
+        f"{part.what}: shares that are not numbers of 0 or more (a file has no header), of": _NO_SHARES(given=given),
         f"values of the column without a share in {part.what}": _WITHOUT_SHARE(
             dictionary=dictionary, given=given, same=same(col("value", "d"), col("key", "g"))
         ),
     }
-    found = False
+    wrong = False
     for what, query in checks.items():
         first = steps.engine.rows(_FIRST(findings=query))
         if first:
-            found = True
+            wrong = True
             total = first[0][2]
-            names = ", ".join(f"{'NULL' if label is None else in_words(label)}" for label, _, _ in first)
+            names = ", ".join("NULL" if label is None else in_words(label) for label, _, _ in first)
             more = f" and {total - len(first):,} more" if total > len(first) else ""
             yield f"{what}: {names}{more}"
-    if found:
+    if wrong:
         return  # the sum is of no use
     ((total,),) = steps.engine.rows(_SUM(given=given))
     if abs(total - 1) > TOLERANCE:

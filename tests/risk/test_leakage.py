@@ -219,7 +219,10 @@ def test_priors_of_random_tables(
     [
         ("1;0.5\n2;0.4\n", ["add up to 0.9, and must add up to 1"]),
         ("1;0.5\n3;0.5\n", ["without a share in", ": '2'"]),
-        ("1;1.5\n2;-0.5\nx;half\n", ["not of type INTEGER: 'x'", "not numbers of 0 or more, of: '2', 'x'"]),
+        (
+            "1;1.5\n2;-0.5\nx;half\n",
+            ["not of type INTEGER: 'x'", "not numbers of 0 or more (a file has no header), of: '2', 'x'"],
+        ),
         ("1;0.5\n2;0.25\n2;0.25\n", ["listed more than once: '2'"]),
         ("1;0.5;a\n2;0.5;b\n", ["needs two columns, value and share, and has 3"]),
         ("1;0\n2;0\n7;1\n", ["no value of the column has a share of more than 0"]),
