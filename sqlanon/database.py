@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
     from sqlanon.report.facts import ReportFacts
-    from sqlanon.risk import Risk, UniquesMatrix
+    from sqlanon.risk import Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
     from sqlanon.search.compare import ComparisonProgress
     from sqlanon.suggest import Trial
@@ -372,7 +372,13 @@ class Database:
         compared = self.compare(of, strategies).relation if strategies is None or strategies else None
         return result._write_report(target, private, compared)
 
-    def risk(self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3) -> Risk:
+    def risk(
+        self,
+        policy: Policy,
+        epsilons: Sequence[float] = (),
+        leakage: int = 3,
+        leakage_seconds: float | None = None,
+    ) -> Risk:
         """Measure how risky the source is as it stands: its classes, and the rows that break each requirement.
 
         Nothing is generalized or left out, and hierarchies of quasi-identifiers are not read. With noise in the policy,
@@ -387,11 +393,15 @@ class Database:
             Values of ε to estimate the errors of noise for, each more than 0. Default: 0.1 to 4.
         leakage:
             The size of the largest sets of quasi-identifiers to measure leakage for; 0: none.
+        leakage_seconds:
+            What the leakage may take. If the sets of up to that size take less, larger ones follow, the most leaking
+            first. `Risk.leakage_search` says how many sets there are, and how many were looked at. Default: no limit,
+            and no larger sets.
 
         Raises
         ------
         PolicyError
-            An ε is not more than 0, or the policy has no noise.
+            An ε is not more than 0, or the policy has no noise; or a prior has mistakes. The error has all of them.
         SourceError
             The source or the population cannot be read, or does not fit the policy.
         HierarchyError
@@ -401,7 +411,7 @@ class Database:
         from sqlanon.risk import refuse_epsilons  # noqa: PLC0415
 
         refuse_epsilons(policy, epsilons)
-        found = pipeline.risk(self._space, policy, epsilons, leakage)
+        found = pipeline.risk(self._space, policy, epsilons, leakage, leakage_seconds)
         return replace(found, _relate=self._space.engine.table_of)
 
     def risk_sql(self, policy: Policy, leakage: int = 3) -> str:
@@ -473,6 +483,69 @@ class Database:
 
         run, shown = self._space.run(policy, read=False), list[str]()
         uniques_matrix(run, policy, first, second, shown)
+        return "\n\n".join(f"{statement};" for statement in shown)
+
+    def value_leakage(self, policy: Policy, attribute: str) -> ValueLeakage:
+        """Measure what an attacker learns who learns a value of a quasi-identifier, at each level of its hierarchy.
+
+        Parameters
+        ----------
+        policy:
+            The policy. Its source, this attribute and the priors count.
+        attribute:
+            A quasi-identifier with a hierarchy.
+
+        Returns
+        -------
+        ValueLeakage
+            With ``bits`` (what it takes to find a row); ``levels``: for each, its ``level``, the number of ``values``,
+            the mean ``gain`` in bits and ``normalized``, the ``highest`` gain, and the ten ``most_leaking`` values; and
+            ``values``, a relation of all values of all levels: ``level``, ``value``, ``rows``, ``share``, ``gain``.
+
+        Raises
+        ------
+        PolicyError
+            It is not a quasi-identifier with a hierarchy, or a prior has mistakes.
+        SourceError, HierarchyError
+            As for `anonymize`, for the hierarchy of this attribute.
+
+        Examples
+        --------
+        >>> import duckdb, sqlanon
+        >>> connection = duckdb.connect()
+        >>> _ = connection.execute("CREATE TABLE people AS SELECT if(i < 27, 'F', 'M') AS sex FROM range(60) AS t(i)")
+        >>> policy = sqlanon.Policy(
+        ...     source={"table": "people"},
+        ...     attributes={"sex": {"role": "quasi", "hierarchy": "suppress"}},
+        ...     privacy={"k": 2},
+        ... )
+        >>> with sqlanon.connect(connection) as db:
+        ...     found = db.value_leakage(policy, "sex")
+        ...     found.values.project("level, value, rows, round(gain, 4)").fetchall()
+        [(0, 'F', 27, 1.152), (0, 'M', 33, 0.8625), (1, '*', 60, 0.0)]
+        >>> [round(one.gain, 4) for one in found.levels]
+        [0.9928, 0.0]
+        """
+        _require_policy(policy)
+        from sqlanon.risk import value_leakage  # noqa: PLC0415
+
+        run = self._space.run(policy)  # it stays: the relation reads its tables
+        with source_errors():
+            return value_leakage(run, policy, attribute)
+
+    def value_leakage_sql(self, policy: Policy, attribute: str) -> str:
+        """The statements that `value_leakage` runs, each with a semicolon. They are not run.
+
+        Raises
+        ------
+        PolicyError, SourceError, HierarchyError
+            As for `value_leakage`, as far as the schema and the hierarchy files show.
+        """
+        _require_policy(policy)
+        from sqlanon.risk import value_leakage  # noqa: PLC0415
+
+        run, shown = self._space.run(policy, read=False), list[str]()  # its views stay: the statements name them
+        value_leakage(run, policy, attribute, shown)
         return "\n\n".join(f"{statement};" for statement in shown)
 
     def suda(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> Suda:

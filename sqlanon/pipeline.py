@@ -122,12 +122,14 @@ def extend(space: Workspace, policy: Policy) -> Extension:
         return extend(steps, run, prepared, extended, started)
 
 
-def risk(space: Workspace, policy: Policy, epsilons: Sequence[float], leakage: int) -> Risk:
+def risk(
+    space: Workspace, policy: Policy, epsilons: Sequence[float], leakage: int, leakage_seconds: float | None
+) -> Risk:
     """How risky a source is as it stands; with noise, the errors that it would make in the version that is found."""
     from sqlanon.risk import assess  # noqa: PLC0415  (needed for risk only)
 
     with space.run(policy) as run, source_errors():
-        found = assess(run, policy, leakage)
+        found = assess(run, policy, leakage, leakage_seconds)
     if not policy.noisy:
         return found
     from sqlanon.noise.columns import columns_for_noise  # noqa: PLC0415  (needed with noise only)

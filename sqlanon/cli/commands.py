@@ -39,6 +39,7 @@ from sqlanon.cli.printing import (
     print_risk,
     print_suda,
     print_trial,
+    print_values,
     print_verification,
 )
 from sqlanon.errors import AuditError, PolicyError, Problem
@@ -446,6 +447,21 @@ def risk(
             help="Report the leakage of sets of up to N attributes. Default: 3.",
         ),
     ] = 3,
+    leakage_seconds: Annotated[
+        int | None,
+        typer.Option(
+            "--leakage-seconds",
+            metavar="S",
+            parser=integer(1),
+            help="Report the leakage of larger sets, too, the most leaking first, for at most S seconds.",
+        ),
+    ] = None,
+    values: Annotated[
+        str | None,
+        typer.Option(
+            "--values", metavar="A", help="Report what the values of an attribute leak, at each level of its hierarchy."
+        ),
+    ] = None,
     matrix: Annotated[
         str | None,
         typer.Option("--matrix", metavar="A,B", help="Count the unique rows at each pair of levels of two attributes."),
@@ -460,16 +476,19 @@ def risk(
     loaded, shown = load(policy, settings), shown_progress("measuring the risk")
     with connect(memory_limit=memory_limit, threads=threads) as db, shown:
         with options(epsilon="--epsilon"):
-            found = db.risk(loaded, numbers("--epsilon", epsilon), leakage)
+            found = db.risk(loaded, numbers("--epsilon", epsilon), leakage, leakage_seconds)
+        of_values = None if values is None else db.value_leakage(loaded, values)
         uniques = None if matrix is None else db.uniques_matrix(loaded, *two_names("--matrix", matrix))
         special = db.suda(loaded, suda_size) if suda or suda_size is not None else None
     if as_json:
-        more = {"matrix": uniques, "suda": special}
+        more = {"matrix": uniques, "suda": special, "values": of_values}
         print_json(found.to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None})
         return
     print_risk(found, loaded.noisy)
     print_requirements(found.requirements)
-    print_leakage(found.leakage)
+    print_leakage(found.leakage, found.leakage_search)
+    if of_values is not None:
+        print_values(of_values)
     print_dependencies(found.dependencies)
     if uniques is not None:
         print_matrix(uniques)

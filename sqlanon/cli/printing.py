@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlanon.release.targets.postgres_reader import PostgresRelease
     from sqlanon.release.targets.spark_reader import SparkRelease
     from sqlanon.result import Result
-    from sqlanon.risk import Leakage, RequirementRisk, Risk, UniquesMatrix
+    from sqlanon.risk import Leakage, LeakageSearch, RequirementRisk, Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
 
 
@@ -438,7 +438,7 @@ def print_attackers(found: Risk) -> None:
     print_class_sizes(found.class_sizes.sizes.items(), found.counts)
 
 
-def print_leakage(leakage: Sequence[Leakage]) -> None:
+def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch) -> None:
     if not leakage:
         return
     say("")
@@ -447,6 +447,26 @@ def print_leakage(leakage: Sequence[Leakage]) -> None:
         cells = [f"{one.gain:.1f}", percent(one.normalized, 1), f"{one.classes:,}", f"{one.uniques:,}"]
         rows.append([", ".join(one.attributes), *cells])
     show_table(["attributes", "bits of leakage", "share", "classes", "unique rows"], rows)
+    looked_at = f"Leakage: {search.looked_at:,} of {search.sets:,} sets of attributes were looked at"
+    if search.stopped == "size":
+        say(f"{looked_at}. For larger ones, set --leakage-seconds.")
+    elif search.stopped == "time limit":
+        say(f"{looked_at} in the time limit, the rest not.")
+        if search.proven:
+            say(f"No other set leaks more than the first {search.proven:,}, unless it contains one with all classes.")
+
+
+def print_values(found: ValueLeakage) -> None:
+    say("")
+    rows = []
+    for one in found.levels:
+        most = "".join(f"{_shown(value.value)} ({value.gain:.1f})" for value in one.most_leaking[:1])
+        rows.append([f"level {one.level}", f"{one.values:,}", f"{one.gain:.1f}", percent(one.normalized, 1), most])
+    show_table([f"values of {found.attribute}", "values", "bits of leakage", "share", "most leaking value"], rows)
+
+
+def _shown(value: str | None) -> str:
+    return "NULL" if value is None else printable(value)
 
 
 def print_dependencies(found: Sequence[Narrowing]) -> None:

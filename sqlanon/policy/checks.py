@@ -247,6 +247,12 @@ def _risk(section: RiskSection, attributes: Mapping[str, Attribute]) -> Iterator
     columns = {name.lower() for name in section.columns.values()}
     if len(columns) < len(section.columns):
         yield Problem("risk.household", "is the column of weights, too: name the column that identifies a household")
+    quasi = [name for name, attribute in attributes.items() if attribute.role == "quasi"]
+    for name in section.priors or ():
+        if name not in quasi:
+            guess = nearest(name, quasi)
+            meant = f"did you mean {guess!r}?" if guess else f"one of {', '.join(quasi)}"
+            yield Problem(join("risk.priors", name), f"is not a quasi-identifier of the policy: {meant}")
 
 
 def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str, Any]) -> Iterator[Problem]:
@@ -331,6 +337,10 @@ def _written_files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]
         for name, attribute in attributes.items():
             if any(isinstance(rule, FileRule) and same_file(path, rule.file) for rule in attribute.hierarchy or ()):
                 yield Problem(place, f"is the hierarchy file of {join('attributes', name)}: use another file")
+        risk: RiskSection | None = parts.get("risk")
+        for name, prior in (risk.priors or {} if risk else {}).items():
+            if prior.file is not None and same_file(path, prior.file):
+                yield Problem(place, f"is the file of {join('risk.priors', name)}: use another file")
         if place != "catalog.database" and catalog and same_file(path, catalog.database):
             yield Problem(place, "is the catalog, which is private: use another file")
 

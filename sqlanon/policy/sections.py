@@ -475,6 +475,29 @@ def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sorted(set(values)))
 
 
+class Prior(Section):
+    """What an attacker believes of an attribute's values before anything leaks: a share for each value.
+
+    Each key of ``[risk.priors]`` is a quasi-identifier, and its value is a table with one of these keys.
+
+    >>> Prior(file="/census/sex.csv").file.name
+    'sex.csv'
+    """
+
+    file: FilePath | None = Field(
+        default=None, description="a CSV file without a header, one line per value: value, share", examples=["sex.csv"]
+    )
+    table: Name | None = Field(
+        default=None,
+        description="in place of file: a table or view of two columns, value and share",
+        examples=["shares_of_sex"],
+    )
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if (self.file is None) == (self.table is None):
+            yield (), "give file = ... or table = ..., one of them"
+
+
 class RiskSection(Section):
     """What `sqlanon risk` needs to know beside the table. It changes no release and appears in none.
 
@@ -489,6 +512,9 @@ class RiskSection(Section):
         A column that tells households apart. Never released.
     threshold:
         The risks above which rows are counted; ascending.
+    priors:
+        By quasi-identifier, a share for each value: how likely it is for the person that an attacker looks for. It
+        counts in the leakage alone. Without priors all rows are equally likely.
 
     >>> RiskSection(population=1000, threshold=0.5).threshold
     (0.5,)
@@ -510,6 +536,11 @@ class RiskSection(Section):
         tuple[_Threshold, ...], Field(min_length=1), AfterValidator(_ascending), as_list, one_or_more
     ] = Field(
         default=(0.2,), description="rows with a greater risk are counted; one number or several", examples=[[0.1, 0.2]]
+    )
+    priors: dict[str, Prior] | None = Field(
+        default=None,
+        description="for leakage: by quasi-identifier, a file or table with the share of each value",
+        examples=[{"sex": {"file": "sex.csv"}}],
     )
 
     @property

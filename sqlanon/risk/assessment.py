@@ -53,10 +53,12 @@ from sqlanon.risk.attackers import (
     population_risk,
     prosecutor_risk,
 )
+from sqlanon.risk.best_first import LeakageSearch, search_leakage
 from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.noise import show_noise
+from sqlanon.risk.priors import WeightedSets, read_shares
 from sqlanon.search.classes import classes
 from sqlanon.sources.columns import Columns, match_columns, population_columns
 from sqlanon.sources.run import Run
@@ -117,9 +119,9 @@ _POPULATION_SIZES = template("""
 """)
 
 
-def assess(run: Run, policy: Policy, leakage: int = 3) -> Risk:
+def assess(run: Run, policy: Policy, leakage: int = 3, leakage_seconds: float | None = None) -> Risk:
     """How risky the source is as it stands."""
-    return _Assessment(run, policy, StatementRunner(run.engine), leakage).risk()
+    return _Assessment(run, policy, StatementRunner(run.engine), leakage, leakage_seconds).risk()
 
 
 def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
@@ -134,14 +136,21 @@ def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
 class _Assessment:
     """One assessment. Makes tables in the work schema of the run; none where one scan of the source says it all."""
 
-    def __init__(self, run: Run, policy: Policy, steps: StatementRunner, leakage: int = 3) -> None:
+    def __init__(
+        self,
+        run: Run,
+        policy: Policy,
+        steps: StatementRunner,
+        leakage: int = 3,
+        leakage_seconds: float | None = None,
+    ) -> None:
         self.run, self.policy, self.steps = run, policy, steps
         self.work = run.work
         self.columns: Columns = match_columns(policy, run.source)
         self.persons = self.columns.person is not None
         self.asked = policy.risk or RiskSection()
         self.names = (*policy.generalized, *policy.noisy)
-        self.leakage = leakage
+        self.leakage, self.leakage_seconds = leakage, leakage_seconds
 
     def risk(self) -> Risk:
         """All figures."""
@@ -158,6 +167,8 @@ class _Assessment:
         counted = sizes.rows if persons is None else persons
         population, share = population_size(self.policy, counted), sampling_fraction(self.policy, lambda: counted)
         journalist, marketer = self._by_population(sizes, space, share)
+        leaking = self._leaking_sets()
+        leakages, leakage_search = self._search_leakage(leaking, sizes.rows)
         return Risk(
             rows=as_it_stands["rows"],
             classes=as_it_stands["classes"],
@@ -181,7 +192,8 @@ class _Assessment:
             journalist=journalist,
             marketer=marketer,
             population=None if population is None else population_risk(sizes.sizes, counted, population),
-            leakage=ranked(self._set_figures(sizes.rows), self.names, sizes.rows),
+            leakage=ranked(leakages, self.names, leaking.whole),
+            leakage_search=leakage_search,
             dependencies=self._dependencies(sizes.rows),
             **{
                 "expected_reidentifications": marketer.expected,
@@ -204,11 +216,18 @@ class _Assessment:
         counted = isinstance(self.rows, exp.Table)
         return AttributeSets(self.steps, self.work, self.rows, len(self.names), counted)
 
-    def _set_figures(self, rows: int) -> list[SetFigures]:
-        """The sets of attributes: many small groups are counted, with direct addressing where that pays."""
+    def _leaking_sets(self) -> AttributeSets | WeightedSets:
+        """The sets of all quasi-identifiers, with rows as likely as the policy's priors say."""
+        by_attribute, dictionaries = self.columns.by_attribute, self.sets.dictionaries
+        types = [self.run.source.columns[by_attribute[name]] for name in self.names]
+        shares = read_shares(self.steps, self.work, self.policy, self.names, types, dictionaries)
+        return WeightedSets(self.steps, self.work, self.sets, len(self.names), shares) if shares else self.sets
+
+    def _search_leakage(self, sets: AttributeSets | WeightedSets, rows: int) -> tuple[list[SetFigures], LeakageSearch]:
+        """Count sets of attributes: many small groups are counted, with direct addressing where that pays."""
         bits = direct_bits(self.run.engine.limits, rows)
         with self.run.engine.setting("perfect_ht_threshold", str(bits)):
-            return self.sets.figures(self.leakage)
+            return search_leakage(sets, len(self.names), self.leakage, self.leakage_seconds, self.run.engines)
 
     def _sizes(self) -> ClassSizes:
         """The sizes of the classes that all quasi-identifiers make."""

@@ -10,6 +10,7 @@ from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
+from sqlanon.risk.best_first import LeakageSearch
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.leakage import Leakage
 
@@ -99,8 +100,10 @@ class Risk:
         How many an attacker who tries all rows is expected to make: by the weights, where there are any, else the
         marketer's.
     leakage:
-        Of all sets of quasi-identifiers of up to the size that was asked for (by default three), the most leaking
-        first.
+        Of all sets of quasi-identifiers of up to the size that was asked for (by default three), and in a time limit of
+        larger ones, the most leaking first.
+    leakage_search:
+        How many sets that were.
     dependencies:
         The columns to be released as they are that narrow a quasi-identifier, where all of its values have one label.
     """
@@ -126,6 +129,7 @@ class Risk:
     individual: IndividualRisk | None = None
     household: HouseholdRisk | None = None
     expected_reidentifications: float
+    leakage_search: LeakageSearch
     leakage: tuple[Leakage, ...] = ()
     dependencies: tuple[Narrowing, ...] = ()
     _relate: Callable[[Table], Any] | None = field(default=None, repr=False, compare=False)

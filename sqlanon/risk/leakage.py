@@ -6,7 +6,8 @@ gain is the mean, Σ |E_j|/n (S0 − S_j), and normalized, by S0: 1 where the at
 tell nothing. (It is the entropy of the attributes' values in the table.)
 The published examples cut digits off: 60 persons, 27 women and 33 men, give 0.9928 and 0.1681, in print 0.99 and 0.16.
 
-Rows are counted, also where the policy counts persons.
+Rows are counted, also where the policy counts persons. `priors` has rows that are not equally likely, `best_first` sets
+of any size.
 
 How many classes there are of each size, over any set of the quasi-identifiers, from one coding of the source. Each
 value becomes a small integer first (its dictionary is counted anyway: it is the set of one attribute). What is
@@ -39,11 +40,24 @@ from sqlglot import exp
 
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, aliased, all_of, anonymous, cast, col, fragment, named, same, template, union_all
+from sqlanon.expressions import (
+    Namer,
+    aliased,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    fragment,
+    named,
+    number,
+    same,
+    template,
+    union_all,
+)
 from sqlanon.records import dataclass
 
 LARGEST_KEY = 2**62
-"""Codes are packed into one number up to here: it is quicker to group by than several columns."""
+"""Codes are put together in one number up to here: it is quicker to group by than several columns."""
 
 
 _ROWS = {True: fragment("sum(n)::BIGINT"), False: fragment("count(*)")}
@@ -62,7 +76,7 @@ _COMBINATIONS = template("""
     FROM :rows
     GROUP BY :keys
 """)
-_UNPACKED = template("""
+_TAKEN_APART = template("""
     SELECT :codes, n
     FROM (SELECT :key AS key, :count AS n FROM :rows GROUP BY :key) AS g
 """)
@@ -124,7 +138,8 @@ _NEXT_DIGIT = fragment("(:key * :values) + :code")
 _ALL_ROWS = fragment("(SELECT coalesce(sum(n)::BIGINT, 0) FROM :dictionary)")
 
 
-def _codes(attributes: Sequence[int]) -> list[exp.Expr]:
+def codes_of(attributes: Sequence[int]) -> list[exp.Expr]:
+    """The columns of some attributes' codes."""
     return [col(code_name(i)) for i in attributes]
 
 
@@ -149,7 +164,7 @@ def coded(
 def combinations(rows: exp.Expr, attributes: Sequence[int], counted: bool, shared: bool = False) -> exp.Select:
     """The distinct combinations of some attributes, with ``n``; only those that rows share."""
     count = _ROWS[counted]()
-    query = _COMBINATIONS(keys=_codes(attributes), count=count, rows=rows)
+    query = _COMBINATIONS(keys=codes_of(attributes), count=count, rows=rows)
     return query.having(count > 1, copy=False) if shared else query
 
 
@@ -165,7 +180,7 @@ def _keys(attributes: Sequence[int], values: Sequence[int]) -> list[exp.Expr]:
     """
     largest = prod(values[i] for i in attributes)
     if largest > LARGEST_KEY or len(attributes) == 1:
-        return _codes(attributes)
+        return codes_of(attributes)
     first, *others = _by_values(attributes, values)
     key: exp.Expr = cast(col(code_name(first)), "UINTEGER" if largest < 2**32 else "UBIGINT")
     for i in others:
@@ -177,7 +192,7 @@ def _by_values(attributes: Sequence[int], values: Sequence[int]) -> list[int]:
     return sorted(attributes, key=lambda i: values[i])
 
 
-def _packed_combinations(rows: exp.Expr, attributes: Sequence[int], values: Sequence[int], counted: bool) -> exp.Select:
+def _combinations_by_key(rows: exp.Expr, attributes: Sequence[int], values: Sequence[int], counted: bool) -> exp.Select:
     """`combinations` of attributes whose codes fit into one number: it is quicker to group by."""
     # What is combined has fewer possible combinations than the table has rows: that is far below `LARGEST_KEY`.
     (key,), codes, place = _keys(attributes, values), list[exp.Expr](), 1
@@ -185,7 +200,7 @@ def _packed_combinations(rows: exp.Expr, attributes: Sequence[int], values: Sequ
         digit = _DIGIT(place=place, values=values[i])
         codes.append(named(cast(digit, _type_of(values[i])), code_name(i)))
         place *= values[i]
-    return _UNPACKED(codes=codes, key=key, count=_ROWS[counted](), rows=rows)
+    return _TAKEN_APART(codes=codes, key=key, count=_ROWS[counted](), rows=rows)
 
 
 def _type_of(values: int) -> str:
@@ -196,7 +211,9 @@ _TYPES = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32, "UBIGINT": 2*
 
 
 SMALL = 200_000
-"""So many rows are counted as they are, all sets in one statement: there is nothing to be saved."""
+"""So many rows are counted as they are, many sets in one statement: there is nothing to be saved."""
+
+SETS_AT_ONCE = 64
 
 DIRECT = 22
 """Up to so many bits of a key its groups are counted in place, without a hash table."""
@@ -219,12 +236,12 @@ Attributes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SetFigures:
-    """The classes of a set of attributes, those of one row, and ``bits`` = Σ n log2 n over them, n their rows."""
+    """The classes of a set of attributes, those of one row, and the bits that it leaks."""
 
     attributes: Attributes
     classes: int
     uniques: int
-    bits: float
+    gain: float
 
 
 @dataclass(frozen=True)
@@ -253,15 +270,15 @@ class AttributeSets:
     def __init__(self, steps: StatementRunner, work: Namer, rows: exp.Expr, quasi: int, counted: bool) -> None:
         self.steps, self.work, self._all = steps, work, tuple(range(quasi))
         count = _ROWS[counted]()
-        self._dictionaries = [
+        self.dictionaries = [
             steps.make(work(f"dictionary_{i}"), _DICTIONARY(key=col(f"q{i}"), count=count, rows=rows))
             for i in self._all
         ]
         output: list[exp.Expr] = []
-        for i, one in enumerate(self._dictionaries):
+        for i, one in enumerate(self.dictionaries):
             output += [named(_VALUES(dictionary=one), f"values_{i}"), named(_NULLS(dictionary=one), f"nulls_{i}")]
             output.append(named(_MOST_FREQUENT(dictionary=one), f"most_{i}"))
-        output.append(named(_ALL_ROWS(dictionary=self._dictionaries[0]), "rows"))
+        output.append(named(_ALL_ROWS(dictionary=self.dictionaries[0]), "rows"))
         found = steps.figures(exp.Select(expressions=output))
         self._values = [int(found[f"values_{i}"]) for i in self._all]
         self._most_frequent = [int(found[f"most_{i}"]) for i in self._all]
@@ -269,9 +286,9 @@ class AttributeSets:
         nullable = [bool(found[f"nulls_{i}"]) for i in self._all]
         if steps.shown is not None:  # what holds for all tables
             self._values, nullable = [MANY] * quasi, [True] * quasi
-        table = steps.make(work("coded"), coded(rows, self._dictionaries, self._values, nullable, counted))
+        table = steps.make(work("coded"), coded(rows, self.dictionaries, self._values, nullable, counted))
         self._tables = [_Counted(frozenset(self._all), table, steps.count(table), counted)]
-        self._known: dict[Attributes, SetFigures] = {}
+        self.known: dict[Attributes, SetFigures] = {}
         self._shrink()
 
     def _shrink(self) -> None:
@@ -279,7 +296,7 @@ class AttributeSets:
         base = self._tables[0]
         if base.rows > SMALL:
             # It decides how to count, and never a figure.
-            query: exp.Query = _ABOUT(hash=anonymous("hash", *_codes(self._all)), rows=base.table)
+            query: exp.Query = _ABOUT(hash=anonymous("hash", *codes_of(self._all)), rows=base.table)
             ((about,),) = self.steps.ask(query, [(0,)])
             if about > base.rows // 2:
                 return
@@ -300,21 +317,34 @@ class AttributeSets:
             sizes = _WITH_SINGLES(sizes=sizes, classes=source.singles)
         return self.steps.make(self.work("sizes"), sizes)
 
-    def figures(self, most: int) -> list[SetFigures]:
-        """Of all sets of up to so many attributes, by the number of attributes and their order."""
-        wanted = [one for size in range(1, most + 1) for one in combinations_of(self._all, size)]
+    @property
+    def whole(self) -> float:
+        """The bits that it takes to find a row."""
+        return math.log2(self._rows) if self._rows > 1 else 0.0
+
+    @property
+    def at_once(self) -> int:
+        """So many sets are counted in one statement."""
+        return SETS_AT_ONCE if self._tables[0].rows <= SMALL else 1
+
+    def count_up_to(self, most: int) -> None:
+        """Count all sets of up to so many attributes."""
+        wanted = sets_up_to(len(self._all), most)
         self._count_one_by_one()
         if self._tables[0].rows > SMALL:
             if most > 1:
                 self._find_nearly_unique(range(len(self._all)), most)
             if most > 2:  # pairs come from triples
                 self._combine_few_valued()
-        uncounted = [one for one in wanted if one not in self._known]
+        self.count(wanted)
+
+    def count(self, wanted: Sequence[Attributes]) -> None:
+        """Count sets, as far as they are not known."""
+        uncounted = [one for one in wanted if one not in self.known]
         self._keep(sorted(uncounted, key=lambda one: (-len(one), self._most(one))))
-        return [self._known[one] for one in wanted]
 
     def _count_one_by_one(self) -> None:
-        sets = [_LABELLED(label=i, groups=table) for i, table in enumerate(self._dictionaries)]
+        sets = [_LABELLED(label=i, groups=table) for i, table in enumerate(self.dictionaries)]
         self._learn([(i,) for i in self._all], _LABELLED_BY_SIZE(groups=union_all(*sets)), [0] * len(sets))
 
     def _find_nearly_unique(self, among: Sequence[int], most: int = 3) -> None:
@@ -324,7 +354,7 @@ class AttributeSets:
             return
         pairs = sorted(combinations_of(among, 2), key=self._most, reverse=True)
         for pair in pairs:
-            if self._most(pair) < 2 * base.rows or pair in self._known or most < 2:
+            if self._most(pair) < 2 * base.rows or pair in self.known or most < 2:
                 continue
             source = self._smallest(pair)
             if source.within:  # there are no more than these
@@ -335,7 +365,7 @@ class AttributeSets:
             answer = self.steps.ask(_summary(_ONE_LABEL(sizes=_BY_SIZE(groups=shared))), [])
             _, rows, classes, _, bits = answer[0] if answer else (0, 0, 0, 0, 0.0)
             singles = self._rows - rows
-            self._known[pair] = SetFigures(pair, classes + singles, singles, bits)
+            self.known[pair] = SetFigures(pair, classes + singles, singles, self._gain(bits))
             if 2 * rows <= self._rows:
                 on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in pair)
                 query = _ROWS_OF(rows=source.table, shared=shared, same=on)
@@ -354,7 +384,7 @@ class AttributeSets:
 
     def _combine(self, attributes: Attributes, source: _Counted) -> None:
         name = "_".join(map(str, attributes))
-        query = _packed_combinations(source.table, attributes, self._values, source.counted)
+        query = _combinations_by_key(source.table, attributes, self._values, source.counted)
         table = self.steps.make(self.work(f"combinations_{name}"), query)
         self._tables.append(_Counted(frozenset(attributes), table, self.steps.count(table), True))
 
@@ -371,19 +401,19 @@ class AttributeSets:
             else:
                 by_table.setdefault(source.table, []).append(one)
         for sets in by_table.values():
-            for batch in _batches(sets, 64):
+            for batch in batches(sets, SETS_AT_ONCE):
                 self._count(batch)
 
     def _serves_pairs(self, one: Attributes, source: _Counted) -> bool:
         """Whether a triple is worth to be kept: for a pair that nothing smaller serves."""
         few = self._most(one) <= source.rows // 4
-        pairs = (pair for pair in combinations_of(one, 2) if pair not in self._known)
+        pairs = (pair for pair in combinations_of(one, 2) if pair not in self.known)
         return few and len(one) > 2 and any(self._smallest(pair).rows > source.rows // 4 for pair in pairs)
 
     def _count(self, sets: Sequence[Attributes]) -> None:
         sources = [self._smallest(one) for one in sets]
         queries = [
-            _LABELLED_SIZES(label=i, count=_ROWS[source.counted](), rows=source.table, keys=_keys(one, self._values))
+            _LABELLED_SIZES(label=i, count=_ROWS[source.counted](), rows=source.table, keys=self.keys(one))
             for i, (one, source) in enumerate(zip(sets, sources, strict=True))
         ]
         sizes = _LABELLED_BY_SIZE(groups=union_all(*queries))
@@ -391,21 +421,34 @@ class AttributeSets:
 
     def _sizes_of(self, one: Attributes, source: _Counted) -> exp.Select:
         """How many classes there are of each size: ``n``, ``classes``."""
-        count, keys = _ROWS[source.counted](), _keys(one, self._values)
+        count, keys = _ROWS[source.counted](), self.keys(one)
         frequent = max(one, key=lambda i: self._most_frequent[i])
         is_frequent = self._most_frequent[frequent] > FREQUENT * self._rows
         # Pairs are mostly counted from triples that are kept, which have few rows.
         if len(one) < 3 or self._most(one) <= MANY_GROUPS or not is_frequent:
             return _SIZES(count=count, rows=source.table, keys=keys)
-        others = _keys([i for i in one if i != frequent], self._values)
+        others = self.keys([i for i in one if i != frequent])
         code = col(code_name(frequent))
         return _SIZES_APART(count=count, rows=source.table, keys=keys, code=code, others=others)
+
+    def keys(self, attributes: Sequence[int]) -> list[exp.Expr]:
+        """What tells the classes of some attributes apart, in coded rows."""
+        return _keys(attributes, self._values)
+
+    @property
+    def base(self) -> tuple[exp.Table, exp.Expr]:
+        """The coded rows or combinations of all attributes, and how many rows one of them stands for."""
+        base = self._tables[0]
+        return base.table, col("n") if base.counted else number(1)
 
     def _learn(self, sets: Sequence[Attributes], sizes: exp.Select, singles: Sequence[int]) -> None:
         answers = {i: figures for i, _, *figures in self.steps.ask(_summary(sizes), [])}
         for i, one in enumerate(sets):
             classes, uniques, bits = answers.get(i, (0, 0, 0.0))  # of no rows there is nothing
-            self._known[one] = SetFigures(one, classes + singles[i], uniques + singles[i], bits)
+            self.known[one] = SetFigures(one, classes + singles[i], uniques + singles[i], self._gain(bits))
+
+    def _gain(self, bits: float) -> float:
+        return leakage(bits, self._rows)[0]
 
     def _smallest(self, wanted: Collection[int]) -> _Counted:
         return min((one for one in self._tables if one.serves(wanted)), key=lambda one: one.rows)
@@ -436,7 +479,13 @@ def direct_bits(limits: Limits, rows: int) -> int:
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def _batches(sets: Sequence[Attributes], size: int) -> Iterator[Sequence[Attributes]]:
+def sets_up_to(attributes: int, most: int) -> list[Attributes]:
+    """All sets of up to so many of some attributes, by their size and order."""
+    return [one for size in range(1, most + 1) for one in combinations_of(range(attributes), size)]
+
+
+def batches(sets: Sequence[Attributes], size: int) -> Iterator[Sequence[Attributes]]:
+    """Sets, so many at once."""
     for start in range(0, len(sets), size):
         yield sets[start : start + size]
 
@@ -452,7 +501,7 @@ class Leakage:
     gain:
         In bits.
     normalized:
-        Its share of log2 n, 0 to 1; 0 in a table of one row.
+        Its share of the bits that it takes to find a row, 0 to 1; 0 in a table of one row.
     classes, uniques:
         The classes that they make, and those of one row.
     """
@@ -482,12 +531,20 @@ def leakage(bits: float, rows: int) -> tuple[float, float]:
     return gain, gain / whole
 
 
-def ranked(sets: Iterable[SetFigures], names: Sequence[str], rows: int) -> tuple[Leakage, ...]:
+def ranked(sets: Iterable[SetFigures], names: Sequence[str], whole: float) -> tuple[Leakage, ...]:
     """The leakages, the most leaking first; of equal ones, the set of fewer attributes, then as the policy orders."""
-    found = []
-    for one in sets:
-        gain, normalized = leakage(one.bits, rows)
-        named = tuple(names[i] for i in one.attributes)
-        found.append((-round(gain, 9), len(one.attributes), one.attributes, named, gain, normalized, one))
-    found.sort(key=lambda one: one[:3])
-    return tuple(Leakage(named, gain, share, one.classes, one.uniques) for *_, named, gain, share, one in found)
+    ordered = sorted(sets, key=lambda one: (-round(one.gain, DIGITS), len(one.attributes), one.attributes))
+    return tuple(
+        Leakage(
+            tuple(names[i] for i in one.attributes),
+            one.gain,
+            one.gain / whole if whole else 0.0,
+            one.classes,
+            one.uniques,
+        )
+        for one in ordered
+    )
+
+
+DIGITS = 9
+"""Gains that agree in so many decimals are equal."""

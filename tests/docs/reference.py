@@ -133,10 +133,10 @@ def titles(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if key == "attributes":
             for one in re.findall(r"#/\$defs/(\w+)", json.dumps(defs[name]["properties"])):
                 yield one, f"{words_of(one)}"
-        if key == "privacy":
+        if key in ("privacy", "risk"):
             for entry, part in defs[name]["properties"].items():
                 for one in re.findall(r"#/\$defs/(\w+)", json.dumps(part)):
-                    yield one, f"[[privacy.{entry}]]" if "array" in json.dumps(part) else f"[privacy.{entry}]"
+                    yield one, f"[[{key}.{entry}]]" if "array" in json.dumps(part) else f"[{key}.{entry}]"
 
 
 def words_of(definition: str) -> str:

@@ -70,8 +70,11 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_policy_of_risk(hospital: Path, tmp_path: Path) -> None:
-    (tmp_path / "example.toml").write_text(blocks("toml", RISK)[0], encoding="utf-8")
+def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (shares,) = blocks("csv", RISK)
+    (tmp_path / "shares_of_sex.csv").write_text(shares, encoding="utf-8")
+    (tmp_path / "example.toml").write_text("\n".join(blocks("toml", RISK)), encoding="utf-8")
     tree = parse_toml(hospital / FOLDER / "first.toml") | parse_toml(tmp_path / "example.toml")
     tree["source"] = tree["source"] | {"database": hospital / FOLDER / "hospital.duckdb"}
     del tree["release"]
@@ -80,6 +83,7 @@ def test_the_policy_of_risk(hospital: Path, tmp_path: Path) -> None:
     assert set(found.prosecutor.rows_above) == {"0.05", "0.2"}
     assert found.population.N == 200_000
     assert found.journalist.population == "estimate"
+    assert {one.attributes: round(one.gain, 9) for one in found.leakage}["sex",] == 1
 
 
 def test_the_python_of_risk(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +102,4 @@ def test_the_command_of_risk(hospital: Path) -> None:
     assert (done.status, done.err) == (0, "")
     assert "unique rows: zip by birth_date" in done.out
     assert "bits of leakage" in done.out
+    assert "values of zip" in done.out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from itertools import combinations
 from typing import Any
@@ -38,6 +38,50 @@ def prosecutor(sizes: Sequence[tuple[int, int]], threshold: float) -> dict[str, 
         "share_at_highest": risks.count(highest) / len(risks) if risks else 0.0,
         "rows_above": sum(risk > threshold for risk in risks),
     }
+
+
+def fitted(rows: Sequence[Row], priors: Mapping[int, Mapping[Any, float]]) -> list[float]:
+    """The probability of each row: equal ones, scaled to the shares of one place after the other until all hold."""
+    chances = [1 / len(rows) for _ in rows]
+    for _ in range(2000):
+        for place, shares in priors.items():
+            there = {row[place] for row in rows}
+            whole = math.fsum(shares[value] for value in there)
+            for value in there:
+                of_value = [i for i, row in enumerate(rows) if row[place] == value]
+                now = math.fsum(chances[i] for i in of_value)
+                for i in of_value:
+                    chances[i] *= shares[value] / whole / now if now else 0.0
+    return chances
+
+
+def entropy(chances: Iterable[float]) -> float:
+    return math.fsum(-one * math.log2(one) for one in chances if one > 0)
+
+
+def expected_gain(rows: Sequence[Row], places: Sequence[int], chances: Sequence[float]) -> float:
+    """What it takes to find a row, less what it takes on average once its class is known."""
+    classes: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for row, chance in zip(rows, chances, strict=True):
+        classes[tuple([row[place] for place in places])].append(chance)
+    left = 0.0
+    for one in classes.values():
+        chance = math.fsum(one)
+        if chance > 0:
+            left += chance * entropy([each / chance for each in one])
+    return entropy(chances) - left
+
+
+def value_gains(values: Sequence[Any], chances: Sequence[float]) -> dict[Any, tuple[int, float, float | None]]:
+    """Of each value its rows, its probability, and the relative entropy of what is believed once it is known."""
+    found = {}
+    for value in set(values):
+        rows = [i for i, one in enumerate(values) if one == value]
+        chance = math.fsum(chances[i] for i in rows)
+        after = {i: chances[i] / chance for i in rows} if chance > 0 else {}
+        gain = math.fsum(p * math.log2(p / chances[i]) for i, p in after.items() if p > 0) if after else None
+        found[value] = (len(rows), chance, gain)
+    return found
 
 
 def leakage(rows: Sequence[Row], places: Sequence[int]) -> float:

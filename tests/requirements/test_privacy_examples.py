@@ -84,6 +84,24 @@ def classes(connection: duckdb.DuckDBPyConnection, *values: Iterable[Any], type_
     create(connection, "t", f"x VARCHAR, s {type_}", rows)
 
 
+# --- Sweeney: k-anonymity: a model for protecting privacy (2002) -------------------------------------
+
+
+def test_figure_2_of_sweeney(connection: duckdb.DuckDBPyConnection) -> None:
+    """2-anonymous over race, birth, gender and ZIP: t1 and t2, t3 and t4, t5 and t6, t7 to t9, t10 and t11 agree."""
+    rows = [
+        *[("black", "1965", "m", "0214*")] * 2,
+        *[("black", "1965", "f", "0213*")] * 2,
+        *[("black", "1964", "f", "0213*")] * 2,
+        *[("white", "1964", "m", "0213*")] * 3,
+        *[("white", "1967", "m", "0213*")] * 2,
+    ]
+    create(connection, "t", "race VARCHAR, birth VARCHAR, gender VARCHAR, zip VARCHAR", rows)
+    attributes = dict.fromkeys(("race", "birth", "gender", "zip"), SUPPRESS)
+    assert passes(connection, attributes, {"k": 2})
+    assert not passes(connection, attributes, {"k": 3})
+
+
 # --- Li, Li, Venkatasubramanian: t-closeness (2007) --------------------------------------------------
 
 INCOME_1 = ((3, 4, 5), (6, 8, 11), (7, 9, 10))

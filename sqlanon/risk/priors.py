@@ -1,0 +1,289 @@
+"""Priors: what an attacker believes before anything leaks, as the share of each value of an attribute.
+
+Without priors all rows are equally likely to be the one that is looked for. With a prior of one attribute, the rows of
+a value divide the probability of that value equally. Priors of several attributes hold together: of all probabilities
+of rows that give each value its share, they are those nearest to equal ones (the least relative entropy). Proportional
+fitting finds them: the rows are scaled to one attribute's shares after the other until all hold.
+
+Sources: W. E. Deming, F. F. Stephan, "On a least squares adjustment of a sampled frequency table when the expected
+marginal totals are known" (1940), for the fitting; I. Csiszár, "I-divergence geometry of probability distributions and
+minimization problems" (1975), for what it finds.
+
+Names of columns, all ours. In the shares of an attribute: ``code`` and ``share``, of the values that the table has. In
+the factors of an attribute: ``code``, ``factor`` (what the probability of a row of that value is multiplied by) and
+``off`` (by how much the share was missed before). In the weighted rows: the codes, ``n`` (rows) and ``weight`` (their
+probability).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, reduce
+from operator import mul
+
+from sqlglot import exp
+
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import PolicyError, Problem
+from sqlanon.expressions import Namer, aliased, anonymous, cast, col, fragment, same, template, union_all
+from sqlanon.fields import in_words
+from sqlanon.hierarchies.parts import ColumnKind, HierarchyDraft, Listed, column_kind, keys_table
+from sqlanon.hierarchies.rules import resolve
+from sqlanon.policy import Policy
+from sqlanon.policy.rules import FileRule, TableRule
+from sqlanon.policy.sections import Prior
+from sqlanon.risk.leakage import (
+    SETS_AT_ONCE,
+    SMALL,
+    Attributes,
+    AttributeSets,
+    SetFigures,
+    batches,
+    codes_of,
+    sets_up_to,
+)
+
+TOLERANCE = 0.001
+"""Shares add up to 1 within this: they may be rounded. They are then scaled to 1."""
+
+FITTED = 1e-10
+"""Fitting ends where each share is met within this."""
+
+ROUNDS = 500
+"""So often all attributes are fitted; shares that can hold together are met in far fewer."""
+
+_GIVEN = template("""
+    SELECT text, key, c1 AS written, TRY_CAST(c1 AS DOUBLE) AS share
+    FROM :keys
+""")
+_WRONG_KEYS = template("""
+    SELECT text AS label, 1 AS n FROM :given
+    WHERE key IS NULL AND text IS NOT NULL AND :is_wrong
+""")
+_TWICE = template("SELECT min(text) AS label, count(*) AS n FROM :given GROUP BY key HAVING count(*) > 1")
+_NO_SHARES = template("""
+    SELECT text AS label, 1 AS n FROM :given
+    WHERE NOT coalesce(share >= 0 AND isfinite(share), FALSE)
+""")
+_WITHOUT_SHARE = template("""
+    SELECT d.value::VARCHAR AS label, d.n FROM :dictionary AS d
+    ANTI JOIN :given AS g ON :same
+""")
+_FIRST = template("SELECT label, n, count(*) OVER () FROM :findings AS f ORDER BY n DESC, label NULLS FIRST LIMIT 5")
+_SUM = template("SELECT coalesce(fsum(share ORDER BY share), 0) FROM :given")
+_GREATEST = template("SELECT max(share) FROM :present")
+_PRESENT = template("SELECT d.code, g.share FROM :dictionary AS d JOIN :given AS g ON :same")
+_SHARES = template("""
+    SELECT code, share / (SELECT sum(share ORDER BY code) FROM :present) AS share
+    FROM :present
+""")
+
+_COMBINATIONS = template("""
+    SELECT :codes, sum(:count)::DOUBLE / (SELECT sum(:count) FROM :rows) AS p
+    FROM :rows
+    GROUP BY :codes
+""")
+_FACTORS = template("""
+    SELECT
+        s.code,
+        CASE WHEN s.share > 0 THEN coalesce(s.share / nullif(m.mass, 0), 0) ELSE 0 END AS factor,
+        abs(s.share - m.mass * :before) AS off
+    FROM :shares AS s
+    JOIN :masses AS m ON s.code = m.code
+""")
+_MASSES = template("SELECT :code AS code, sum(:weight ORDER BY :codes) AS mass FROM :combinations AS c GROUP BY :code")
+_BEFORE = fragment("(SELECT factor FROM :factors AS f WHERE f.code = s.code)")
+_OFF = template("SELECT coalesce(max(off), 0) FROM :factors")
+# Decimals: their sum does not depend on their order.
+_WEIGHED = template("""
+    SELECT :codes, :count AS n, (:count * :factors / (SELECT sum(:count) FROM :rows))::DECIMAL(38, 30) AS weight
+    FROM :rows AS r
+""")
+# Classes of one weight together: of millions of classes the weights are few.
+_SETS = template("""
+    SELECT
+        label,
+        sum(classes)::BIGINT AS classes,
+        sum(uniques)::BIGINT AS uniques,
+        sum(CASE WHEN weight > 0 THEN classes * -(weight::DOUBLE * :log2) ELSE 0 END::DECIMAL(38, 30))::DOUBLE AS gain
+    FROM (
+        SELECT label, weight, count(*) AS classes, count(*) FILTER (WHERE n = 1) AS uniques
+        FROM :groups AS g
+        GROUP BY label, weight
+    ) AS w
+    GROUP BY label
+""")
+_GROUPS = template("""
+    SELECT :label AS label, sum(n)::BIGINT AS n, sum(weight) AS weight
+    FROM :weighed
+    GROUP BY :keys
+""")
+_WHOLE = template("""
+    SELECT coalesce(sum(
+        CASE WHEN weight > 0 THEN weight::DOUBLE * (:log2_rows - :log2_weight) ELSE 0 END::DECIMAL(38, 30)
+    )::DOUBLE, 0)
+    FROM :weighed
+""")
+
+
+class WeightedSets:
+    """The sets of a source's quasi-identifiers, where the rows are as likely as priors say."""
+
+    def __init__(
+        self, steps: StatementRunner, work: Namer, sets: AttributeSets, attributes: int, shares: Mapping[int, exp.Table]
+    ) -> None:
+        self.steps, self.known = steps, dict[Attributes, SetFigures]()
+        self._sets, self._attributes = sets, attributes
+        rows, count = sets.base
+        factors = _fitted(steps, work, rows, count, shares)
+        product: exp.Expr = reduce(mul, (col("factor", f"f{i}") for i in factors))
+        query = _WEIGHED(codes=codes_of(range(attributes)), count=count, factors=product, rows=rows)
+        for i, one in factors.items():
+            on = col("code", f"f{i}").eq(col(f"c{i}", "r"))
+            query = query.join(aliased(one.copy(), f"f{i}"), on=on, copy=False)
+        self.table = steps.make(work("weighed"), query)
+
+    @cached_property
+    def whole(self) -> float:
+        """The bits that it takes to find a row."""
+        log2_rows, log2_weight = (anonymous("log2", cast(col(name), "DOUBLE")) for name in ("n", "weight"))
+        return float(
+            self.steps.ask(_WHOLE(log2_rows=log2_rows, log2_weight=log2_weight, weighed=self.table), [(0.0,)])[0][0]
+        )
+
+    @cached_property
+    def at_once(self) -> int:
+        """So many sets are counted in one statement."""
+        return SETS_AT_ONCE if self.steps.count(self.table) <= SMALL else 1
+
+    def count_up_to(self, most: int) -> None:
+        """Count all sets of up to so many attributes."""
+        self.count(sets_up_to(self._attributes, most))
+
+    def count(self, wanted: Sequence[Attributes]) -> None:
+        """Count sets, as far as they are not known."""
+        for batch in batches([one for one in wanted if one not in self.known], self.at_once):
+            groups = [_GROUPS(label=i, weighed=self.table, keys=self._sets.keys(one)) for i, one in enumerate(batch)]
+            query = _SETS(log2=anonymous("log2", cast(col("weight"), "DOUBLE")), groups=union_all(*groups))
+            answers = {i: figures for i, *figures in self.steps.ask(query, [])}
+            for i, one in enumerate(batch):
+                self.known[one] = SetFigures(one, *answers.get(i, (0, 0, 0.0)))
+
+
+def read_shares(
+    steps: StatementRunner,
+    work: Namer,
+    policy: Policy,
+    attributes: Sequence[str],
+    types: Sequence[str],
+    dictionaries: Sequence[exp.Table],
+) -> dict[int, exp.Table]:
+    """The shares of the values of each attribute with a prior. A `PolicyError` has all that is wrong with them."""
+    found, problems = dict[int, exp.Table](), list[Problem]()
+    for i, (name, type_, dictionary) in enumerate(zip(attributes, types, dictionaries, strict=True)):
+        prior = priors_of(policy).get(name)
+        if prior is None:
+            continue
+        place = f"risk.priors.{name}"
+        part, message = _listed(steps, prior, type_)
+        if part is None:
+            problems.append(Problem(place, message))
+            continue
+        draft = HierarchyDraft((part,), dictionary, type_)
+        given = steps.make(work(f"prior_{i}"), draft.with_keys(_GIVEN(keys=keys_table(0))))
+        on = same(col("value", "d"), col("key", "g"))
+        present = steps.make(work(f"present_{i}"), _PRESENT(dictionary=dictionary, given=given, same=on))
+        flaws = [] if steps.dry else list(_flaws(steps, part, given, present, dictionary, type_))
+        problems += [Problem(place, flaw) for flaw in flaws]
+        if not flaws:
+            found[i] = steps.make(work(f"shares_{i}"), _SHARES(present=present))
+    if problems:
+        raise PolicyError(problems, "the priors")
+    return found
+
+
+def priors_of(policy: Policy) -> Mapping[str, Prior]:
+    """The priors of a policy, by attribute."""
+    return policy.risk.priors or {} if policy.risk else {}
+
+
+def _listed(steps: StatementRunner, prior: Prior, type_: str) -> tuple[Listed | None, str]:
+    """The two columns of a prior, or what is wrong with it."""
+    rule = FileRule(file=prior.file) if prior.file is not None else TableRule(table=prior.table or "")
+    parts, flaws = resolve((rule,), type_, steps.engine)
+    if flaws:
+        return None, flaws[0]
+    (part,) = parts
+    assert isinstance(part, Listed)
+    if part.width != 1:
+        return None, f"{part.what} needs two columns, value and share, and has {part.width + 1}"
+    return part, ""
+
+
+def _flaws(
+    steps: StatementRunner, part: Listed, given: exp.Table, present: exp.Table, dictionary: exp.Table, type_: str
+) -> Iterator[str]:
+    is_text = column_kind(type_) is ColumnKind.TEXT
+    empty: exp.Expr = exp.false() if is_text else col("text").neq("")  # else it is NULL
+    checks = {
+        f"{part.what}: values that are not of type {type_}": _WRONG_KEYS(given=given, is_wrong=empty),
+        f"{part.what}: values that are listed more than once": _TWICE(given=given),
+        f"{part.what}: shares that are not numbers of 0 or more (a file has no header), of": _NO_SHARES(given=given),
+        f"values of the column without a share in {part.what}": _WITHOUT_SHARE(
+            dictionary=dictionary, given=given, same=same(col("value", "d"), col("key", "g"))
+        ),
+    }
+    wrong = False
+    for what, query in checks.items():
+        first = steps.engine.rows(_FIRST(findings=query))
+        if first:
+            wrong = True
+            total = first[0][2]
+            names = ", ".join("NULL" if label is None else in_words(label) for label, _, _ in first)
+            more = f" and {total - len(first):,} more" if total > len(first) else ""
+            yield f"{what}: {names}{more}"
+    if wrong:
+        return  # the sum is of no use
+    ((total,),) = steps.engine.rows(_SUM(given=given))
+    if abs(total - 1) > TOLERANCE:
+        yield f"{part.what}: the shares add up to {total:.6g}, and must add up to 1"
+        return
+    ((greatest,),) = steps.engine.rows(_GREATEST(present=present))
+    if greatest == 0:
+        yield f"{part.what}: no value of the column has a share of more than 0"
+
+
+def _fitted(
+    steps: StatementRunner, work: Namer, rows: exp.Table, count: exp.Expr, shares: Mapping[int, exp.Table]
+) -> dict[int, exp.Table]:
+    """The factors of each attribute with a prior, such that all shares hold."""
+    codes = codes_of(list(shares))
+    query = _COMBINATIONS(codes=codes, count=count, rows=rows)
+    combinations = steps.make(work("prior_combinations"), query)
+    factors: dict[int, exp.Table] = {}
+    for turn in range(ROUNDS):
+        off = 0.0
+        for i, one in shares.items():
+            query = _factors(i, one, codes, combinations, factors)
+            before, factors[i] = factors.get(i), steps.make(work(f"factors_{i}_{turn % 2}"), query)
+            off = max(off, steps.ask(_OFF(factors=factors[i]), [(0.0,)])[0][0])
+            if before is not None:
+                steps.drop(before)
+        if len(shares) == 1 or (turn and off <= FITTED):
+            return factors
+    message = f"cannot hold together: {ROUNDS} rounds found no probabilities of rows with all of these shares"
+    raise PolicyError([Problem("risk.priors", message)], "the priors")
+
+
+def _factors(
+    i: int, shares: exp.Table, codes: Sequence[exp.Expr], combinations: exp.Table, factors: Mapping[int, exp.Table]
+) -> exp.Select:
+    """The factors of an attribute, such that its shares hold with the factors of the others as they are."""
+    others = [j for j in factors if j != i]
+    weight: exp.Expr = reduce(mul, (col("factor", f"f{j}") for j in others), col("p", "c"))
+    masses = _MASSES(code=col(f"c{i}", "c"), weight=weight, codes=codes, combinations=combinations)
+    for j in others:
+        on = col("code", f"f{j}").eq(col(f"c{j}", "c"))
+        masses = masses.join(aliased(factors[j].copy(), f"f{j}"), on=on, copy=False)
+    before = 1 if i not in factors else _BEFORE(factors=factors[i])
+    return _FACTORS(before=before, shares=shares, masses=masses)

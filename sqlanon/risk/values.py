@@ -1,0 +1,232 @@
+"""What a value of an attribute leaks by itself, at each level of the attribute's hierarchy.
+
+An attacker who learns that the person has a value, of share P among all, gains −log2 P bits: with equally likely rows,
+that is log2 n − log2 |E|, what it takes to find one of n rows less what it takes to find one of the value's |E| rows.
+With priors P is the probability of the value, and −log2 P the relative entropy between what is believed after and
+before. The mean over the values of a level, each by its share, is what the attribute leaks at that level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from sqlanon.coding import coded_values
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import HierarchyError, PolicyError, Problem
+from sqlanon.expressions import anonymous, cast, col, fragment, same, template, union_all
+from sqlanon.frequency.statements import raw_frequency
+from sqlanon.hierarchies import build_hierarchy
+from sqlanon.policy import Policy
+from sqlanon.records import dataclass
+from sqlanon.risk.leakage import AttributeSets
+from sqlanon.risk.priors import WeightedSets, priors_of, read_shares
+from sqlanon.sources.columns import match_columns
+from sqlanon.sources.run import Run
+
+if TYPE_CHECKING:
+    import duckdb
+
+MOST_LEAKING = 10
+"""So many values of each level are shown by themselves."""
+
+_VALUES = template("""
+    SELECT d.value, sum(c.n)::BIGINT AS rows, sum(:weight) AS weight
+    FROM :coded AS c
+    JOIN :dictionary AS d ON c.c0 = d.code
+    GROUP BY d.value
+""")
+_LEVEL = template("""
+    SELECT
+        :level AS level,
+        max(:label) AS value,
+        sum(v.rows)::BIGINT AS rows,
+        sum(v.weight)::DOUBLE / (SELECT sum(weight)::DOUBLE FROM :values) AS share
+    FROM :values AS v
+    JOIN :labels AS l ON :same
+    GROUP BY :key
+""")
+_LABEL = fragment("CASE WHEN l.known THEN :label ELSE l.value::VARCHAR END")
+_LEAKAGE = template("""
+    SELECT level, value, rows, share, CASE WHEN share > 0 THEN abs(:log2) END AS gain
+    FROM :levels AS s
+""")
+_LEVELS = template("""
+    SELECT
+        level,
+        count(*),
+        sum(CASE WHEN share > 0 THEN share * gain ELSE 0 END ORDER BY share),
+        max(gain)
+    FROM :leakage
+    GROUP BY level
+    ORDER BY level
+""")
+_FIRST = template("""
+    SELECT level, value, rows, share, gain
+    FROM :leakage
+    WHERE gain IS NOT NULL
+    QUALIFY row_number() OVER (PARTITION BY level ORDER BY gain DESC, rows, value NULLS FIRST) <= :most
+    ORDER BY level, gain DESC, rows, value NULLS FIRST
+""")
+_ORDERED = template("SELECT * FROM :leakage AS l ORDER BY level, gain DESC NULLS LAST, rows, value NULLS FIRST")
+
+
+@dataclass(frozen=True)
+class ValueFigures:
+    """What a value leaks.
+
+    Attributes
+    ----------
+    value:
+        As text; None is NULL.
+    rows, share:
+        Its rows, and how likely it is for the person that an attacker looks for: by the priors, or else its share of
+        the rows.
+    gain:
+        What an attacker learns who learns it, in bits.
+    """
+
+    value: str | None
+    rows: int
+    share: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class LevelLeakage:
+    """What the values of a level leak.
+
+    Attributes
+    ----------
+    level:
+        The level: 0 is the value itself.
+    values:
+        The values that the table has there.
+    gain, normalized:
+        What the attribute leaks at this level, in bits: the mean over its values, each by its share; and the share of
+        the bits that it takes to find a row.
+    highest:
+        The gain of the value that leaks most.
+    most_leaking:
+        The ten values that leak most. They are values of the table: private.
+    """
+
+    level: int
+    values: int
+    gain: float
+    normalized: float
+    highest: float
+    most_leaking: tuple[ValueFigures, ...]
+
+
+@dataclass(frozen=True)
+class ValueLeakage:
+    """What each value of an attribute leaks, at each level of its hierarchy.
+
+    Attributes
+    ----------
+    attribute:
+        Its name in the policy.
+    bits:
+        What it takes to find a row: log2 n, or less with priors.
+    levels:
+        From level 0 to the top.
+    """
+
+    attribute: str
+    bits: float
+    levels: tuple[LevelLeakage, ...]
+    _run: Run | None = field(repr=False, compare=False)
+    _leakage: exp.Table = field(repr=False, compare=False)
+
+    @property
+    def values(self) -> duckdb.DuckDBPyRelation:
+        """All values: a relation, for the holder's eyes, the most leaking first at each level.
+
+        Columns: ``level``, ``value`` (as text), ``rows``, ``share``, ``gain`` (NULL where the share is 0).
+        """
+        assert self._run is not None
+        return self._run.engine.relation(_ORDERED(leakage=self._leakage))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON: of each level the values that leak most."""
+        levels = [
+            {**vars(one), "most_leaking": [dict(vars(value)) for value in one.most_leaking]} for one in self.levels
+        ]
+        return {"attribute": self.attribute, "bits": self.bits, "levels": levels}
+
+
+def value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | None = None) -> ValueLeakage:
+    """Measure what the values of an attribute leak, at each level."""
+    attribute = _chosen(policy, attribute)
+    steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
+    names = [attribute, *(name for name in priors_of(policy) if name != attribute)]
+    quasi = [columns.by_attribute[name] for name in names]
+    types = [run.source.columns[column] for column in quasi]
+    raw = steps.make(work("raw"), raw_frequency(run.source.relation, quasi))
+    sets = AttributeSets(steps, work, raw, len(names), counted=True)
+    (coded, _), weight, whole = sets.base, "n", sets.whole
+    if shares := read_shares(steps, work, policy, names, types, sets.dictionaries):
+        weighted = WeightedSets(steps, work, sets, len(names), shares)
+        coded, weight, whole = weighted.table, "weight", weighted.whole
+    query = _VALUES(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
+    values = steps.make(work("values"), query)
+    query, top = _labelled(steps, work("hierarchy"), policy, attribute, types[0], values)
+    labels = steps.make(work("labels"), query)
+    each = union_all(*(_level(values, labels, level, top) for level in range(top + 1)))
+    leakage = steps.make(work("leakage"), _LEAKAGE(log2=anonymous("log2", col("share")), levels=each))
+    return ValueLeakage(attribute, whole, _figures(steps, leakage, whole), run, leakage)
+
+
+def _chosen(policy: Policy, attribute: str) -> str:
+    """The attribute as the policy spells it, whatever the case."""
+    there = {name.lower(): name for name in policy.generalized}
+    if attribute.lower() not in there:
+        one_of = f"choose one of {', '.join(policy.generalized)}"
+        message = f"{attribute!r} is not a quasi-identifier with a hierarchy: {one_of}"
+        raise PolicyError([Problem("--values", message)])
+    return there[attribute.lower()]
+
+
+def _labelled(
+    steps: StatementRunner, target: exp.Table, policy: Policy, attribute: str, type_: str, values: exp.Table
+) -> tuple[exp.Select, int]:
+    """The values with their labels, and the top level."""
+    spec = policy.attributes[attribute]
+    rules = spec.hierarchy or ()
+    hierarchy, problems = build_hierarchy(steps, attribute, rules, values, type_, target, spec.on_unknown)
+    if hierarchy is None:
+        raise HierarchyError(problems)
+    query = coded_values(values, target, hierarchy.height, hierarchy.top or "", nullable=True)
+    return query, hierarchy.height
+
+
+def _level(values: exp.Table, labels: exp.Table, level: int, top: int) -> exp.Select:
+    value: exp.Expr = cast(col("value", "l"), "VARCHAR")
+    if level == top:
+        label = key = col(f"label_{top}", "l") if top else value
+    else:
+        label = _LABEL(label=col(f"label_{level}", "l")) if level else value
+        key = col(f"code_{level}", "l")
+    on = same(col("value", "v"), col("value", "l"))
+    return _LEVEL(level=level, label=label, values=values, labels=labels, same=on, key=key)
+
+
+def _figures(steps: StatementRunner, leakage: exp.Table, whole: float) -> tuple[LevelLeakage, ...]:
+    first: dict[int, list[ValueFigures]] = {}
+    for level, *figures in steps.ask(_FIRST(leakage=leakage, most=MOST_LEAKING), []):
+        first.setdefault(level, []).append(ValueFigures(*figures))
+    found = steps.ask(_LEVELS(leakage=leakage), [])
+    return tuple(
+        LevelLeakage(
+            level,
+            values,
+            max(gain, 0.0) + 0.0,
+            max(gain, 0.0) / whole if whole else 0.0,
+            highest or 0.0,
+            tuple(first.get(level, ())),
+        )
+        for level, values, gain, highest in found
+    )

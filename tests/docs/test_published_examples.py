@@ -1,0 +1,26 @@
+"""docs/reference/published_examples.md: each test that it names is there, and each line names one."""
+
+from __future__ import annotations
+
+import re
+
+from support import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "published_examples.md").read_text(encoding="utf-8")
+SHOWN, _, _ = PAGE.partition("## What cannot be reproduced")
+
+
+def test_each_test_of_the_page_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file, _ in named}
+    assert [one for one in named if f"\ndef {one[1]}(" not in texts[one[0]]] == []
+
+
+def test_each_line_names_a_test_and_its_differences() -> None:
+    rows = [
+        line for line in SHOWN.splitlines() if line.startswith("| ") and not line.startswith(("| ---", "| document"))
+    ]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+    assert len(cells) > 30
+    assert [one for one in cells if len(one) != 4 or not all(one[1:]) or "::" not in one[2]] == []
+    assert cells[0][0]

@@ -1,0 +1,349 @@
+"""Leakage with priors, of values at each level, and of sets of any size: against counts in plain Python."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import oracle_risk as oracle
+import pytest
+from conftest import connection_of, examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import cli, connected, insert, live_connection
+
+import sqlanon
+from sqlanon.errors import HierarchyError, PolicyError
+from sqlanon.risk import best_first, leakage, priors
+from sqlanon.risk.leakage import SetFigures, sets_up_to
+
+NAMES = ('my "c0"', "n", "weight", "share")
+"""Quasi-identifiers with names of our own columns."""
+
+FEW = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=examples(200), deadline=None)
+VALUES = st.sampled_from([None, "", "a", "b", "c"])
+ROWS = st.lists(st.tuples(VALUES, st.integers(0, 3), VALUES, st.integers(0, 2)), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[duckdb.DuckDBPyConnection]:
+    with live_connection() as connection:
+        yield connection
+
+
+def fill(live: duckdb.DuckDBPyConnection, rows: Sequence[tuple[Any, ...]]) -> None:
+    columns = '"my ""c0""" VARCHAR, n INTEGER, weight VARCHAR, share INTEGER'
+    live.execute(f"CREATE OR REPLACE TABLE t ({columns})")
+    insert(live, "t", rows)
+
+
+def policy(priors: Mapping[str, str | Path] | None = None, hierarchy: Any = "suppress") -> sqlanon.Policy:
+    """With priors by table, or by file."""
+    attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES}
+    attributes["n"] = {"role": "quasi", "hierarchy": hierarchy}
+    told = {name: {"file" if isinstance(place, Path) else "table": place} for name, place in (priors or {}).items()}
+    return sqlanon.Policy(
+        source={"table": "t"}, attributes=attributes, privacy={"k": 2}, risk={"priors": told} if told else {}
+    )
+
+
+def tell(live: duckdb.DuckDBPyConnection, name: str, type_: str, shares: Any) -> None:
+    live.execute(f"CREATE OR REPLACE TABLE {name} (value {type_}, share DOUBLE)")
+    insert(live, name, list(shares))
+
+
+# --- sets of any size -------------------------------------------------------------------------------
+
+
+class PlainSets:
+    """Counts sets of places in plain Python; after some of them the time is over."""
+
+    def __init__(self, rows: list[tuple[Any, ...]], at_once: int = 1, most: float = math.inf) -> None:
+        self.rows, self.at_once, self.most = rows, at_once, most
+        self.known: dict[tuple[int, ...], SetFigures] = {}
+
+    def count_up_to(self, most: int) -> None:
+        self.count(sets_up_to(len(self.rows[0]), most))
+
+    def count(self, wanted: Sequence[tuple[int, ...]]) -> None:
+        for one in wanted:
+            if len(self.known) >= self.most:
+                raise best_first.OvertimeError(1)
+            groups = oracle.classes_of(self.rows, one).values()
+            uniques = sum(len(group) == 1 for group in groups)
+            self.known[one] = SetFigures(one, len(groups), uniques, oracle.leakage(self.rows, one))
+
+
+SMALL_VALUES = st.integers(0, 2)
+TABLES = st.integers(2, 5).flatmap(lambda n: st.lists(st.tuples(*[SMALL_VALUES] * n), min_size=1, max_size=9))
+
+
+@MANY
+@given(rows=TABLES, most=st.integers(1, 3), at_once=st.integers(1, 3))
+def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, at_once: int) -> None:
+    """What is not counted contains a set that makes as many classes as all, and leaks as much."""
+    sets, quasi = PlainSets(rows, at_once), len(rows[0])
+    found, search = best_first.search_leakage(sets, quasi, most, 60, [])
+    every = oracle.leakages(rows, quasi, quasi)
+    counted = {one.attributes for one in found}
+    whole = tuple(range(quasi))
+    assert (search.complete, search.stopped, search.proven) == (True, None, len(counted))
+    assert (search.sets, search.looked_at) == (len(every), len(counted))
+    classes = len(oracle.classes_of(rows, whole))
+    complete = [set(one.attributes) for one in found if one.classes == classes]
+    for one in every.keys() - counted:
+        assert any(part <= set(one) for part in complete)
+        assert every[one] == pytest.approx(every[whole], abs=1e-9)
+    for one in every:  # what the bounds say
+        assert every[one] <= sum(every[(i,)] for i in one) + 1e-9
+        assert all(every[part] <= every[one] + 1e-9 for n in range(1, len(one)) for part in combinations(one, n))
+
+
+@MANY
+@given(rows=TABLES, most=st.integers(1, 2), at_once=st.integers(1, 3), time=st.integers(0, 31))
+def test_what_is_proven_when_the_time_is_over(rows: list[Any], most: int, at_once: int, time: int) -> None:
+    sets, quasi = PlainSets(rows, at_once, time), len(rows[0])
+    found, search = best_first.search_leakage(sets, quasi, most, 60, [])
+    every = oracle.leakages(rows, quasi, quasi)
+    classes = len(oracle.classes_of(rows, range(quasi)))
+    complete = [set(one) for one, figures in sets.known.items() if figures.classes == classes]
+    rest = (one for one in every if one not in sets.known and not any(part <= set(one) for part in complete))
+    others = [every[one] for one in rest]
+    first = leakage.ranked(found, [str(i) for i in range(quasi)], 1.0)[: search.proven]
+    assert search.looked_at == len(found) <= time
+    assert search.stopped == (None if search.complete else "time limit")
+    if first:
+        assert first[-1].gain >= max(others, default=0.0) - 1e-8
+
+
+def test_sets_come_best_first() -> None:
+    """Of four attributes, two leak almost nothing: the sets without them come last."""
+    rows = [(i % 4, i // 4, i == 0, i == 1) for i in range(16)]
+    sets = PlainSets(rows)
+    best_first.search_leakage(sets, 4, 1, 60, [])
+    counted = [one for one in sets.known if len(one) > 1]
+    assert counted == [(0, 1, 2, 3), (0, 1, 2), (0, 1), (0, 2, 3), (1, 2, 3), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+
+
+@pytest.mark.slow
+@FEW
+@given(rows=ROWS, small=st.sampled_from([0, 200_000]), data=st.data())
+def test_sets_of_any_size_of_random_tables(
+    rows: list[tuple[Any, ...]], small: int, data: st.DataObject, live: duckdb.DuckDBPyConnection
+) -> None:
+    fill(live, rows)
+    told = data.draw(st.booleans())
+    given_ = {"n": dict.fromkeys(range(4), 0.25)} if told else {}
+    if told:
+        tell(live, "shares", "INTEGER", given_["n"].items())
+    chances = oracle.fitted(rows, {1: given_["n"]} if told else {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leakage, "SMALL", small)
+        patch.setattr(priors, "SMALL", small)
+        with connected(live) as db:
+            risk = db.risk(policy({"n": "shares"} if told else {}), leakage=1, leakage_seconds=60)
+    assert risk.leakage_search.complete
+    for one in risk.leakage:
+        places = [NAMES.index(name) for name in one.attributes]
+        assert one.gain == pytest.approx(oracle.expected_gain(rows, places, chances), abs=1e-9)
+        groups = [len(group) for group in oracle.classes_of(rows, places).values()]
+        assert (one.classes, one.uniques) == (len(groups), groups.count(1))
+
+
+def test_the_time_limit(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(live, [(str(i % 3), i % 4, str(i % 5), i % 2) for i in range(20)])
+    monkeypatch.setattr(best_first, "_Search", type("Late", (best_first._Search,), {"descend": late}))
+    with connected(live) as db:
+        search = db.risk(policy(), leakage=1, leakage_seconds=60).leakage_search
+    assert search.to_dict() == {"sets": 15, "looked_at": 5, "complete": False, "proven": 1, "stopped": "time limit"}
+
+
+def late(search: best_first._Search, most: int) -> None:
+    search.sets.count([search._all])
+    search._open[search._all] = search.sets.known[search._all].gain
+
+
+# --- priors -----------------------------------------------------------------------------------------
+
+
+def test_a_prior_of_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
+    """27 women and 33 men; half of all people are women: the sex leaks one bit of H(½, ½) + ½ log2 27 + ½ log2 33."""
+    fill(live, [("a" if i < 27 else "b", 0, "", 0) for i in range(60)])
+    tell(live, "shares", "VARCHAR", [("a", 0.5), ("b", 0.5)])
+    with connected(live) as db:
+        asked = policy({NAMES[0]: "shares"})
+        (one, *_) = db.risk(asked, leakage=1).leakage
+        found = db.value_leakage(asked, NAMES[0])
+    whole = 1 + math.log2(27) / 2 + math.log2(33) / 2
+    assert (one.gain, one.normalized) == (pytest.approx(1), pytest.approx(1 / whole))
+    assert found.bits == pytest.approx(whole)
+    assert [round(value.gain, 9) for value in found.levels[0].most_leaking] == [1, 1]
+
+
+@pytest.mark.slow
+@FEW
+@given(rows=ROWS, data=st.data())
+def test_priors_of_random_tables(
+    rows: list[tuple[Any, ...]], data: st.DataObject, live: duckdb.DuckDBPyConnection
+) -> None:
+    """One prior, or two that some probabilities of the rows have."""
+    fill(live, rows)
+    wanted = data.draw(st.lists(st.integers(1, 5), min_size=len(rows), max_size=len(rows)))
+    places = data.draw(st.sampled_from([[0], [1], [0, 1], [1, 0]]))
+    shares: dict[int, dict[Any, float]] = {}
+    for place in places:
+        keys = {row[place] for row in rows}
+        shares[place] = {
+            key: sum(n for row, n in zip(rows, wanted, strict=True) if row[place] == key) / sum(wanted) for key in keys
+        }
+        tell(live, f"shares_{place}", "VARCHAR", [(None if k is None else str(k), v) for k, v in shares[place].items()])
+    chances = oracle.fitted(rows, shares)
+    with connected(live) as db:
+        risk = db.risk(policy({NAMES[place]: f"shares_{place}" for place in places}), leakage=4)
+    assert len(risk.leakage) == 15
+    whole = oracle.entropy(chances)
+    for one in risk.leakage:
+        gain = oracle.expected_gain(rows, [NAMES.index(name) for name in one.attributes], chances)
+        assert one.gain == pytest.approx(gain, abs=1e-7)
+        assert one.normalized == pytest.approx(gain / whole if whole > 1e-9 else 0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("1;0.5\n2;0.4\n", ["add up to 0.9, and must add up to 1"]),
+        ("1;0.5\n3;0.5\n", ["without a share in", ": '2'"]),
+        (
+            "1;1.5\n2;-0.5\nx;half\n",
+            ["not of type INTEGER: 'x'", "not numbers of 0 or more (a file has no header), of: '2', 'x'"],
+        ),
+        ("1;0.5\n2;0.25\n2;0.25\n", ["listed more than once: '2'"]),
+        ("1;0.5;a\n2;0.5;b\n", ["needs two columns, value and share, and has 3"]),
+        ("1;0\n2;0\n7;1\n", ["no value of the column has a share of more than 0"]),
+        (None, ["does not exist"]),
+    ],
+)
+def test_priors_with_mistakes(
+    lines: str | None, told: list[str], live: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    fill(live, [("a", 1, "", 0), ("a", 2, "", 0)])
+    if lines is not None:
+        (tmp_path / "n.csv").write_text(lines)
+    tell(live, "half", "VARCHAR", [("a", 0.5)])
+    with connected(live) as db, pytest.raises(PolicyError) as raised:
+        db.risk(policy({"n": tmp_path / "n.csv", NAMES[0]: "half"}))
+    message = str(raised.value)
+    assert all(one in message for one in [*told, "add up to 0.5"])
+
+
+def test_priors_that_cannot_hold_together(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priors, "ROUNDS", 3)
+    fill(live, [("a", 1, "", 0), ("b", 2, "", 0)])
+    tell(live, "one", "VARCHAR", [("a", 0.9), ("b", 0.1)])
+    tell(live, "other", "INTEGER", [(1, 0.1), (2, 0.9)])
+    with connected(live) as db, pytest.raises(PolicyError, match="cannot hold together"):
+        db.risk(policy({NAMES[0]: "one", "n": "other"}), leakage=1)
+
+
+def test_priors_of_a_policy(tmp_path: Path) -> None:
+    quasi = {"zip": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}}
+    tree: dict[str, Any] = {"attributes": quasi, "privacy": {"k": 2}}
+    shares = str(tmp_path / "zip.parquet")
+    told = {
+        "is not a quasi-identifier": {"ill": {"table": "t"}},
+        "did you mean 'zip'": {"zio": {"table": "t"}},
+        "give file = ... or table": {"zip": {"table": "t", "file": shares}},
+        "is the file of risk.priors.zip": {"zip": {"file": shares}},
+    }
+    for message, given_ in told.items():
+        with pytest.raises(PolicyError) as raised:
+            sqlanon.Policy(**tree, risk={"priors": given_}, release={"file": shares})
+        assert message in str(raised.value)
+    asked = sqlanon.Policy(**tree, risk={"priors": {"zip": {"file": shares}}})
+    assert "zip.parquet" not in json.dumps(asked.redacted())
+    assert sqlanon.Policy(**json.loads(asked.model_dump_json())).fingerprint() == asked.fingerprint()
+
+
+# --- values at each level ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@FEW
+@given(rows=ROWS, told=st.booleans())
+def test_values_at_each_level(rows: list[tuple[Any, ...]], told: bool, live: duckdb.DuckDBPyConnection) -> None:
+    """Of numbers from 0 to 3 in intervals of 2, with a share of 0 for 3 and a prior of another attribute."""
+    shares = {0: 0.5, 1: 0.25, 2: 0.25, 3: 0.0}
+    told = told and any(row[1] < 3 for row in rows)
+    fill(live, rows)
+    tell(live, "shares", "INTEGER", shares.items())
+    chances = oracle.fitted(rows, {1: shares} if told else {})
+    with connected(live) as db:
+        found = db.value_leakage(policy({"n": "shares"} if told else {}, {"intervals": [2]}), "N")
+        relation = found.values.fetchall()
+    assert found.bits == pytest.approx(oracle.entropy(chances), abs=1e-9)
+    for level, label in enumerate([str, lambda n: f"{n // 2 * 2}-{n // 2 * 2 + 1}", lambda n: "*"]):
+        expected = oracle.value_gains([label(row[1]) for row in rows], chances)
+        shown = {value: figures for at, value, *figures in relation if at == level}
+        assert shown.keys() == expected.keys()
+        for value, (n, share, gain) in expected.items():
+            assert shown[value] == [n, pytest.approx(share, abs=1e-9), pytest.approx(gain, abs=1e-7)]
+        one = found.levels[level]
+        places = [(label(row[1]),) for row in rows]
+        assert (one.level, one.values) == (level, len(expected))
+        assert one.gain == pytest.approx(oracle.expected_gain(places, [0], chances), abs=1e-7)
+        assert one.highest == pytest.approx(max(gain for *_, gain in expected.values() if gain is not None), abs=1e-7)
+
+
+def test_values_that_are_not_there(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    fill(live, [("a", 1, None, 0)] * 2 + [("b", 1, None, 0)])
+    (file := tmp_path / "n.csv").write_text("2;*\n")
+    with connected(live) as db:
+        with pytest.raises(PolicyError, match="--values: 'nothing' is not a quasi-identifier"):
+            db.value_leakage(policy(), "nothing")
+        with pytest.raises(HierarchyError, match="missing from the hierarchy"):
+            db.value_leakage(policy(hierarchy={"file": str(file)}), "n")
+        nulls = db.value_leakage(policy(), "weight")
+    assert [(one.most_leaking[0].value, one.gain) for one in nulls.levels] == [(None, 0.0), ("*", 0.0)]
+
+
+@pytest.mark.slow
+def test_the_statements_are_those_that_are_run(live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [("a", 1, "", 0), ("b", 2, "", 0), ("b", 2, "", 1)])
+    tell(live, "shares", "INTEGER", [(1, 0.5), (2, 0.5)])
+    with connected(live) as db:
+        asked = policy({"n": "shares"})
+        for statements, figure in (
+            (db.value_leakage_sql(asked, "n"), db.value_leakage(asked, "n").bits),
+            (db.risk_sql(asked), db.risk(asked).leakage[0].gain),
+        ):
+            answers = [connection_of(db).execute(one).fetchall() for one in statements.split(";\n\n")]
+            assert figure in [value for rows in answers for row in rows for value in row]
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("sex,zip\n" + "F,1\n" * 27 + "M,1\n" * 32 + "M,2\n")
+    (tmp_path / "sex.csv").write_text("F;0.5\nM;0.5\n")
+    (tmp_path / "policy.toml").write_text("""
+        source = { files = "people.csv" }
+        privacy = { k = 2 }
+        risk = { priors = { sex = { file = "sex.csv" } } }
+        [attributes]
+        sex = { role = "quasi", hierarchy = "suppress" }
+        zip = { role = "quasi", hierarchy = "suppress" }
+    """)
+    options = ("risk", "policy.toml", "--leakage", "1", "--values", "sex")
+    done = cli(*options, cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert "Leakage: 2 of 3 sets of attributes were looked at." in done.out
+    assert "level 0             2              1.0   17 %  F (1.0)" in done.out
+    found = json.loads(cli(*options, "--leakage-seconds", "9", "--json", cwd=tmp_path).out)
+    assert found["leakage_search"] == {"sets": 3, "looked_at": 3, "complete": True, "proven": 3, "stopped": None}
+    assert [one["values"] for one in found["values"]["levels"]] == [2, 1]
+    assert found["values"]["levels"][0]["most_leaking"][0] == {"value": "F", "rows": 27, "share": 0.5, "gain": 1.0}
