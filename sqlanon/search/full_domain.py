@@ -40,6 +40,7 @@ from sqlanon.search.lattice import Progress
 from sqlanon.search.limits import Budget
 from sqlanon.search.memory import Data, Forecast, Rules, Search, kept_classes
 from sqlanon.search.outcome import Outcome
+from sqlanon.search.population_match import wrong_map
 from sqlanon.search.result import SearchResult
 
 
@@ -94,15 +95,15 @@ class Checker:
         self._engine, self._prepared, self._measure, self._allowed = engine, prepared, measure, allowed
         self._sets, self._heights = prepared.sets, prepared.marginals.heights
         self._forecast, self._only_best = forecast, only_best
-        self._estimates = prepared.requirements.estimates
+        self._separate = prepared.requirements.separate
         self._short = not all(one.hereditary for one in prepared.requirements.classes)
         self._judge = rules_of(prepared).judge
         self._leaves: exp.Table | None = None
         self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
         self._counted = prepared.marginals.rows
-        if self._estimates and prepared.members is not None:
+        if self._separate and prepared.members is not None:
             self._counted = engine.rows(person_count(prepared.members))[0][0]
-        for one in self._estimates:
+        for one in self._separate:
             one.refuse(self._counted)
 
     def __call__(self, levels: Levels) -> Figures:
@@ -223,12 +224,13 @@ class Checker:
     ) -> Figures:
         suppressed, within = row["suppressed_rows"], self._is_within(row)
         shown = len(self._prepared.policy.generalized)
-        entropy, holds = 0.0, True
+        entropy, broken = 0.0, tuple[str, ...]()
         if within and suppressed and self._measure.needs_entropy and levels[:shown] != self._heights[:shown]:
             entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
-        if self._estimates and within:
-            sizes = dict(self._engine.rows(kept_sizes(space, levels)))
-            holds = all(one.holds(sizes, self._counted) for one in self._estimates)
+        if self._separate and within:
+            left = self._prepared.marginals.rows - suppressed
+            kept = _Kept(self._engine, self._prepared, space, levels, left, self._counted)
+            broken = tuple(one.name for one in self._separate if not one.holds(one.figure(kept)))
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,
@@ -241,8 +243,28 @@ class Checker:
             unmatched=row.get("unmatched") or 0,
             unmet=row.get("unmet", 0),
             too_few=row.get("too_few", 0),
-            estimate_holds=holds,
+            broken=broken,
         )
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The kept rows of a generalization: `requirements.base.KeptRows`."""
+
+    engine: Engine
+    prepared: SearchInput
+    space: ClassSpace
+    levels: Levels
+    rows: int
+    counted: int
+
+    def sizes(self) -> Mapping[int, int]:
+        return dict(self.engine.rows(kept_sizes(self.space, self.levels)))
+
+    def wrong(self) -> int:
+        query = wrong_map(self.prepared, self.space, self.levels)
+        assert query is not None  # the policy has persons in both tables
+        return int(self.engine.rows(query)[0][0])
 
 
 def _less_is_kept(space: ClassSpace, row: Mapping[str, Any]) -> bool:
@@ -258,7 +280,7 @@ def data_of(prepared: SearchInput) -> Data:
     """What a strategy may ask of the prepared source, beside checks."""
     asked, additive = prepared.requirements, prepared.sets.space.additive
     merges = additive or all(one.hereditary for one in asked.classes)
-    by_itself = not asked.shields and not asked.table and not asked.estimates
+    by_itself = not asked.shields and not asked.table and not asked.separate
 
     def distinct_values() -> list[tuple[int, ...]]:
         rows = prepared.sets.steps.engine.rows
@@ -464,7 +486,6 @@ def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tupl
         broken.append(
             f"{requirements.covering.name}: {figures.unmet} classes of the population would have no row in the release"
         )
-    if not figures.estimate_holds:
-        names += (estimated := [one.name for one in requirements.estimates])
-        broken += estimated
+    names += figures.broken
+    broken += figures.broken
     return (f". It does not meet {'; nor '.join(broken)}" if broken else ""), names
