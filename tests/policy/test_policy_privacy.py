@@ -31,6 +31,7 @@ from sqlanon.policy import (
     Shield,
     SourceSection,
     TCloseness,
+    WrongMap,
 )
 
 ATTRIBUTES: dict[str, Any] = {
@@ -65,6 +66,7 @@ average_risk = 0.05
 sample_uniqueness = 0.01
 delta_presence = { min = 0.0, max = 0.5 }
 null_map = { max = 0.02 }
+wrong_map = { max = 0.03 }
 population_uniqueness = { limit = 0.01, population = 300000000, estimator = "pitman" }
 [[privacy.k_anonymity]]
 quasi = ["zip"]
@@ -113,6 +115,7 @@ EVERY_REQUIREMENT = PrivacySection(
     sample_uniqueness=0.01,
     delta_presence=DeltaPresence(min=0.0, max=0.5),
     null_map=NullMap(max=0.02),
+    wrong_map=WrongMap(max=0.03),
     population_uniqueness=PopulationUniqueness(limit=0.01, population=300_000_000, estimator="pitman"),
     k_anonymity=(Shield(quasi=("zip",), k=3), Shield(quasi=("zip", "age"), k=7)),
     l_diversity=(
@@ -133,6 +136,7 @@ EVERY_REQUIREMENT = PrivacySection(
 ONE_OF_EACH: dict[str, dict[str, Any]] = {
     "delta_presence": {"max": 0.5},
     "null_map": {"max": 0.01},
+    "wrong_map": {"max": 0.01},
     "population_uniqueness": {"limit": 0.01, "population": 1000},
     "k_anonymity": {"quasi": ["zip"], "k": 3},
     "l_diversity": {"attribute": "diagnosis", "kind": "distinct", "l": 2},
@@ -141,16 +145,17 @@ ONE_OF_EACH: dict[str, dict[str, Any]] = {
     "beta_likeness": {"attribute": "diagnosis", "beta": 2.0},
     "alpha_k": {"attribute": "diagnosis", "alpha": 0.5},
 }
-LISTED = [kind for kind in ONE_OF_EACH if kind not in ("delta_presence", "null_map", "population_uniqueness")]
-OF_POPULATION = ("k_map", "delta_presence", "null_map")
+OF_POPULATION = ("k_map", "delta_presence", "null_map", "wrong_map")
+LISTED = [kind for kind in ONE_OF_EACH if kind not in (*OF_POPULATION, "population_uniqueness")]
 
 
 def tree(privacy: Any, **sections: Any) -> dict[str, Any]:
     """A policy around requirements, with a population where they need one; ``None`` leaves a section out."""
     asked = isinstance(privacy, dict) and any(kind in privacy for kind in OF_POPULATION)
+    who = {"person": "id"} if isinstance(privacy, dict) and "wrong_map" in privacy else {}
     sound = {
-        "source": {"database": "hospital.duckdb", "table": "patients"},
-        "population": {"table": "voters"} if asked else None,
+        "source": {"database": "hospital.duckdb", "table": "patients", **who},
+        "population": {"table": "voters", **who} if asked else None,
         "attributes": ATTRIBUTES,
         "privacy": privacy,
     }
@@ -529,11 +534,19 @@ def test_what_a_population_says_of_a_mistake(population: Any, place: str, words:
 
 @pytest.mark.parametrize("kind", OF_POPULATION)
 def test_what_needs_a_population(kind: str) -> None:
-    privacy = {"k_map": 2, "delta_presence": {"max": 1}, "null_map": {"max": 0}}
+    privacy = {"k_map": 2, "delta_presence": {"max": 1}, "null_map": {"max": 0}, "wrong_map": {"max": 0}}
     place, message = only_problem(**tree({kind: privacy[kind]}) | {"population": None})
     assert place == f"privacy.{kind}"
     assert "add [population]" in message
-    assert len(problems(**tree(privacy) | {"population": None})) == 3
+    assert len(problems(**tree(privacy) | {"population": None})) == 4
+
+
+@pytest.mark.parametrize("section", ["source", "population"])
+def test_wrong_map_needs_persons_in_both_tables(section: str) -> None:
+    sections = tree({"wrong_map": {"max": 0}})
+    del sections[section]["person"]
+    place, message = only_problem(**sections)
+    assert (place, message) == ("privacy.wrong_map", f"compares persons: add person = ... to [{section}]")
 
 
 @pytest.mark.parametrize("privacy", [{"k": 5}, {"population_uniqueness": ONE_OF_EACH["population_uniqueness"]}])

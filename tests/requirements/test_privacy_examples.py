@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -360,6 +361,34 @@ def test_a_limit_on_the_null_map(connection: duckdb.DuckDBPyConnection) -> None:
     both = {"k": 2, "null_map": {"max": 0}}
     assert not passes(connection, attributes, both, search={"suppression_limit": 0.39}, **population)
     assert passes(connection, attributes, both, search={"suppression_limit": 0.4}, **population), "1 of 3 is left"
+
+
+def test_a_limit_on_the_wrong_map(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """eve's row matches bob alone; one level up herself, and dan's others; above, all but the one without an id."""
+    people = [("02138", "ann"), ("02139", "bob"), ("02131", "eve"), ("02142", "dan"), ("02142", None)]
+    create(connection, "people", "zip VARCHAR, name VARCHAR", people)
+    rows = [("02138", "ann"), ("02139", "bob"), ("02139", "eve"), ("02135", "dan"), ("02142", None)]
+    create(connection, "t", "zip VARCHAR, who VARCHAR", rows)
+    attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
+    sections = {"source": {"person": "who"}, "population": {"table": "people", "person": "name"}}
+    for level, share in enumerate((0.4, 0.4, 0.2, 0.2)):
+        at = {"zip": level}
+        assert passes(connection, attributes, {"wrong_map": {"max": share}}, at, **sections)
+        assert not passes(connection, attributes, {"wrong_map": {"max": share - 0.01}}, at, **sections)
+    with searched(connection, attributes, {"wrong_map": {"max": 0.2}}, **sections) as result:
+        assert (result.generalization, result.wrong_map) == ({"zip": 2}, 1)
+    sections["search"] = {"suppression_limit": 0.2}
+    for most in (0.25, 0.24):  # dan's of the four that are left
+        both = {"k": 2, "wrong_map": {"max": most}}
+        assert passes(connection, attributes, both, {"zip": 1}, **sections) is (most == 0.25)
+    monkeypatch.setattr("sqlanon.requirements.wrong_map.WrongMap.figure", lambda self, kept: 0.0)
+    with (
+        searched(connection, attributes, {"wrong_map": {"max": 0.39}}, **sections) as result,
+        pytest.raises(sqlanon.AuditError, match="2 of 5 rows match other people of the population only"),
+    ):
+        result.publish(tmp_path / "release.duckdb")
 
 
 def test_what_no_hierarchy_knows_matches_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:
