@@ -25,7 +25,7 @@ from sqlanon.errors import HierarchyError, Problem
 from sqlanon.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
 from sqlanon.frequency.distribution import domain, nodes, sensitive_values, value_pairs
 from sqlanon.frequency.population import population_size, sampling_fraction
-from sqlanon.frequency.scan import domain_of, refuse_lost_values
+from sqlanon.frequency.scan import domain_of
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, quasi_columns, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
@@ -58,8 +58,9 @@ from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.noise import show_noise
+from sqlanon.risk.population import scanned_population
 from sqlanon.search.classes import classes
-from sqlanon.sources.columns import Columns, match_columns, population_columns
+from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 
 _EVERY_ROW = template("SELECT :quasi, 1 AS n FROM :source")
@@ -241,16 +242,8 @@ class _Assessment:
 
     @cached_property
     def _population_raw(self) -> exp.Table | None:
-        """The population by combination and person, scanned by the engine that reads it."""
-        population = self.run.population
-        if population is None:
-            return None
-        names, person = population_columns(self.policy, population.source)
-        query = raw_frequency(population.source.relation, names, (), person)
-        raw = self.steps.make(self.work("population_raw"), query, population.engine)
-        reader = self.steps.on(population.engine)
-        refuse_lost_values(reader, raw, names, population.source.columns, self._types)
-        return raw
+        """The population by combination and person."""
+        return scanned_population(self.steps, self.run, self.policy, self._types)
 
     @cached_property
     def population(self) -> exp.Subquery | None:

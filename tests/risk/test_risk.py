@@ -473,6 +473,27 @@ def test_the_command(persons: bool, folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
+@pytest.mark.slow
+def test_the_command_with_a_matrix_beside_a_population(folder: Path) -> None:
+    """Of the population's three combinations two are of one person; by y alone, of two, one."""
+    with duckdb.connect(folder / "hospital.duckdb") as connection:
+        connection.execute("CREATE TABLE town (x VARCHAR, y VARCHAR)")
+        insert(connection, "town", [("x1", "y1"), ("x2", "y1"), ("x2", "y2"), ("x2", "y2")])
+    policy = folder / "policy.toml"
+    text = POLICY.format(person="").replace('{ file = "nowhere.csv" }', '"suppress"')
+    policy.write_text(f'{text}[population]\ntable = "town"\n[risk]\n', encoding="utf-8")
+    there = json.loads(told(policy, "--json", "--matrix", "y,x"))["matrix"]["population"]
+    assert there == {
+        "combinations": [[3, 2], [2, 1]],
+        "uniques": [[2, 0], [1, 0]],
+        "share": [[2 / 3, 0], [1 / 2, 0]],
+        "rows": [[7, 0], [6, 0]],
+    }
+    lines = [line.split("  ") for line in told(policy, "--matrix", "y,x").splitlines()]
+    found = [[cell.strip() for cell in line if cell] for line in lines if line[0] == "level 0"]
+    assert found == [["level 0", "1", "0"], ["level 0", "2 (66.7 %)", "0 (0 %)"], ["level 0", "7 (70 %)", "0 (0 %)"]]
+
+
 def test_the_command_with_all_figures(folder: Path) -> None:
     policy = folder / "policy.toml"
     section = '[risk]\npopulation = 1000\nhousehold = "who"\nthreshold = [0.3, 0.5]\n'
