@@ -152,7 +152,8 @@ LISTED = [kind for kind in ONE_OF_EACH if kind not in (*OF_POPULATION, "populati
 def tree(privacy: Any, **sections: Any) -> dict[str, Any]:
     """A policy around requirements, with a population where they need one; ``None`` leaves a section out."""
     asked = isinstance(privacy, dict) and any(kind in privacy for kind in OF_POPULATION)
-    who = {"person": "id"} if isinstance(privacy, dict) and "wrong_map" in privacy else {}
+    compares = isinstance(privacy, dict | PrivacySection) and dict(privacy).get("wrong_map") is not None
+    who = {"person": "id"} if compares else {}
     sound = {
         "source": {"database": "hospital.duckdb", "table": "patients", **who},
         "population": {"table": "voters", **who} if asked else None,
@@ -234,7 +235,7 @@ def test_one_requirement_may_be_written_as_one_table(kind: str, tmp_path: Path) 
 
 
 def test_classes_and_tables_are_the_same() -> None:
-    sections: dict[str, Any] = {"population": PopulationSection(table="voters")}
+    sections: dict[str, Any] = {"population": PopulationSection(table="voters", person="id")}
     as_tables = Policy(**tree(EVERY_REQUIREMENT.model_dump(), **sections))
     as_classes = Policy(**tree(EVERY_REQUIREMENT, **sections))
     mixed = Policy(**tree(dict(EVERY_REQUIREMENT), **sections))
@@ -280,8 +281,36 @@ def test_limits_of_the_table_that_are_just_allowed(privacy: dict[str, Any]) -> N
     Policy(**tree(privacy))
 
 
+OF_ONE_ATTRIBUTE = [kind for kind, one in ONE_OF_EACH.items() if "attribute" in one]
+
+
+def of_several(kind: str, names: Any, **changes: Any) -> dict[str, Any]:
+    """A requirement that names several attributes."""
+    other = {key: one for key, one in ONE_OF_EACH[kind].items() if key != "attribute"}
+    return {"attributes": names, **other, **changes}
+
+
+@pytest.mark.parametrize("kind", OF_ONE_ATTRIBUTE)
+def test_several_attributes_are_a_requirement_of_each(kind: str) -> None:
+    lines = [{**ONE_OF_EACH[kind], "attribute": name} for name in ("income", "diagnosis")]
+    two, one = Policy(**tree({kind: lines})), Policy(**tree({kind: of_several(kind, ["income", "diagnosis"])}))
+    assert one == two and one.fingerprint() == two.fingerprint() and one.redacted() == two.redacted()
+    assert Policy(**one.model_dump(exclude_none=True)) == two
+    mixed = Policy(**tree({kind: [of_several(kind, ("income",)), ONE_OF_EACH[kind]]}))
+    assert mixed == two
+
+
+def test_the_schema_knows_attribute_and_attributes() -> None:
+    schema = Policy.model_json_schema()["$defs"]
+    for kind in OF_ONE_ATTRIBUTE:
+        part = schema[type(getattr(PrivacySection(**{kind: ONE_OF_EACH[kind]}), kind)[0]).__name__]
+        assert list(part["properties"])[:2] == ["attribute", "attributes"]
+        assert part["oneOf"] == [{"required": ["attribute"]}, {"required": ["attributes"]}]
+        assert "attribute" not in part["required"]
+
+
 def test_whole_numbers_stay_whole() -> None:
-    policy = Policy(**tree(EVERY_REQUIREMENT, population=PopulationSection(table="voters")))
+    policy = Policy(**tree(EVERY_REQUIREMENT, population=PopulationSection(table="voters", person="id")))
     shown = json.loads(json.dumps(policy.model_dump(mode="json")["privacy"]))
     ls = [item["l"] for item in shown["l_diversity"]]
     assert ls == [2.5, 3, 2] and list(map(type, ls)) == [float, int, int]
@@ -315,6 +344,8 @@ def test_whole_numbers_stay_whole() -> None:
         ("l_diversity", {"attribute": 5}, ".attribute", "must be a text"),
         ("l_diversity", {"attribute": "zip"}, ".attribute", "'zip' is quasi"),
         ("l_diversity", {"attribute": "cost"}, ".attribute", "'cost' is insensitive"),
+        ("l_diversity", {"attribute": ["diagnosis"]}, ".attribute", "must be one name: for several, write attributes"),
+        ("l_diversity", {"attributes": ["income"]}, ".attributes", "attribute = ... or attributes = [...], not both"),
         ("l_diversity", {"kind": "entropie"}, ".kind", "did you mean 'entropy'?"),
         ("l_diversity", {"l": 0}, ".l", "at least 1, not 0"),
         ("l_diversity", {"l": 2.5}, ".l", 'whole number, not 2.5: only kind = "entropy"'),
@@ -410,6 +441,29 @@ def test_what_the_section_says_of_a_mistake(privacy: dict[str, Any], place: str,
     where, message = only_problem(**tree(privacy))
     assert where == f"privacy.{place}"
     assert words in message
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "place", "words"),
+    [
+        (["diagnosis", "incom"], {}, ".attributes[1]", "no attribute 'incom'; did you mean 'income'?"),
+        (["zip", "income"], {}, ".attributes[0]", "'zip' is quasi"),
+        (["income", "diagnosis", "income"], {}, ".attributes[2]", "'income' is listed twice"),
+        (["income", 3], {}, ".attributes[1]", "must be the name of an attribute, not 3"),
+        ([""], {}, ".attributes[0]", "must be the name of an attribute, not ''"),
+        ([], {}, ".attributes", "must not be empty"),
+        ("income", {}, ".attributes", "must be a list of names, not 'income'"),
+        (["income", "diagnosis"], {"distance": "hierarchical"}, ".distance", "needs a hierarchy of 'income'"),
+        (["income", "diagnosis"], {"t": 2}, ".t", "at most 1, not 2"),
+        (["income", "diagnosis"], {"tt": 2}, ".tt", "unknown key 'tt'"),
+    ],
+)
+def test_mistakes_of_several_attributes(names: Any, changes: dict[str, Any], place: str, words: str) -> None:
+    """Each is reported once, where it is written."""
+    lines = [ONE_OF_EACH["t_closeness"], of_several("t_closeness", names, **changes)]
+    found = only_problem(**tree({"t_closeness": lines}))
+    assert found[0] == f"privacy.t_closeness[1]{place}"
+    assert words in found[1]
 
 
 def test_an_attribute_where_none_is_sensitive() -> None:
@@ -729,7 +783,7 @@ def test_a_policy_without_the_new_keys_has_the_fingerprint_that_it_had() -> None
         ("delta = 1.0", "delta = 1.1"),
         ('"basic"', '"enhanced"'),
         ("alpha = 0.5", "alpha = 0.6"),
-        ('person = "patient_id"\n', ""),
+        ('person = "patient_id"', 'person = "insured_id"'),
         ('table = "voters"', 'table = "citizens"'),
     ],
 )

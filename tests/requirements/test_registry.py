@@ -178,7 +178,8 @@ def test_a_policy_knows_it(tmp_path: Path) -> None:
     assert policy.requirements == {"others": ({"attribute": "illness", "rows": 2},)}
     assert sqlanon.Policy(**policy.model_dump(exclude_none=True)) == policy
     schema = sqlanon.Policy.model_json_schema()["$defs"]
-    assert schema["Others"]["required"] == ["attribute", "rows"]
+    assert schema["Others"]["required"] == ["rows"]
+    assert schema["Others"]["oneOf"] == [{"required": ["attribute"]}, {"required": ["attributes"]}]
     assert "others" in schema["PrivacySection"]["properties"]
     wrong = {
         'attribute = "illness"\nrows = 2': ('attribute = "zip"\nrows = 2', "'zip' is quasi"),
