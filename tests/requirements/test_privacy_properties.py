@@ -205,7 +205,7 @@ def test_k_minimal_many(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(30))
+@settings(thorough, max_examples=examples(8))
 @given(drawn=strategies_privacy.several_attributes())
 def test_several_attributes_in_one_line(drawn: tuple[PrivacyCase, Mapping[str, Any]]) -> None:
     """The same policy, answer and checks as with a line for each attribute, which are held against the oracle."""
