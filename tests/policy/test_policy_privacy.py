@@ -883,6 +883,7 @@ class Schema:
             "pattern": lambda says, value, _: re.search(says, value) is not None,
             "minLength": lambda says, value, _: len(value) >= says,
             "minItems": lambda says, value, _: len(value) >= says,
+            "uniqueItems": lambda says, value, _: not says or len(set(value)) == len(value),
             "minProperties": lambda says, value, _: len(value) >= says,
             "const": lambda says, value, _: value == says,
             "enum": lambda says, value, _: value in says,
@@ -920,6 +921,8 @@ def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None
     assert schema.accepts(json.loads(json.dumps(sections)))
     for kind, one in ONE_OF_EACH.items():
         assert schema.accepts(tree({kind: one})), kind
+    for kind in OF_ONE_ATTRIBUTE:
+        assert schema.accepts(tree({kind: [of_several(kind, ["diagnosis", "income"])]})), kind
 
 
 @pytest.mark.parametrize(
@@ -934,6 +937,9 @@ def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None
         ({"l_diversity": {**ONE_OF_EACH["l_diversity"], "l": 0.5}}, {}),
         ({"l_diversity": [{**ONE_OF_EACH["l_diversity"], "kind": "entropie"}]}, {}),
         ({"l_diversity": [{**ONE_OF_EACH["l_diversity"], "joint": "yes"}]}, {}),
+        ({"l_diversity": of_several("l_diversity", [])}, {}),
+        ({"l_diversity": of_several("l_diversity", ["income", "income"])}, {}),
+        ({"l_diversity": of_several("l_diversity", ["income"], attribute="income")}, {}),
         ({"t_closeness": {**ONE_OF_EACH["t_closeness"], "t": "0.2"}}, {}),
         ({"beta_likeness": {**ONE_OF_EACH["beta_likeness"], "beta": 0}}, {}),
         ({"population_uniqueness": {**ONE_OF_EACH["population_uniqueness"], "estimator": "x"}}, {}),
