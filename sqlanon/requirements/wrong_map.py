@@ -29,8 +29,8 @@ WRONG = template("""
 class WrongMap(Section, Requirement, SeparateCondition):
     """At most a share of the released rows match somebody of the population, but not the person that they are of.
 
-    A row matches whom it agrees with in all quasi-identifiers, generalized the same way. Whoever looks up such a row
-    finds other people only. Ids are compared as text, and a row without one is of nobody.
+    A row matches whom it agrees with in all quasi-identifiers, generalized the same way. An attacker who looks up such
+    a row finds other people only. Ids are compared as text, and a row without one is of nobody.
 
     >>> WrongMap(max=0.05).name
     'wrong-map of at most 0.05'
