@@ -457,6 +457,9 @@ class Database:
     def uniques_matrix(self, policy: Policy, first: str, second: str) -> UniquesMatrix:
         """Count the unique rows at each pair of levels of two quasi-identifiers, with the others at level 0.
 
+        With ``[population]``, also the combinations of quasi-identifiers that one row of the population has (or one
+        person), and the rows of the source that have one of these.
+
         Raises
         ------
         PolicyError

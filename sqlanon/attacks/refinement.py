@@ -122,7 +122,7 @@ class FullDomainRelease:
 def looks_at_rows_alone(requirements: Requirements) -> bool:
     """Whether classes can be judged by their rows and sensitive values: the attacks here can do no more."""
     plain = all(one.kind in ("values", "joint") for one in requirements.distributions)
-    whole = requirements.table or requirements.shields or requirements.estimates
+    whole = requirements.table or requirements.shields or requirements.separate
     columns = [column.name for one in requirements.classes for column in one.condition().find_all(exp.Column)]
     return plain and not whole and CLASS_POPULATION not in columns
 

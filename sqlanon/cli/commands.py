@@ -464,7 +464,12 @@ def risk(
     ] = None,
     matrix: Annotated[
         str | None,
-        typer.Option("--matrix", metavar="A,B", help="Count the unique rows at each pair of levels of two attributes."),
+        typer.Option(
+            "--matrix",
+            metavar="A,B",
+            help="Count the unique rows at each pair of levels of two attributes; with [population], also "
+            "the combinations that are unique there.",
+        ),
     ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,

@@ -483,7 +483,18 @@ def print_dependencies(found: Sequence[Narrowing]) -> None:
 
 
 def print_matrix(found: UniquesMatrix) -> None:
-    first, second = found.attributes
-    say("")
-    headers = [f"unique rows: {first} by {second}", *(f"level {j}" for j in range(len(found.uniques[0])))]
-    show_table(headers, [[f"level {i}", *(f"{n:,}" for n in row)] for i, row in enumerate(found.uniques)])
+    def show(what: str, cells: Sequence[Sequence[str]]) -> None:
+        say("")
+        first, second = found.attributes
+        headers = [f"{what}: {first} by {second}", *(f"level {j}" for j in range(len(cells[0])))]
+        show_table(headers, [[f"level {i}", *row] for i, row in enumerate(cells)])
+
+    def with_share(part: int, whole: int) -> str:
+        return f"{part:,} ({percent(part, whole)})" if whole else "0"
+
+    show("unique rows", [[f"{n:,}" for n in row] for row in found.uniques])
+    if (theirs := found.population) is not None:
+        pairs = zip(theirs.uniques, theirs.combinations, strict=True)
+        alone = [[with_share(n, of) for n, of in zip(*pair, strict=True)] for pair in pairs]
+        show("combinations unique in the population", alone)
+        show("rows with one of these", [[with_share(n, found.rows) for n in row] for row in theirs.rows])

@@ -62,8 +62,9 @@ class Figures:
     unmet: int = 0
     too_few: int = 0
     """For δ-presence: classes of the population that are not kept; those of which too little is in the source."""
-    estimate_holds: bool = True
-    """Whether an estimate is within its limit, where there is one."""
+    broken: tuple[str, ...] = ()
+    """The names of requirements that it does not meet, of those that are counted for each generalization
+    separately."""
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
     """For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
     under its value, less one. It is needed only where no more rows are suppressed than may be."""

@@ -57,7 +57,8 @@ _Keys: TypeAlias = Mapping[str, Any]
 def _sensitive_attributes(privacy: _Keys, attributes: Mapping[str, Attribute], names: list[str]) -> Iterator[Problem]:
     for key, kind in _kinds_with("attribute"):
         for place, keys in _each(privacy, key):
-            yield from _on_sensitive(kind, place, keys, attributes, names)
+            for where, name in _named(place, keys):
+                yield from _on_sensitive(kind, place, where, name, keys, attributes, names)
     for key, _ in _kinds_with("quasi"):
         for place, keys in _each(privacy, key):
             yield from _shield(place, keys, attributes, names)
@@ -83,13 +84,26 @@ def _each(privacy: _Keys, kind: str) -> Iterator[tuple[str, _Keys]]:
         yield f"{place}[{index}]", _keys(item)
 
 
+def _named(place: str, keys: _Keys) -> Iterator[tuple[str, str]]:
+    """The attributes that a requirement names, each with its place."""
+    several = keys.get("attributes")
+    found = [(join(place, "attribute"), keys.get("attribute"))]
+    for index, name in enumerate(several if isinstance(several, list | tuple) else ()):
+        found.append((f"{join(place, 'attributes')}[{index}]", name))
+    for where, name in found:
+        if isinstance(name, str) and name:
+            yield where, name
+
+
 def _on_sensitive(
-    kind: RequirementType, place: str, keys: _Keys, attributes: Mapping[str, Attribute], names: list[str]
+    kind: RequirementType,
+    place: str,
+    where: str,
+    name: str,
+    keys: _Keys,
+    attributes: Mapping[str, Attribute],
+    names: list[str],
 ) -> Iterator[Problem]:
-    name = keys.get("attribute")
-    if not isinstance(name, str) or not name:
-        return
-    where = join(place, "attribute")
     if name not in names:
         yield Problem(where, _unknown(name, "sensitive", attributes, names))
     if (attribute := attributes.get(name)) is None:

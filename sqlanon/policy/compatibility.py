@@ -416,6 +416,32 @@ PRESENCE = _requirements(
 )
 
 
+def _comparing_persons() -> list[str]:
+    return [kind.entry.key for kind in kinds() if kind.entry.persons]
+
+
+COMPARES_PERSONS = _requirements(
+    _named("a requirement that compares persons with the population's", _comparing_persons()),
+    lambda asked: [name for name in _comparing_persons() if asked.written.get("privacy", {}).get(name) is not None],
+)
+
+
+def _without_persons(asked: Asked) -> Iterator[Use]:
+    """A source that could have persons, and names none."""
+    if asked.written.get("source", {}).get("person") is None and not [*_elsewhere(asked)]:
+        yield Use("source")
+
+
+def _population_without_persons(asked: Asked) -> Iterator[Use]:
+    population = asked.written.get("population")
+    if population is not None and population.get("person") is None:
+        yield Use("population")
+
+
+NO_PERSON = PolicyFeature("no `source.person`", _without_persons)
+NO_PERSON_OF_POPULATION = PolicyFeature("`[population]` without `person`", _population_without_persons)
+
+
 def _no_use(asked: Asked) -> Iterator[Use]:
     privacy = asked.written.get("privacy", {})
     used = asked.written.get("risk") is not None or any(privacy.get(name) is not None for name in _scoped("population"))
@@ -573,6 +599,8 @@ POPULATIONS = (
         NO_POPULATION,
         "needs a population: add [population] with table = ..., query = ... or files = ...",
     ),
+    Row(COMPARES_PERSONS, NO_PERSON, "compares persons: add person = ... to [source]"),
+    Row(COMPARES_PERSONS, NO_PERSON_OF_POPULATION, "compares persons: add person = ... to [population]"),
     Row(
         WRITTEN_POPULATION,
         NO_USE,
@@ -645,6 +673,7 @@ WITH_DECOYS = (
 )
 ROWS_ELSEWHERE = (
     Row(PERSON, ELSEWHERE, "persons are counted row by row, {rows}: leave it out"),
+    Row(COMPARES_PERSONS, ELSEWHERE, "compares persons row by row, {rows}: leave it out"),
     Row(KEY, ELSEWHERE, "keys are recorded row by row, {rows}: leave it out"),
     Row(NOISE_OF_EACH, COUNTED, "is drawn row by row, {rows}: give it a hierarchy"),
     Row(

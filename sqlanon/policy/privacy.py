@@ -5,13 +5,24 @@ What the requirements are is in ``sqlanon.requirements``; ``checks`` holds them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_serializer
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_wrap_validator_function
 
-from sqlanon.fields import Flaw, Section, as_list, as_real, one_or_more
+from sqlanon.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more
 from sqlanon.policy.noise import Epsilon
 from sqlanon.requirements.registry import RequirementType, kinds_by_key, on_change
 
@@ -74,10 +85,75 @@ class PrivacySection(Section):
 _OWN: Mapping[str, FieldInfo] = dict(PrivacySection.model_fields)
 
 
+class _OfEach:
+    """Reads a requirement of one sensitive attribute that is written for several, as one of each."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_wrap_validator_function(_of_each, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        shown = handler(schema)
+        part = handler.resolve_ref_schema(shown)
+        keys = dict(part["properties"])
+        part["properties"] = {"attribute": keys.pop("attribute"), "attributes": _SEVERAL, **keys}
+        part["required"] = [name for name in part["required"] if name != "attribute"]
+        part["oneOf"] = [{"required": [name]} for name in ("attribute", "attributes")]
+        return shown
+
+
+_SEVERAL: Mapping[str, Any] = {
+    "description": "in place of attribute, several: the same is required of each",
+    "examples": [["diagnosis", "drug"]],
+    "items": {"minLength": 1, "type": "string"},
+    "minItems": 1,
+    "title": "Attributes",
+    "type": "array",
+    "uniqueItems": True,
+}
+
+
+def _of_each(written: object, read: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """A requirement, or those of the attributes that it names."""
+    if not isinstance(written, Mapping):
+        return (read(written),)
+    if isinstance(written.get("attribute"), list | tuple):
+        raise Flaws([(("attribute",), "must be one name: for several, write attributes = [...]")])
+    if "attributes" not in written:
+        return (read(written),)
+    if flaws := list(_flaws_of_several(written)):
+        raise Flaws(flaws)
+    other = {key: value for key, value in written.items() if key != "attributes"}
+    return tuple(read({"attribute": name, **other}) for name in written["attributes"])
+
+
+def _flaws_of_several(written: Mapping[str, Any]) -> Iterator[Flaw]:
+    names = written["attributes"]
+    if "attribute" in written:
+        yield ("attributes",), "give attribute = ... or attributes = [...], not both"
+    if not isinstance(names, list | tuple):
+        yield ("attributes",), f"must be a list of names, not {in_words(names)}"
+    elif not names:
+        yield ("attributes",), "must not be empty: give at least one"
+    else:
+        for i, name in enumerate(names):
+            if not isinstance(name, str) or not name:
+                yield ("attributes", i), f"must be the name of an attribute, not {in_words(name)}"
+            elif name in names[:i]:
+                yield ("attributes", i), f"{name!r} is listed twice"
+
+
+def _all_of_them(read: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple(chain.from_iterable(read))
+
+
 def _field(kind: RequirementType) -> tuple[Any, Any]:
     entry = kind.entry
+    if entry.form == "list" and "attribute" in getattr(kind, "model_fields", ()):
+        each = tuple[Annotated[kind, _OfEach()], ...]  # type: ignore[valid-type]  # known at run time
+        every = Annotated[each, AfterValidator(_all_of_them), as_list, one_or_more]
+        return every, Field(default=(), description=entry.description)
     if entry.form == "list":
-        several = tuple[kind, ...]  # type: ignore[valid-type]  # known at run time
+        several = tuple[kind, ...]  # type: ignore[valid-type]
         return Annotated[several, as_list, one_or_more], Field(default=(), description=entry.description)
     type_ = entry.number if entry.form == "number" else kind
     examples = None if entry.example is None else [entry.example]

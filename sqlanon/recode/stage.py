@@ -103,8 +103,8 @@ def _masked(
     if good and not topless and not forbidden:
         return figures.suppressed_rows, []
     reason = f"together they make a class of {size} rows, which breaks the policy"
-    if requirements.estimates:
-        reason = f"{requirements.estimates[0].name} is estimated without them"
+    if requirements.separate:
+        reason = f"{requirements.separate[0].name} is counted without them"
     if topless:
         reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
     if forbidden:
@@ -128,4 +128,4 @@ def _all_masked(
         singles=kept.singles + int(count == 1),
     )
     asked = space.requirements
-    return size, good and all(one.holds(together) for one in asked.table) and not asked.estimates
+    return size, good and all(one.holds(together) for one in asked.table) and not asked.separate

@@ -130,7 +130,7 @@ def _why_not(draft: ReleaseDraft) -> str | None:
     """Why figures by class size do not say what `anonymize` would find."""
     prepared, policy = draft.prepared, draft.prepared.policy
     asked, search = prepared.requirements, policy.search
-    several = asked.shields or asked.table or asked.estimates or asked.covering is not None
+    several = asked.shields or asked.table or asked.separate or asked.covering is not None
     reasons = {
         _NO_LEVELS: search.is_local or search.traits.of_combinations or draft.result.levels is None,
         "The policy counts persons, and a person may be in several groups.": policy.source.person is not None,

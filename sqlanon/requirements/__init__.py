@@ -14,8 +14,8 @@ from sqlanon.requirements.base import (
     Condition,
     Distribution,
     Domain,
-    EstimateCondition,
     Requirement,
+    SeparateCondition,
     SourceFacts,
     SubsetCondition,
     TableCondition,
@@ -36,13 +36,13 @@ from sqlanon.requirements.t_closeness import close_values
 @dataclass(frozen=True)
 class Requirements:
     """All conditions of a policy, on a source: on each class by itself, on subsets of the quasi-identifiers, on the
-    kept classes together, and on estimates.
+    kept classes together, and on figures that are counted for each generalization separately.
     """
 
     classes: tuple[ClassCondition, ...] = ()
     shields: tuple[SubsetCondition, ...] = ()
     table: tuple[TableCondition, ...] = ()
-    estimates: tuple[EstimateCondition, ...] = ()
+    separate: tuple[SeparateCondition, ...] = ()
 
     @classmethod
     def of(cls, conditions: Sequence[Condition]) -> Requirements:
@@ -51,12 +51,12 @@ class Requirements:
             tuple(one for one in conditions if isinstance(one, ClassCondition)),
             tuple(one for one in conditions if isinstance(one, SubsetCondition)),
             tuple(one for one in conditions if isinstance(one, TableCondition)),
-            tuple(one for one in conditions if isinstance(one, EstimateCondition)),
+            tuple(one for one in conditions if isinstance(one, SeparateCondition)),
         )
 
     @property
     def all(self) -> tuple[Condition, ...]:
-        return (*self.classes, *self.shields, *self.table, *self.estimates)
+        return (*self.classes, *self.shields, *self.table, *self.separate)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class Requirements:
     @property
     def hereditary(self) -> bool:
         """Whether with suppression too, everything above a generalization that meets them meets them."""
-        return all(one.hereditary for one in self.classes) and not self.table and not self.estimates
+        return all(one.hereditary for one in self.classes) and not self.table and not self.separate
 
     @property
     def k(self) -> int:
@@ -105,7 +105,7 @@ def conditions_of(
     """The requirements of a ``[privacy]`` with their conditions on a source: those on classes first."""
     source = SourceFacts(quasi, domains or {})
     found = [(one, one.of(source)) for one in requirements_as_written(section)]
-    places = (ClassCondition, SubsetCondition, TableCondition, EstimateCondition)
+    places = (ClassCondition, SubsetCondition, TableCondition, SeparateCondition)
     return sorted(found, key=lambda one: next(i for i, place in enumerate(places) if isinstance(one[1], place)))
 
 
@@ -134,9 +134,9 @@ def hierarchies_needed(section: Any) -> frozenset[str]:
 
 
 def estimated(section: Any) -> tuple[str, ...]:
-    """The keys of requirements that are estimates."""
-    found = (one.entry.key for one in requirements_in(section) if isinstance(one, EstimateCondition))
-    return tuple(dict.fromkeys(found))
+    """The keys of requirements that are estimates: figures that are counted separately, and of no population table."""
+    separate = (one.entry for one in requirements_in(section) if isinstance(one, SeparateCondition))
+    return tuple(dict.fromkeys(entry.key for entry in separate if entry.scope == "table"))
 
 
 def promised_k(section: Any, quasi: Sequence[str]) -> int:

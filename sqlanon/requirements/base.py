@@ -1,7 +1,8 @@
 """What a privacy requirement is to the rest: one class, which says all of it, and the condition that the search needs.
 
 A `Requirement` is an entry of a policy's ``[privacy]``. Held against a source (`Requirement.of`) it is a condition on
-equivalence classes, on k-anonymous subsets of the quasi-identifiers, on the kept table, or on an estimate.
+equivalence classes, on k-anonymous subsets of the quasi-identifiers, on the kept table, or on a figure that is counted
+for each generalization separately.
 
 How far a condition on classes prunes the lattice follows from what merging does to it. Generalizing further merges
 classes.
@@ -22,7 +23,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from sqlglot import exp
 
@@ -223,30 +224,51 @@ class TableCondition(ABC):
         return not kept.count or self.figure(kept) <= self.most + TOLERANCE
 
 
-class EstimateCondition(ABC):
-    """A limit on an estimate from the sizes of the kept classes: nothing is known of one generalization by another."""
+class KeptRows(Protocol):
+    """The kept rows of one generalization: how many they are, and what the source counts (rows or persons). All else is
+    counted when it is asked for.
+    """
 
-    limit: float
+    @property
+    def rows(self) -> int: ...
+    @property
+    def counted(self) -> int: ...
+
+    def sizes(self) -> Mapping[int, int]:
+        """How many kept classes there are of each size, in rows or persons."""
+
+    def wrong(self) -> int:
+        """The rows that match somebody of the population, but not the person that they are of."""
+
+
+class SeparateCondition(ABC):
+    """A limit on a figure of the kept rows, which is counted for each generalization separately: that one meets it says
+    nothing of another.
+    """
 
     @property
     @abstractmethod
     def name(self) -> str:
         """What people call it, with its limit."""
 
+    @property
     @abstractmethod
-    def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
-        """The estimate, from the numbers of classes by size and what the source counts; NaN: there is none."""
+    def most(self) -> float:
+        """The greatest figure that meets it."""
 
     @abstractmethod
-    def refuse(self, counted: int) -> None:
+    def figure(self, kept: KeptRows) -> float:
+        """The figure of kept rows, of which there are some; NaN: there is none."""
+
+    def refuse(self, counted: int) -> None:  # noqa: B027  (most refuse nothing)
         """Refuse what contradicts the rows or persons of the source."""
 
-    def holds(self, sizes: Mapping[int, int], counted: int) -> bool:
-        """Whether the estimate is within the limit; one that cannot be made is not."""
-        return self.estimate(sizes, counted) <= self.limit + TOLERANCE
+    def holds(self, figure: float) -> bool:
+        """Whether a figure is within the limit; where there is none, it is not."""
+        return figure <= self.most + TOLERANCE
 
 
-Condition: TypeAlias = ClassCondition | SubsetCondition | TableCondition | EstimateCondition
+Condition: TypeAlias = ClassCondition | SubsetCondition | TableCondition | SeparateCondition
 """What a requirement is to a source."""
 
 
@@ -266,7 +288,8 @@ class Entry:
     ``scope``: it is on classes, beside a population, or on the table as a whole. ``alone``: a
     release alone shows that it is met, where rows are counted. ``plain_macros``: the macros of each release file are
     enough for its audit. ``whole_source``: it holds of all rows of one source together, and not with some left out.
-    ``subsets``: each of its ``quasi`` are some of the quasi-identifiers.
+    ``subsets``: each of its ``quasi`` are some of the quasi-identifiers. ``persons``: it compares the persons of the
+    source with those of the population.
     """
 
     key: str
@@ -278,6 +301,7 @@ class Entry:
     plain_macros: bool = False
     whole_source: bool = False
     subsets: bool = False
+    persons: bool = False
     macros: Sequence[Macro] = ()
     example: Any = None
 
@@ -293,7 +317,7 @@ class Requirement(ABC):
 
     def of(self, source: SourceFacts) -> Condition:
         """The condition that it is for the search; most are one themselves."""
-        assert isinstance(self, ClassCondition | TableCondition | EstimateCondition)
+        assert isinstance(self, ClassCondition | TableCondition | SeparateCondition)
         return self
 
     @property

@@ -12,12 +12,12 @@ from pydantic import Field
 from sqlanon.errors import SourceError
 from sqlanon.fields import Flaw, Section, Share, ShareAboveZero, Whole
 from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import TOLERANCE, Entry, EstimateCondition, Requirement, plain
+from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition, plain
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
 
 
-class PopulationUniqueness(Section, Requirement, EstimateCondition):
+class PopulationUniqueness(Section, Requirement, SeparateCondition):
     """A limit on the estimated share of the population's rows that are the only ones of their kind.
 
     Source: F. K. Dankar, K. El Emam, A. Neisa, T. Roffey, "Estimating the re-identification risk of clinical data
@@ -68,6 +68,13 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
     def sampled_from(self) -> tuple[int | None, float | None]:
         return self.population, self.sampling_fraction
 
+    @property
+    def most(self) -> float:
+        return self.limit
+
+    def figure(self, kept: KeptRows) -> float:
+        return self.estimate(kept.sizes(), kept.counted)
+
     def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
         """The estimated share; NaN where none can be made."""
         population = self._size(counted)
@@ -91,7 +98,7 @@ class PopulationUniqueness(Section, Requirement, EstimateCondition):
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         value = self.estimate(audited.class_sizes(), _counted(audited))
-        check = Check(self.name, value <= self.limit + TOLERANCE, f"the estimate is {value:.6g}")
+        check = Check(self.name, self.holds(value), f"the estimate is {value:.6g}")
         yield audited.beside_persons(check)
 
     def sentence(self, who: str) -> str:

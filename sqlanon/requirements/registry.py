@@ -18,6 +18,7 @@ from sqlanon.requirements.null_map import NullMap
 from sqlanon.requirements.population_uniqueness import PopulationUniqueness
 from sqlanon.requirements.sample_uniqueness import SampleUniqueness
 from sqlanon.requirements.t_closeness import TCloseness
+from sqlanon.requirements.wrong_map import WrongMap
 
 RequirementType: TypeAlias = type[Requirement]
 
@@ -32,6 +33,7 @@ _registered: list[RequirementType] = [
     KMap,
     DeltaPresence,
     NullMap,
+    WrongMap,
     AverageRisk,
     SampleUniqueness,
     PopulationUniqueness,

@@ -25,20 +25,21 @@ from sqlanon.errors import HierarchyError, Problem
 from sqlanon.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
 from sqlanon.frequency.distribution import domain, nodes, sensitive_values, value_pairs
 from sqlanon.frequency.population import population_size, sampling_fraction
-from sqlanon.frequency.scan import domain_of, refuse_lost_values
+from sqlanon.frequency.scan import domain_of
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, quasi_columns, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import Policy, RiskSection
+from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
 from sqlanon.requirements.base import (
     ClassCondition,
     Distribution,
-    EstimateCondition,
     KeptClasses,
+    SeparateCondition,
     SubsetCondition,
     TableCondition,
 )
@@ -58,9 +59,10 @@ from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.noise import show_noise
+from sqlanon.risk.population import scanned_population
 from sqlanon.risk.priors import WeightedSets, read_shares
 from sqlanon.search.classes import classes
-from sqlanon.sources.columns import Columns, match_columns, population_columns
+from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 
 _EVERY_ROW = template("SELECT :quasi, 1 AS n FROM :source")
@@ -116,6 +118,14 @@ _POPULATION_SIZES = template("""
     FROM :classes AS c
     WHERE class_size > 0
     GROUP BY class_population
+""")
+
+
+_WRONG = template("""
+    SELECT coalesce(sum(r.n)::BIGINT, 0)
+    FROM :rows AS r
+    SEMI JOIN :population AS p ON :in_class
+    ANTI JOIN :population AS p ON :in_class AND :of_person
 """)
 
 
@@ -184,7 +194,7 @@ class _Assessment:
                 *(_of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
                 *self._of_shields(requirements),
                 *(_of_the_table(one, found) for one in requirements.table),
-                *self._estimated(space, counted),
+                *self._separate(space, found["rows"], counted),
             ),
             counts="persons" if self.persons else "rows",
             class_sizes=sizes,
@@ -250,19 +260,19 @@ class _Assessment:
         return journalist_by_table(matched, thresholds), marketer_by_table(matched)
 
     @cached_property
+    def _population_raw(self) -> exp.Table | None:
+        """The population by combination and person."""
+        return scanned_population(self.steps, self.run, self.policy, self._types)
+
+    @cached_property
     def population(self) -> exp.Subquery | None:
-        """The population by combination, scanned by the engine that reads it."""
-        population = self.run.population
-        if population is None:
+        """The population by combination."""
+        raw = self._population_raw
+        if raw is None:
             return None
-        names, person = population_columns(self.policy, population.source)
-        types = [self.run.source.columns[column] for column in self.columns.generalized]
-        query = raw_frequency(population.source.relation, names, (), person)
-        raw = self.steps.make(self.work("population_raw"), query, population.engine)
-        reader = self.steps.on(population.engine)
-        refuse_lost_values(reader, raw, names, population.source.columns, types)
-        keys = [named(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(types)]
-        counts = _POPULATION_ROWS if person is None else _POPULATION_PERSONS
+        keys = [named(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(self._types)]
+        assert self.policy.population is not None
+        counts = _POPULATION_ROWS if self.policy.population.person is None else _POPULATION_PERSONS
         return subquery(counts(quasi=keys, raw=raw), "population")
 
     @cached_property
@@ -270,13 +280,18 @@ class _Assessment:
         """What all figures come from: the source itself where it is needed once, else its distinct combinations."""
         columns, source = self.columns, self.run.source.relation
         asked = requirements_of(self.policy.privacy, self.policy.generalized)
-        several = columns.sensitive or self.persons or asked.shields or asked.estimates
+        several = columns.sensitive or self.persons or asked.shields or asked.separate
         quasi = (*columns.generalized, *columns.noisy)
         if not several and not columns.noisy:
             row_by_row = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
             return subquery(_EVERY_ROW(quasi=row_by_row, source=source), "rows")
         query = raw_frequency(source, quasi, columns.sensitive, columns.person)
         return self.steps.make(self.work("raw"), query)
+
+    @property
+    def _types(self) -> list[str]:
+        """The types of the quasi-identifiers in the source."""
+        return [self.run.source.columns[column] for column in self.columns.generalized]
 
     def _space(self) -> ClassSpace:
         """What classes are made from, and the requirements on them."""
@@ -391,12 +406,34 @@ class _Assessment:
             risks.append(_of_a_shield(shield, found))
         return risks
 
-    def _estimated(self, space: ClassSpace, counted: int) -> list[RequirementRisk]:
-        if not space.requirements.estimates:
-            return []
-        query = _SIZES(classes=_classes(replace(space, requirements=Requirements())))
-        sizes = ClassSizes.from_rows(self.steps.ask(query, []))
-        return [_of_the_population(one, sizes.sizes, counted) for one in space.requirements.estimates]
+    def _separate(self, space: ClassSpace, rows: int, counted: int) -> list[RequirementRisk]:
+        every = _EveryRow(self, space, max(rows, 1), counted)  # of no rows, a share is 0
+        return [_counted_separately(one, every) for one in space.requirements.separate]
+
+    def wrong(self) -> exp.Select:
+        """One number: the rows that match somebody of the population, but not the person that they are of."""
+        theirs = self._population_raw
+        assert theirs is not None and isinstance(self.rows, exp.Table)
+        keys = [same(col(f"q{i}", "r"), cast(col(f"q{i}", "p"), type_)) for i, type_ in enumerate(self._types)]
+        own = exp.EQ(this=cast(col(PERSON, "r"), "VARCHAR"), expression=cast(col(PERSON, "p"), "VARCHAR"))
+        return _WRONG(rows=self.rows, population=theirs, in_class=all_of(keys), of_person=own)
+
+
+@dataclass(frozen=True)
+class _EveryRow:
+    """All rows of the source as the kept ones: `requirements.base.KeptRows`."""
+
+    assessment: _Assessment
+    space: ClassSpace
+    rows: int
+    counted: int
+
+    def sizes(self) -> Mapping[int, int]:
+        query = _SIZES(classes=_classes(replace(self.space, requirements=Requirements())))
+        return ClassSizes.from_rows(self.assessment.steps.ask(query, [])).sizes
+
+    def wrong(self) -> int:
+        return int(self.assessment.steps.ask(self.assessment.wrong(), [(0,)])[0][0])
 
 
 def _with_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequence[str]) -> exp.Select:
@@ -453,9 +490,8 @@ def _of_the_table(one: TableCondition, figures: Mapping[str, int]) -> Requiremen
     return RequirementRisk(one.name, one.holds(found), figure=figure, limit=one.most)
 
 
-def _of_the_population(one: EstimateCondition, sizes: Mapping[int, int], counted: int) -> RequirementRisk:
-    """A limit on an estimate, from the numbers of classes by size, and the rows or persons of the source."""
-    one.refuse(counted)
-    estimate = one.estimate(sizes, counted)
-    known = None if math.isnan(estimate) else estimate
-    return RequirementRisk(one.name, one.holds(sizes, counted), figure=known, limit=one.limit)
+def _counted_separately(one: SeparateCondition, every: _EveryRow) -> RequirementRisk:
+    """A requirement whose figure is counted for each generalization separately."""
+    one.refuse(every.counted)
+    figure = one.figure(every)
+    return RequirementRisk(one.name, one.holds(figure), figure=None if math.isnan(figure) else figure, limit=one.most)

@@ -16,6 +16,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace, is_large
 from sqlanon.frequency.statements import person_count
 from sqlanon.measures import MEASURES, Figures, Measure
+from sqlanon.records import dataclass
 from sqlanon.search.candidate import (
     attribute_leaves,
     between_ends,
@@ -29,6 +30,7 @@ from sqlanon.search.candidate import (
 from sqlanon.search.classes import can_be_judged_together
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import Rules
+from sqlanon.search.population_match import wrong_map
 
 
 def allowed_rows(prepared: SearchInput) -> int:
@@ -82,15 +84,15 @@ class Checker:
         self._engine, self._prepared, self._measure, self._allowed = engine, prepared, measure, allowed
         self._sets, self._heights = prepared.sets, prepared.marginals.heights
         self._expected, self._only_best = expected, only_best
-        self._estimates = prepared.requirements.estimates
+        self._separate = prepared.requirements.separate
         self._short = not all(one.hereditary for one in prepared.requirements.classes)
         self._judge = rules_of(prepared).judge
         self._leaves: exp.Table | None = None
         self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
         self._counted = prepared.marginals.rows
-        if self._estimates and prepared.members is not None:
+        if self._separate and prepared.members is not None:
             self._counted = engine.rows(person_count(prepared.members))[0][0]
-        for one in self._estimates:
+        for one in self._separate:
             one.refuse(self._counted)
 
     def __call__(self, levels: Levels) -> Figures:
@@ -211,12 +213,13 @@ class Checker:
     ) -> Figures:
         suppressed, within = row["suppressed_rows"], self._is_within(row)
         shown = len(self._prepared.policy.generalized)
-        entropy, holds = 0.0, True
+        entropy, broken = 0.0, tuple[str, ...]()
         if within and suppressed and self._measure.needs_entropy and levels[:shown] != self._heights[:shown]:
             entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
-        if self._estimates and within:
-            sizes = dict(self._engine.rows(kept_sizes(space, levels)))
-            holds = all(one.holds(sizes, self._counted) for one in self._estimates)
+        if self._separate and within:
+            left = self._prepared.marginals.rows - suppressed
+            kept = _Kept(self._engine, self._prepared, space, levels, left, self._counted)
+            broken = tuple(one.name for one in self._separate if not one.holds(one.figure(kept)))
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,
@@ -229,8 +232,28 @@ class Checker:
             unmatched=row.get("unmatched") or 0,
             unmet=row.get("unmet", 0),
             too_few=row.get("too_few", 0),
-            estimate_holds=holds,
+            broken=broken,
         )
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The kept rows of a generalization: `requirements.base.KeptRows`."""
+
+    engine: Engine
+    prepared: SearchInput
+    space: ClassSpace
+    levels: Levels
+    rows: int
+    counted: int
+
+    def sizes(self) -> Mapping[int, int]:
+        return dict(self.engine.rows(kept_sizes(self.space, self.levels)))
+
+    def wrong(self) -> int:
+        query = wrong_map(self.prepared, self.space, self.levels)
+        assert query is not None  # the policy has persons in both tables
+        return int(self.engine.rows(query)[0][0])
 
 
 def _less_is_kept(space: ClassSpace, row: Mapping[str, Any]) -> bool:

@@ -26,7 +26,7 @@ def data_of(prepared: SearchInput) -> Data:
     """What a strategy may ask of the prepared source, beside checks."""
     asked, additive = prepared.requirements, prepared.sets.space.additive
     merges = additive or all(one.hereditary for one in asked.classes)
-    by_itself = not asked.shields and not asked.table and not asked.estimates
+    by_itself = not asked.shields and not asked.table and not asked.separate
     return Data(lambda: distance_vectors(prepared), merges and by_itself, lambda: distinct_values(prepared))
 
 

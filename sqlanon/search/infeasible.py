@@ -107,7 +107,6 @@ def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tupl
         broken.append(
             f"{requirements.covering.name}: {figures.unmet} classes of the population would have no row in the release"
         )
-    if not figures.estimate_holds:
-        names += (estimated := [one.name for one in requirements.estimates])
-        broken += estimated
+    names += figures.broken
+    broken += figures.broken
     return (f". It does not meet {'; nor '.join(broken)}" if broken else ""), names

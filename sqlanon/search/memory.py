@@ -52,13 +52,13 @@ class Rules:
         kept = kept_classes(figures, self.rows)
         table = [one.holds(kept) for one in asked.table]
         within = figures.suppressed_rows <= allowed_rows and figures.classes > 0
-        satisfies = within and all(table) and not figures.unmet and figures.estimate_holds
+        satisfies = within and all(table) and not figures.unmet and not figures.broken
         lost = figures.suppressed_rows if figures.lost is None else figures.lost
         # What is lost is a sum of distances and logarithms times rows: a rounding must not rule out what satisfies.
         too_many = lost > min(allowed_rows, self.rows - 1) + 1e-6 + 1e-9 * self.rows
         same_rows = not (asked.classes or asked.shields) or figures.suppressed_rows == allowed_rows == 0
         never = same_rows and self.additive and not all(table)
-        everything = figures.suppressed_rows == 0 and self.additive and not asked.estimates
+        everything = figures.suppressed_rows == 0 and self.additive and not asked.separate
         return Verdict(
             satisfies,
             hopeless=too_many or never or (figures.too_few > 0 and self.additive),

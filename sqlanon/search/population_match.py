@@ -38,22 +38,21 @@ def _null_map(space: ClassSpace, levels: Levels) -> exp.Select:
     return _NULL_MAP(judged=judged(space, levels))
 
 
-def _wrong_map(
-    space: ClassSpace,
-    levels: Levels,
-    members: exp.Table,
-    population: exp.Table,
-    attributes: Sequence[Coded],
-    types: Sequence[str],
-) -> exp.Select:
-    """One number: the rows of kept classes that match somebody, but not the person that they are of."""
+def wrong_map(prepared: SearchInput, space: ClassSpace, levels: Levels) -> exp.Select | None:
+    """One number: the rows of kept classes that match somebody of the population, but not the person that they are of;
+    None where persons are not told apart in both tables.
+    """
+    own, theirs = prepared.members, None if prepared.population is None else prepared.population.members
+    if own is None or theirs is None:
+        return None
+    attributes = prepared.attributes
     keys = space.keys(levels)
     codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
     return _WRONG_MAP(
-        own=_people(members, attributes, levels, keys),
+        own=_people(own, attributes, levels, keys),
         judged=judged(space, levels, codes),
         in_class=all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys),
-        theirs=_people(population, attributes, levels, keys, types),
+        theirs=_people(theirs, attributes, levels, keys, prepared.types),
         same=all_of(col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)),
     )
 
@@ -124,8 +123,5 @@ def mapping_of(engine: Engine, prepared: SearchInput, levels: Levels) -> Populat
         return None
     space = prepared.sets.at(levels)
     nobody = engine.rows(_null_map(space, levels))[0][0]
-    own, theirs = prepared.members, prepared.population.members
-    if own is None or theirs is None:
-        return PopulationMatch(nobody, None)
-    query = _wrong_map(space, levels, own, theirs, prepared.attributes, prepared.types)
-    return PopulationMatch(nobody, engine.rows(query)[0][0])
+    query = wrong_map(prepared, space, levels)
+    return PopulationMatch(nobody, None if query is None else engine.rows(query)[0][0])

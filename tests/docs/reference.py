@@ -147,13 +147,15 @@ def words_of(definition: str) -> str:
 def keys_of(definition: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     node = definition if "properties" in definition else definition["anyOf"][0]
     rows = []
+    alternatives = [name for part in node.get("oneOf", []) for name in part.get("required", [])]
     for name, one in node["properties"].items():
         examples = one.get("examples") or [None]
         shown = code(f"{name} = {toml(examples[0])}") if examples[0] is not None else ""
         if name == "intervals":  # the short spelling of its widths
             shown = code("intervals = [5, 10, 20]")
         said = one.get("description") or "interval widths, level by level; or a table of `widths` and the keys below"
-        rows.append([code(name), type_of(one, defs), default(name, one, node.get("required", [])), cell(said), shown])
+        without = "one of the two" if name in alternatives else default(name, one, node.get("required", []))
+        rows.append([code(name), type_of(one, defs), without, cell(said), shown])
     return table(("key", "type", "default", "meaning", "example"), rows)
 
 

@@ -86,6 +86,20 @@ def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.
     assert {one.attributes: round(one.gain, 9) for one in found.leakage}["sex",] == 1
 
 
+@pytest.mark.slow
+def test_the_population_of_risk(hospital: Path, tmp_path: Path) -> None:
+    (tmp_path / "example.toml").write_text(blocks("toml", RISK)[1], encoding="utf-8")
+    first, example = parse_toml(hospital / FOLDER / "first.toml"), parse_toml(tmp_path / "example.toml")
+    tree = {**first, **example, "attributes": first["attributes"] | example["attributes"]}
+    tree["source"] = tree["source"] | {"database": hospital / FOLDER / "hospital.duckdb"}
+    del tree["release"]
+    with connect() as db:
+        found = db.risk(Policy(**tree)).journalist
+        there = db.uniques_matrix(Policy(**tree), "zip", "birth_date").population
+    assert there.rows[0][0] == found.rows_at_highest and found.highest == 1
+    assert there.uniques[0][0] > there.uniques[1][1] > 0
+
+
 def test_the_python_of_risk(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = blocks("python", RISK)
     monkeypatch.chdir(hospital)

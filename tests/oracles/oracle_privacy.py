@@ -268,6 +268,8 @@ class Release:
                 return False
         if "null_map" in privacy and Fraction(self.null_map, sum(self.kept.values())) > allowed_share("null_map"):
             return False
+        if "wrong_map" in privacy and Fraction(self.wrong_map, sum(self.kept.values())) > allowed_share("wrong_map"):
+            return False
         if "delta_presence" in privacy and privacy["delta_presence"].get("min", 0) > 0:
             return all(labels in self.kept for labels in self.population)
         return True

@@ -132,3 +132,19 @@ def uniques(rows: Sequence[Row], levels: Sequence[Callable[[Any], Any]]) -> int:
     """The rows that are alone, after each place was generalized."""
     counts = Counter(tuple([level(value) for level, value in zip(levels, row, strict=False)]) for row in rows)
     return list(counts.values()).count(1)
+
+
+def uniques_there(
+    rows: Sequence[Row], people: Sequence[tuple[Row, Any]], levels: Sequence[Callable[[Any], Any]]
+) -> tuple[int, int, int]:
+    """The combinations of people, who are rows with the person that each is of; those of one person; the rows that
+    have one of these."""
+
+    def combination(row: Row) -> Row:
+        return tuple([level(value) for level, value in zip(levels, row, strict=True)])
+
+    who: dict[Row, set[Any]] = {}
+    for row, person in people:
+        who.setdefault(combination(row), set()).add(person)
+    alone = {one for one, persons in who.items() if len(persons) == 1}
+    return len(who), len(alone), sum(combination(row) in alone for row in rows)

@@ -38,6 +38,7 @@ PRIVACY: Mapping[str, Any] = {
     "k_map": 3,
     "delta_presence": {"max": 0.5},
     "null_map": {"max": 0.1},
+    "wrong_map": {"max": 0.1},
     "average_risk": 0.2,
     "sample_uniqueness": 0.2,
     "population_uniqueness": {"limit": 0.1, "population": 1000},

@@ -31,6 +31,7 @@ from sqlanon.policy import (
     Shield,
     SourceSection,
     TCloseness,
+    WrongMap,
 )
 
 ATTRIBUTES: dict[str, Any] = {
@@ -65,6 +66,7 @@ average_risk = 0.05
 sample_uniqueness = 0.01
 delta_presence = { min = 0.0, max = 0.5 }
 null_map = { max = 0.02 }
+wrong_map = { max = 0.03 }
 population_uniqueness = { limit = 0.01, population = 300000000, estimator = "pitman" }
 [[privacy.k_anonymity]]
 quasi = ["zip"]
@@ -113,6 +115,7 @@ EVERY_REQUIREMENT = PrivacySection(
     sample_uniqueness=0.01,
     delta_presence=DeltaPresence(min=0.0, max=0.5),
     null_map=NullMap(max=0.02),
+    wrong_map=WrongMap(max=0.03),
     population_uniqueness=PopulationUniqueness(limit=0.01, population=300_000_000, estimator="pitman"),
     k_anonymity=(Shield(quasi=("zip",), k=3), Shield(quasi=("zip", "age"), k=7)),
     l_diversity=(
@@ -133,6 +136,7 @@ EVERY_REQUIREMENT = PrivacySection(
 ONE_OF_EACH: dict[str, dict[str, Any]] = {
     "delta_presence": {"max": 0.5},
     "null_map": {"max": 0.01},
+    "wrong_map": {"max": 0.01},
     "population_uniqueness": {"limit": 0.01, "population": 1000},
     "k_anonymity": {"quasi": ["zip"], "k": 3},
     "l_diversity": {"attribute": "diagnosis", "kind": "distinct", "l": 2},
@@ -141,16 +145,18 @@ ONE_OF_EACH: dict[str, dict[str, Any]] = {
     "beta_likeness": {"attribute": "diagnosis", "beta": 2.0},
     "alpha_k": {"attribute": "diagnosis", "alpha": 0.5},
 }
-LISTED = [kind for kind in ONE_OF_EACH if kind not in ("delta_presence", "null_map", "population_uniqueness")]
-OF_POPULATION = ("k_map", "delta_presence", "null_map")
+OF_POPULATION = ("k_map", "delta_presence", "null_map", "wrong_map")
+LISTED = [kind for kind in ONE_OF_EACH if kind not in (*OF_POPULATION, "population_uniqueness")]
 
 
 def tree(privacy: Any, **sections: Any) -> dict[str, Any]:
     """A policy around requirements, with a population where they need one; ``None`` leaves a section out."""
     asked = isinstance(privacy, dict) and any(kind in privacy for kind in OF_POPULATION)
+    compares = isinstance(privacy, dict | PrivacySection) and dict(privacy).get("wrong_map") is not None
+    who = {"person": "id"} if compares else {}
     sound = {
-        "source": {"database": "hospital.duckdb", "table": "patients"},
-        "population": {"table": "voters"} if asked else None,
+        "source": {"database": "hospital.duckdb", "table": "patients", **who},
+        "population": {"table": "voters", **who} if asked else None,
         "attributes": ATTRIBUTES,
         "privacy": privacy,
     }
@@ -229,7 +235,7 @@ def test_one_requirement_may_be_written_as_one_table(kind: str, tmp_path: Path) 
 
 
 def test_classes_and_tables_are_the_same() -> None:
-    sections: dict[str, Any] = {"population": PopulationSection(table="voters")}
+    sections: dict[str, Any] = {"population": PopulationSection(table="voters", person="id")}
     as_tables = Policy(**tree(EVERY_REQUIREMENT.model_dump(), **sections))
     as_classes = Policy(**tree(EVERY_REQUIREMENT, **sections))
     mixed = Policy(**tree(dict(EVERY_REQUIREMENT), **sections))
@@ -275,8 +281,36 @@ def test_limits_of_the_table_that_are_just_allowed(privacy: dict[str, Any]) -> N
     Policy(**tree(privacy))
 
 
+OF_ONE_ATTRIBUTE = [kind for kind, one in ONE_OF_EACH.items() if "attribute" in one]
+
+
+def of_several(kind: str, names: Any, **changes: Any) -> dict[str, Any]:
+    """A requirement that names several attributes."""
+    other = {key: one for key, one in ONE_OF_EACH[kind].items() if key != "attribute"}
+    return {"attributes": names, **other, **changes}
+
+
+@pytest.mark.parametrize("kind", OF_ONE_ATTRIBUTE)
+def test_several_attributes_are_a_requirement_of_each(kind: str) -> None:
+    lines = [{**ONE_OF_EACH[kind], "attribute": name} for name in ("income", "diagnosis")]
+    two, one = Policy(**tree({kind: lines})), Policy(**tree({kind: of_several(kind, ["income", "diagnosis"])}))
+    assert one == two and one.fingerprint() == two.fingerprint() and one.redacted() == two.redacted()
+    assert Policy(**one.model_dump(exclude_none=True)) == two
+    mixed = Policy(**tree({kind: [of_several(kind, ("income",)), ONE_OF_EACH[kind]]}))
+    assert mixed == two
+
+
+def test_the_schema_knows_attribute_and_attributes() -> None:
+    schema = Policy.model_json_schema()["$defs"]
+    for kind in OF_ONE_ATTRIBUTE:
+        part = schema[type(getattr(PrivacySection(**{kind: ONE_OF_EACH[kind]}), kind)[0]).__name__]
+        assert list(part["properties"])[:2] == ["attribute", "attributes"]
+        assert part["oneOf"] == [{"required": ["attribute"]}, {"required": ["attributes"]}]
+        assert "attribute" not in part["required"]
+
+
 def test_whole_numbers_stay_whole() -> None:
-    policy = Policy(**tree(EVERY_REQUIREMENT, population=PopulationSection(table="voters")))
+    policy = Policy(**tree(EVERY_REQUIREMENT, population=PopulationSection(table="voters", person="id")))
     shown = json.loads(json.dumps(policy.model_dump(mode="json")["privacy"]))
     ls = [item["l"] for item in shown["l_diversity"]]
     assert ls == [2.5, 3, 2] and list(map(type, ls)) == [float, int, int]
@@ -310,6 +344,8 @@ def test_whole_numbers_stay_whole() -> None:
         ("l_diversity", {"attribute": 5}, ".attribute", "must be a text"),
         ("l_diversity", {"attribute": "zip"}, ".attribute", "'zip' is quasi"),
         ("l_diversity", {"attribute": "cost"}, ".attribute", "'cost' is insensitive"),
+        ("l_diversity", {"attribute": ["diagnosis"]}, ".attribute", "must be one name: for several, write attributes"),
+        ("l_diversity", {"attributes": ["income"]}, ".attributes", "attribute = ... or attributes = [...], not both"),
         ("l_diversity", {"kind": "entropie"}, ".kind", "did you mean 'entropy'?"),
         ("l_diversity", {"l": 0}, ".l", "at least 1, not 0"),
         ("l_diversity", {"l": 2.5}, ".l", 'whole number, not 2.5: only kind = "entropy"'),
@@ -405,6 +441,29 @@ def test_what_the_section_says_of_a_mistake(privacy: dict[str, Any], place: str,
     where, message = only_problem(**tree(privacy))
     assert where == f"privacy.{place}"
     assert words in message
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "place", "words"),
+    [
+        (["diagnosis", "incom"], {}, ".attributes[1]", "no attribute 'incom'; did you mean 'income'?"),
+        (["zip", "income"], {}, ".attributes[0]", "'zip' is quasi"),
+        (["income", "diagnosis", "income"], {}, ".attributes[2]", "'income' is listed twice"),
+        (["income", 3], {}, ".attributes[1]", "must be the name of an attribute, not 3"),
+        ([""], {}, ".attributes[0]", "must be the name of an attribute, not ''"),
+        ([], {}, ".attributes", "must not be empty"),
+        ("income", {}, ".attributes", "must be a list of names, not 'income'"),
+        (["income", "diagnosis"], {"distance": "hierarchical"}, ".distance", "needs a hierarchy of 'income'"),
+        (["income", "diagnosis"], {"t": 2}, ".t", "at most 1, not 2"),
+        (["income", "diagnosis"], {"tt": 2}, ".tt", "unknown key 'tt'"),
+    ],
+)
+def test_mistakes_of_several_attributes(names: Any, changes: dict[str, Any], place: str, words: str) -> None:
+    """Each is reported once, where it is written."""
+    lines = [ONE_OF_EACH["t_closeness"], of_several("t_closeness", names, **changes)]
+    found = only_problem(**tree({"t_closeness": lines}))
+    assert found[0] == f"privacy.t_closeness[1]{place}"
+    assert words in found[1]
 
 
 def test_an_attribute_where_none_is_sensitive() -> None:
@@ -529,11 +588,19 @@ def test_what_a_population_says_of_a_mistake(population: Any, place: str, words:
 
 @pytest.mark.parametrize("kind", OF_POPULATION)
 def test_what_needs_a_population(kind: str) -> None:
-    privacy = {"k_map": 2, "delta_presence": {"max": 1}, "null_map": {"max": 0}}
+    privacy = {"k_map": 2, "delta_presence": {"max": 1}, "null_map": {"max": 0}, "wrong_map": {"max": 0}}
     place, message = only_problem(**tree({kind: privacy[kind]}) | {"population": None})
     assert place == f"privacy.{kind}"
     assert "add [population]" in message
-    assert len(problems(**tree(privacy) | {"population": None})) == 3
+    assert len(problems(**tree(privacy) | {"population": None})) == 4
+
+
+@pytest.mark.parametrize("section", ["source", "population"])
+def test_wrong_map_needs_persons_in_both_tables(section: str) -> None:
+    sections = tree({"wrong_map": {"max": 0}})
+    del sections[section]["person"]
+    place, message = only_problem(**sections)
+    assert (place, message) == ("privacy.wrong_map", f"compares persons: add person = ... to [{section}]")
 
 
 @pytest.mark.parametrize("privacy", [{"k": 5}, {"population_uniqueness": ONE_OF_EACH["population_uniqueness"]}])
@@ -716,7 +783,7 @@ def test_a_policy_without_the_new_keys_has_the_fingerprint_that_it_had() -> None
         ("delta = 1.0", "delta = 1.1"),
         ('"basic"', '"enhanced"'),
         ("alpha = 0.5", "alpha = 0.6"),
-        ('person = "patient_id"\n', ""),
+        ('person = "patient_id"', 'person = "insured_id"'),
         ('table = "voters"', 'table = "citizens"'),
     ],
 )
@@ -816,6 +883,7 @@ class Schema:
             "pattern": lambda says, value, _: re.search(says, value) is not None,
             "minLength": lambda says, value, _: len(value) >= says,
             "minItems": lambda says, value, _: len(value) >= says,
+            "uniqueItems": lambda says, value, _: not says or len(set(value)) == len(value),
             "minProperties": lambda says, value, _: len(value) >= says,
             "const": lambda says, value, _: value == says,
             "enum": lambda says, value, _: value in says,
@@ -853,6 +921,8 @@ def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None
     assert schema.accepts(json.loads(json.dumps(sections)))
     for kind, one in ONE_OF_EACH.items():
         assert schema.accepts(tree({kind: one})), kind
+    for kind in OF_ONE_ATTRIBUTE:
+        assert schema.accepts(tree({kind: [of_several(kind, ["diagnosis", "income"])]})), kind
 
 
 @pytest.mark.parametrize(
@@ -867,6 +937,9 @@ def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None
         ({"l_diversity": {**ONE_OF_EACH["l_diversity"], "l": 0.5}}, {}),
         ({"l_diversity": [{**ONE_OF_EACH["l_diversity"], "kind": "entropie"}]}, {}),
         ({"l_diversity": [{**ONE_OF_EACH["l_diversity"], "joint": "yes"}]}, {}),
+        ({"l_diversity": of_several("l_diversity", [])}, {}),
+        ({"l_diversity": of_several("l_diversity", ["income", "income"])}, {}),
+        ({"l_diversity": of_several("l_diversity", ["income"], attribute="income")}, {}),
         ({"t_closeness": {**ONE_OF_EACH["t_closeness"], "t": "0.2"}}, {}),
         ({"beta_likeness": {**ONE_OF_EACH["beta_likeness"], "beta": 0}}, {}),
         ({"population_uniqueness": {**ONE_OF_EACH["population_uniqueness"], "estimator": "x"}}, {}),

@@ -74,10 +74,10 @@ def persons(draw: st.DrawFn, rows: list[Row]) -> list[Value]:
 
 @st.composite
 def populations(
-    draw: st.DrawFn, rows: list[Row], ids: list[Value], trees: Mapping[str, Hierarchy]
+    draw: st.DrawFn, rows: list[Row], ids: list[Value], trees: Mapping[str, Hierarchy], with_persons: bool
 ) -> tuple[list[Record], str | None]:
     """Most of the source's rows, some several times, and others; some with values that their hierarchies miss."""
-    person = draw(st.sampled_from([None, PERSON, POPULATION_PERSON]))
+    person = draw(st.sampled_from([*([] if with_persons else [None]), PERSON, POPULATION_PERSON]))
     times = st.lists(st.sampled_from([1, 2, 0, 3]), min_size=len(rows), max_size=len(rows))
     found = [(row, id_) for row, id_, n in zip(rows, ids, draw(times), strict=True) for _ in range(n)]
     unknown = draw(st.sampled_from([False, False, True]))
@@ -91,8 +91,8 @@ def populations(
 
 
 @st.composite
-def sources(draw: st.DrawFn, population: bool) -> Source:
-    """1 to 3 quasi-identifiers, 1 or 2 sensitive attributes, persons at times."""
+def sources(draw: st.DrawFn, population: bool, with_persons: bool = False) -> Source:
+    """1 to 3 quasi-identifiers, 1 or 2 sensitive attributes, persons at times, or always."""
     names = draw(st.permutations(strategies.NAMES))[: draw(st.sampled_from([2, 2, 3, 1]))]
     trees = {name: draw(strategies.hierarchies()) for name in names}
     rows = draw(strategies.tables(list(trees.values())))
@@ -101,9 +101,9 @@ def sources(draw: st.DrawFn, population: bool) -> Source:
     for name in draw(st.permutations(SENSITIVE))[: draw(st.sampled_from([1, 2]))]:
         sensitive[name] = draw(strategies.hierarchies()) if draw(st.booleans()) else None
         columns[name] = draw(sensitive_columns(len(rows), sensitive[name]))
-    person = PERSON if draw(st.booleans()) else None
+    person = PERSON if with_persons or draw(st.booleans()) else None
     ids: list[Value] = [f"row {i}" for i in range(len(rows))] if person is None else draw(persons(rows))
-    people, population_person = draw(populations(rows, ids, trees)) if population else (None, None)
+    people, population_person = draw(populations(rows, ids, trees, with_persons)) if population else (None, None)
     if person is not None:
         columns[person] = ids
     records = [
@@ -162,6 +162,21 @@ def alpha_k(draw: Draw, source: Source) -> dict[str, Any]:
     }
 
 
+@st.composite
+def several_attributes(draw: st.DrawFn) -> tuple[PrivacyCase, Mapping[str, Any]]:
+    """A case with the same requirement of each sensitive attribute, and these in one line."""
+    kind = draw(st.sampled_from([name for name in LISTED if name != "k_anonymity"]))
+    source = draw(sources(population=False))
+    spec = LISTED[kind](draw, source)
+    if spec.get("distance") == "hierarchical" and None in source.sensitive.values():
+        spec["distance"] = "equal"
+    del spec["attribute"]
+    measure, aggregate, weights = draw(strategies.objectives(tuple(source.quasi)))
+    each = [{**spec, "attribute": name} for name in source.sensitive]
+    case = PrivacyCase(source, {kind: each}, draw(st.sampled_from(LIMITS)), measure, aggregate, weights)
+    return case, {kind: {**spec, "attributes": [*source.sensitive]}}
+
+
 def shield(draw: Draw, source: Source) -> dict[str, Any]:
     names = draw(st.lists(st.sampled_from([*source.quasi]), min_size=1, unique=True))
     return {"quasi": names, "k": draw(st.sampled_from([3, 4, 2, 5, 8]))}
@@ -184,9 +199,10 @@ SINGLE: dict[str, st.SearchStrategy[Any]] = {
         {"max": st.sampled_from([1, 0.8, 0.5, 2.0])}, optional={"min": st.sampled_from([0.1, 0.25, 0.5, 0])}
     ),
     "null_map": st.fixed_dictionaries({"max": st.sampled_from([0.1, 0, 0.3, 0.5])}),
+    "wrong_map": st.fixed_dictionaries({"max": st.sampled_from([0.1, 0.3, 0, 0.5])}),
 }
 KINDS = (*LISTED, *SINGLE)
-OF_A_POPULATION = {"k_map", "delta_presence", "null_map"}
+OF_A_POPULATION = {"k_map", "delta_presence", "null_map", "wrong_map"}
 
 
 @st.composite
@@ -206,7 +222,7 @@ def privacy_cases(draw: st.DrawFn, kind: str | None = None) -> PrivacyCase:
     """A source with one to three requirements, ``kind`` among them if that is given."""
     some = draw(st.lists(st.sampled_from(KINDS), min_size=kind is None, max_size=2 if kind else 3))
     kinds = [*([kind] if kind else []), *some]
-    source = draw(sources(population=not OF_A_POPULATION.isdisjoint(kinds)))
+    source = draw(sources(not OF_A_POPULATION.isdisjoint(kinds), "wrong_map" in kinds))
     measure, aggregate, weights = draw(strategies.objectives(tuple(source.quasi)))
     return PrivacyCase(
         source=source,

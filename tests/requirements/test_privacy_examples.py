@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -314,6 +315,19 @@ def test_several_sensitive_attributes(connection: duckdb.DuckDBPyConnection) -> 
     assert not passes(connection, attributes, {"l_diversity": [{**each[1], "joint": True}]})
 
 
+def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -> None:
+    """The diagnoses of the second class are 2-diverse, and its drugs are not: each attribute has its own figures."""
+    rows = [("a", "flu", "aspirin"), ("a", "flu", "ibuprofen"), ("a", "cold", "aspirin")]
+    rows += [("b", "flu", "aspirin"), ("b", "cold", "aspirin")]
+    create(connection, "t", "x VARCHAR, diagnosis VARCHAR, drug VARCHAR", rows)
+    attributes = {"x": SUPPRESS, "diagnosis": {"role": "sensitive"}, "drug": {"role": "sensitive"}}
+    privacy = {"l_diversity": {"attributes": ["diagnosis", "drug"], "kind": "distinct", "l": 2}}
+    policy = sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy=privacy)
+    with connected(connection) as db:
+        found = [(one.requirement, one.classes, one.rows) for one in db.risk(policy).requirements]
+    assert found == [("distinct 2-diversity of diagnosis", 0, 0), ("distinct 2-diversity of drug", 1, 2)]
+
+
 # --- Sweeney: k-map, null-map, wrong-map (2001) ------------------------------------------------------
 
 
@@ -378,6 +392,46 @@ def test_a_limit_on_the_null_map(connection: duckdb.DuckDBPyConnection) -> None:
     both = {"k": 2, "null_map": {"max": 0}}
     assert not passes(connection, attributes, both, search={"suppression_limit": 0.39}, **population)
     assert passes(connection, attributes, both, search={"suppression_limit": 0.4}, **population), "1 of 3 is left"
+
+
+PEOPLE = [("02138", "ann"), ("02139", "bob"), ("02131", "eve"), ("02142", "dan"), ("02142", None)]
+PATIENTS = [("02138", "ann"), ("02139", "bob"), ("02139", "eve"), ("02135", "dan"), ("02142", None)]
+"""eve's row matches bob alone; one level up herself, and dan's others; above, all but the one without an id."""
+
+
+def patients_and_people(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    create(connection, "people", "zip VARCHAR, name VARCHAR", PEOPLE)
+    create(connection, "t", "zip VARCHAR, who VARCHAR", PATIENTS)
+    return {"source": {"person": "who"}, "population": {"table": "people", "person": "name"}}
+
+
+def test_a_limit_on_the_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
+    sections = patients_and_people(connection)
+    attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
+    with searched(connection, attributes, {"wrong_map": {"max": 0.2}}, **sections) as result:
+        assert (result.generalization, result.wrong_map) == ({"zip": 2}, 1)
+
+
+@pytest.mark.slow
+def test_the_wrong_map_by_level(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the audit does not believe the search."""
+    sections = patients_and_people(connection)
+    attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
+    for level, share in enumerate((0.4, 0.4, 0.2, 0.2)):
+        at = {"zip": level}
+        assert passes(connection, attributes, {"wrong_map": {"max": share}}, at, **sections)
+        assert not passes(connection, attributes, {"wrong_map": {"max": share - 0.01}}, at, **sections)
+    for most in (0.25, 0.24):  # dan's of the four that are left
+        both, limit = {"k": 2, "wrong_map": {"max": most}}, {"suppression_limit": 0.2}
+        assert passes(connection, attributes, both, {"zip": 1}, search=limit, **sections) is (most == 0.25)
+    monkeypatch.setattr("sqlanon.requirements.wrong_map.WrongMap.figure", lambda self, kept: 0.0)
+    with (
+        searched(connection, attributes, {"wrong_map": {"max": 0.39}}, **sections) as result,
+        pytest.raises(sqlanon.AuditError, match="2 of 5 rows match other people of the population only"),
+    ):
+        result.publish(tmp_path / "release.duckdb")
 
 
 def test_what_no_hierarchy_knows_matches_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:

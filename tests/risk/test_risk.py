@@ -346,7 +346,8 @@ def everything(table: str, persons: bool, folder: Path) -> sqlanon.Policy:
         "diagnosis": {"role": "sensitive", "hierarchy": {"file": str(folder / "d.csv")}},
     }  # fmt: skip
     source = {"table": table, **({"person": "who"} if persons else {})}
-    return of(attributes, ALL, source=source, population={"table": "people", "person": "named"})
+    privacy = {**ALL, "wrong_map": {"max": 0.01}} if persons else ALL
+    return of(attributes, privacy, source=source, population={"table": "people", "person": "named"})
 
 
 @pytest.mark.parametrize("persons", [False, True])
@@ -359,7 +360,7 @@ def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path
     assert [one.requirement for one in risk.requirements if not one.holds] == ["(0.1, 0.5)-presence"]  # nobody is there
     assert {one.classes for one in risk.requirements} == {0, None}
     assert {one.figure for one in risk.requirements if one.limit is not None} == {0.0}
-    assert len(risk.requirements) == 15
+    assert len(risk.requirements) == 15 + persons
 
 
 @pytest.mark.parametrize("persons", some([False, True], 2))
@@ -472,6 +473,27 @@ def test_the_command(persons: bool, folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
+@pytest.mark.slow
+def test_the_command_with_a_matrix_beside_a_population(folder: Path) -> None:
+    """Of the population's three combinations two are of one person; by y alone, of two, one."""
+    with duckdb.connect(folder / "hospital.duckdb") as connection:
+        connection.execute("CREATE TABLE town (x VARCHAR, y VARCHAR)")
+        insert(connection, "town", [("x1", "y1"), ("x2", "y1"), ("x2", "y2"), ("x2", "y2")])
+    policy = folder / "policy.toml"
+    text = POLICY.format(person="").replace('{ file = "nowhere.csv" }', '"suppress"')
+    policy.write_text(f'{text}[population]\ntable = "town"\n[risk]\n', encoding="utf-8")
+    there = json.loads(told(policy, "--json", "--matrix", "y,x"))["matrix"]["population"]
+    assert there == {
+        "combinations": [[3, 2], [2, 1]],
+        "uniques": [[2, 0], [1, 0]],
+        "share": [[2 / 3, 0], [1 / 2, 0]],
+        "rows": [[7, 0], [6, 0]],
+    }
+    lines = [line.split("  ") for line in told(policy, "--matrix", "y,x").splitlines()]
+    found = [[cell.strip() for cell in line if cell] for line in lines if line[0] == "level 0"]
+    assert found == [["level 0", "1", "0"], ["level 0", "2 (66.7 %)", "0 (0 %)"], ["level 0", "7 (70 %)", "0 (0 %)"]]
+
+
 def test_the_command_with_all_figures(folder: Path) -> None:
     policy = folder / "policy.toml"
     section = '[risk]\npopulation = 1000\nhousehold = "who"\nthreshold = [0.3, 0.5]\n'
@@ -504,6 +526,16 @@ def by_values(records: list[Record], names: list[str]) -> dict[Row, list[Record]
     for record in records:
         found[tuple([record[name] for name in names])].append(record)
     return dict(found)
+
+
+def wrong_rows(source: Source, classes: Mapping[Row, list[Record]], people: Mapping[Row, list[Record]]) -> int:
+    """The rows that match people, but not the one that they are of."""
+    person, theirs = str(source.person), str(source.population_person)
+    return sum(
+        record[person] not in {one[theirs] for one in people[key]} - {None}
+        for key, records in classes.items() if key in people
+        for record in records
+    )  # fmt: skip
 
 
 def expected(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -541,10 +573,11 @@ def expected(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]
         ("average_risk", len(counts), sum(counts)),
         ("sample_uniqueness", counts.count(1), sum(counts)),
         ("null_map", sum(nobody), len(source.rows)),
+        ("wrong_map", wrong_rows(source, classes, people) if "wrong_map" in privacy else 0, len(source.rows)),
     ):
         if kind in privacy:
             share = part / whole if counts else 0.0
-            most = privacy[kind]["max"] if kind == "null_map" else privacy[kind]
+            most = privacy[kind]["max"] if kind.endswith("_map") else privacy[kind]
             found.append((share <= most + 1e-12, None, None, share, None))
     return found
 

@@ -477,6 +477,61 @@ def test_uniques_by_level(rows: list[tuple[Any, ...]], small: bool, live: duckdb
     assert matrix.table[1][0] == (0, 0, matrix.uniques[0][0])
 
 
+PEOPLE = st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M", None]), st.sampled_from([None, "ann", "bob", "cid"]))
+
+
+@pytest.mark.slow
+@FEW
+@given(
+    rows=st.lists(st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M"])), max_size=8),
+    people=st.lists(PEOPLE, max_size=12),
+    persons=st.booleans(),
+    small=st.booleans(),
+)
+def test_what_is_unique_in_a_population_by_level(
+    rows: list[tuple[Any, ...]],
+    people: list[tuple[Any, ...]],
+    persons: bool,
+    small: bool,
+    live: duckdb.DuckDBPyConnection,
+) -> None:
+    """The hierarchy of the file lacks a ZIP code that the population may have: it stays itself, below the top."""
+    live.execute('CREATE OR REPLACE TABLE v (zip VARCHAR, "da y" DATE, sex VARCHAR)')
+    live.execute('CREATE OR REPLACE TABLE people (sex VARCHAR, zip VARCHAR, "da y" VARCHAR, who VARCHAR)')
+    insert(live, "v", [row for row in rows if row[0] != "21"])
+    insert(live, "people", [(sex, zip_, day and str(day), who) for zip_, day, sex, who in people])
+    rows = [row for row in rows if row[0] != "21"]
+    live.execute("CREATE OR REPLACE TABLE zips AS FROM (VALUES ('11', '1*', '*'), ('12', '1*', '*')) v(a, b, c)")
+    attributes = {
+        "zip": {"role": "quasi", "hierarchy": {"table": "zips"}},
+        "sex": {"role": "quasi", "hierarchy": {"file": "nowhere.csv"}},
+        "da y": {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}},
+    }
+    who = {"person": "who"} if persons else {}
+    asked = sqlanon.Policy(
+        source={"table": "v"}, attributes=attributes, privacy={"k_map": 2}, population={"table": "people", **who}
+    )
+    with connected(live) as db, pytest.MonkeyPatch.context() as patch:
+        if not small:
+            patch.setattr("sqlanon.risk.matrix.SMALL", 0)
+        matrix = db.uniques_matrix(asked, "zip", "da y")
+        journalist = db.risk(asked).journalist
+    zips: list[Any] = [lambda v: v, lambda v: v if v == "21" else v and "1*", lambda v: "*"]
+    days: list[Any] = [lambda v: v, lambda v: v and v.strftime("%Y-%m"), lambda v: v and v.year, lambda v: "*"]
+    there = matrix.population
+    named = [(person[:3], person[3] if persons else number) for number, person in enumerate(people)]
+    for i, first in enumerate(zips):
+        for j, second in enumerate(days):
+            levels = [first, second, lambda v: v]
+            found = there.combinations[i][j], there.uniques[i][j], there.rows[i][j]
+            assert found == oracle.uniques_there(rows, named, levels)
+            assert there.share[i][j] == (found[1] / found[0] if found[0] else 0)
+            assert matrix.uniques[i][j] == oracle.uniques(rows, levels)
+    figures = (matrix.uniques, there.combinations, there.uniques, there.rows)
+    assert matrix.table[1][0] == (0, 0, *(one[0][0] for one in figures))
+    assert there.rows[0][0] == (journalist.rows_at_highest if journalist.highest == 1 else 0)
+
+
 def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", None, None, 1, 1, "h")])
     with connected(live) as db:
