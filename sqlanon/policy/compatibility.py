@@ -268,6 +268,7 @@ def _local_uses(asked: Asked) -> Iterator[Use]:
 
 LOCAL = PolicyFeature('a strategy below the full domain, or `search.suppression = "cells"`', _local_uses)
 LOCAL_STRATEGY = _strategy("a strategy below the full domain", "local")
+DIVIDES = _strategy("a strategy that divides equal rows", "divides")
 NO_SUMMARY = _strategy("another strategy than those that summarise", "summarises", has=False)
 NO_CUTS = _strategy("another strategy than those that cut", "cuts", has=False)
 OF_COMBINATIONS = _strategy("a strategy that guarantees combinations", "of_combinations")
@@ -591,6 +592,12 @@ OF_STRATEGIES = (
     Row(OF_POPULATION, LOCAL, "{local} does not use a population: " + WIDE),
     Row(OF_TABLE, LOCAL, "{local} decides class by class, and this requirement is about the whole table: " + WIDE),
     Row(UNKNOWN_REQUIREMENT, KNOWS_SOME, "{local} supports only {known}: " + WIDE),
+    Row(
+        _missing("source.key"),
+        DIVIDES,
+        "is missing: strategy {strategy} divides equal rows by it; name the columns that identify a row",
+    ),
+    Row(PERSON, DIVIDES, "strategy {strategy} counts rows, and source.person counts persons: leave one of them out"),
 )
 IDENTIFICATIONS = (Row(IDENTIFICATION, NO_COMBINATIONS, "applies to strategy {able}, not to {strategy}: leave it out"),)
 POPULATIONS = (

@@ -206,7 +206,8 @@ class SourceSection(_Relation):
     )
     key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
         default=(),
-        description="the columns that identify a row, never released: `extend` finds new rows by them",
+        description="the columns that identify a row, never released: `extend` finds new rows by them, and "
+        "strategy forest divides equal rows",
         examples=["id"],
     )
 

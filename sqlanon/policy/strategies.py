@@ -23,6 +23,8 @@ class Traits:
     """It cuts classes in two, strictly or not."""
     knows: frozenset[str] | None = None
     """The only requirements that it looks at; None: all requirements on classes."""
+    divides: bool = False
+    """It may release equal rows with different labels."""
     of_combinations: bool = False
     """It guarantees k-anonymity of some quasi-identifiers at a time, and not of all together."""
     ends: bool = True
@@ -121,6 +123,12 @@ for _one in (
         "groups of k to 2k − 1 similar rows",
         "sqlanon.recode.local.similar",
         Traits(local=True, summarises=True),
+    ),
+    OwnStrategy(
+        "forest",
+        "groups within a proven factor of the least loss",
+        "sqlanon.recode.local.forest",
+        Traits(local=True, divides=True, knows=frozenset({"k"})),
     ),
     OwnStrategy(
         "subtree", "a cut of each hierarchy, the same for all rows", "sqlanon.recode.local.subtree", Traits(local=True)

@@ -286,7 +286,8 @@ def narrowing_columns(
     labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
     if source.access == "rows":
         if sampled:
-            needed = list(dict.fromkeys([*(one.name for one in released), *prepared.columns.generalized]))
+            columns = [*(one.name for one in released), *prepared.columns.generalized, *prepared.columns.key]
+            needed = list(dict.fromkeys(columns))
             sample = some_rows(source.relation, needed, rows // ENOUGH)
             recoding = recoding.of_rows(own.make(prepared.work("narrowing_sample"), sample))
         relation = own.make(prepared.work("narrowing_rows"), _rows(recoding, quasi))

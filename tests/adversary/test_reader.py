@@ -160,7 +160,7 @@ def check_case(seed: int, directory: Path, order: Order) -> None:
     ending = draw.choice(["duckdb", "parquet"])
     path = directory / f"{seed}.{ending}"
     try:
-        policy = sqlanon.Policy(attributes=attributes, source={"table": "t"}, **sections)
+        policy = sqlanon.Policy(attributes=attributes, source={"table": "t", "key": "name"}, **sections)
     except SqlanonError:  # what does not go together
         return
     with with_odd_floats(duckdb.connect()) as connection:

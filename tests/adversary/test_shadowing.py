@@ -63,6 +63,7 @@ CASES: Mapping[str, dict[str, Any]] = {
     "cells": {"privacy": PRIVACY["k"], "search": {"suppression": "cells", "suppression_limit": 0.3}},
     "mondrian": {"privacy": PRIVACY["many"], "search": {"strategy": "mondrian"}},
     "k-similar": {"privacy": PRIVACY["k"], "search": {"strategy": "k-similar"}},
+    "forest": {"privacy": PRIVACY["k"], "search": {"strategy": "forest"}, "source": {"key": "name"}},
     "subtree": {"privacy": PRIVACY["k"], "search": {"strategy": "subtree"}},
     "local": {"privacy": PRIVACY["k"], "search": {"strategy": "local"}},
     "samarati": {"privacy": PRIVACY["k"], "search": {"strategy": "samarati", "suppression_limit": 0.1}},
@@ -151,6 +152,7 @@ def used(folder: Path) -> set[str]:
 def policy_for(case: Mapping[str, Any], source: Mapping[str, Any]) -> sqlanon.Policy:
     sections = {name: dict(section) for name, section in case.items()}
     release = {"table": "people", **sections.pop("release", {})}
+    source = {**source, **sections.pop("source", {})}
     return sqlanon.Policy(source=source, attributes=ATTRIBUTES, release=release, **sections)
 
 

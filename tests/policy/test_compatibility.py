@@ -50,7 +50,7 @@ PRIVACY: Mapping[str, Any] = {
 }
 ATTRIBUTE: Mapping[str, Any] = {"weight": 2.0, "on_unknown": "suppress", "identification": "most"}
 SEARCH: Mapping[str, tuple[Any, ...]] = {
-    "strategy": ("optimal", "mu-argus", "iab", "mondrian", "local"),
+    "strategy": ("optimal", "mu-argus", "iab", "forest", "mondrian", "local"),
     "measure": ("loss", "height", "entropy", "distinct"),
     "aggregate": ("mean", "max"),
     "summary": ("set",),

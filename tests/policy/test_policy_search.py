@@ -13,7 +13,7 @@ import sqlanon
 from sqlanon.policy import sections
 from sqlanon.policy.strategies import STRATEGIES, OwnStrategy
 
-LOCAL = ("iab", "k-similar", "local", "mondrian", "mu-argus", "subtree")
+LOCAL = ("forest", "iab", "k-similar", "local", "mondrian", "mu-argus", "subtree")
 
 
 def tree(search: dict[str, Any], privacy: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import test_privacy_properties as privacy_properties
 from hypothesis import strategies as st
@@ -32,11 +33,14 @@ LIMITS = st.lists(st.sampled_from([0, 0, 0, 1, 2, 4, 5]), min_size=4, max_size=4
 """By attribute, what is not allowed of it: 1 the top, 2 the ground, 4 the label of a ground value."""
 
 
-def asked(case: Case, directory: Path, limits: Sequence[int] = (), **search: Any) -> sqlanon.Policy:
+def asked(
+    case: Case, directory: Path, limits: Sequence[int] = (), key: str | None = None, **search: Any
+) -> sqlanon.Policy:
     """A policy for a case that minimises its loss."""
     case = replace(case, measure="loss", aggregate=None)
     tree = policy(case, "optimal", directory).model_dump(mode="json", exclude_none=True)
     tree["search"] |= search
+    tree["source"] |= {"key": key} if key else {}
     for (name, hierarchy), limit in zip(case.hierarchies.items(), limits, strict=False):
         attribute = tree["attributes"][name]
         if limit & 1 and hierarchy.height:
@@ -49,10 +53,13 @@ def asked(case: Case, directory: Path, limits: Sequence[int] = (), **search: Any
 
 
 @contextmanager
-def task_of(case: Case, limits: Sequence[int] = (), **search: Any) -> Iterator[LocalTask]:
-    """The task of a local strategy."""
-    with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(case)) as db:
-        ask = asked(case, Path(name), limits, **search)
+def task_of(case: Case, limits: Sequence[int] = (), key: str | None = None, **search: Any) -> Iterator[LocalTask]:
+    """The task of a local strategy; with a column that is the key of rows, if it needs one."""
+    rows = arrow_table(case)
+    if key:
+        rows = rows.append_column(key, pa.array(range(rows.num_rows)))
+    with tempfile.TemporaryDirectory() as name, sqlanon.connect(rows) as db:
+        ask = asked(case, Path(name), limits, key, **search)
         with db._space.run(ask) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, ask, run.source, run.work)

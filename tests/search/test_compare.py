@@ -210,11 +210,12 @@ def test_by_default_all_that_can_do_what_is_asked() -> None:
     attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}, "illness": {"role": "sensitive"}}
     asked = {"source": {"table": "t"}, "attributes": attributes, "privacy": {"k": 2}}
     alone = policies_of(sqlanon.Policy(**asked), None)
-    # Nothing bounds what this one looks at.
-    assert list(alone) == [name for name in STRATEGIES if name != "iab"]
-    assert list(policies_of(sqlanon.Policy(**asked, search={"time_limit": 5}), None)) == list(STRATEGIES)
+    # Nothing bounds what the one looks at, and the other needs a key.
+    assert list(alone) == [name for name in STRATEGIES if name not in ("iab", "forest")]
+    limited = sqlanon.Policy(**{**asked, "source": {"table": "t", "key": "id"}}, search={"time_limit": 5})
+    assert list(policies_of(limited, None)) == list(STRATEGIES)
     of_all = policies_of(sqlanon.Policy(**{**asked, "privacy": {"k": 2, "average_risk": 0.1}}), None)
-    assert not {"iab", "mu-argus", "mondrian", "k-similar", "subtree", "local"} & of_all.keys()
+    assert not {"iab", "mu-argus", "mondrian", "k-similar", "forest", "subtree", "local"} & of_all.keys()
     assert {"optimal", "samarati", "incognito", "ola", "flash", "datafly"} <= of_all.keys()
 
 

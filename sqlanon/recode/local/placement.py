@@ -154,6 +154,7 @@ def released_values(values: exp.Table, placed: exp.Table, attribute: int, forbid
     )
 
 
+_PLACES = ("first_row", "last_row")
 _READABLE = template("""
     SELECT c.combination, c.n
     FROM :placed AS p
@@ -162,11 +163,17 @@ _READABLE = template("""
 
 
 def as_read(
-    combinations: exp.Table, placed: exp.Table, values: Sequence[exp.Table], trees: Sequence[Tree]
+    combinations: exp.Table,
+    placed: exp.Table,
+    values: Sequence[exp.Table],
+    trees: Sequence[Tree],
+    divided: bool = False,
 ) -> exp.Select:
     """Combinations as readers see them: ``combination``, ``n``, the codes of the labels ``code_i``, and by attribute
-    ``leaves_i`` and ``level_i``; with the ground nodes ``ground_i`` by which the source's rows find them."""
+    ``leaves_i`` and ``level_i``; with the ground nodes ``ground_i`` by which the source's rows find them, and where
+    combinations are divided ``first_row`` and ``last_row``."""
     query = _READABLE(placed=placed, combinations=combinations)
+    query = query.select(*(col(name, "c") for name in (_PLACES if divided else ())), copy=False)
     for i, (table, tree) in enumerate(zip(values, trees, strict=True)):
         on = col(released_name(i), "p").eq(col(NODE, f"v{i}"))
         query = query.join(aliased(table, f"v{i}"), on=on, copy=False)
@@ -231,6 +238,8 @@ _MEMBERS = fragment(r"""
     END
 """)
 _MASKED = fragment("k.combination IS NULL")
+_PLACE = fragment("row_number() OVER (PARTITION BY :combination ORDER BY md5(concat_ws('|', :key)), :key)")
+_IS_OF_SHARE = fragment("s.place BETWEEN k.first_row AND k.last_row")
 _LIST_MASK = fragment("CASE WHEN r.masked THEN [:top] ELSE :value END")
 _ONE = fragment("CASE WHEN :value IS NOT NULL THEN [:value::VARCHAR] END")
 _MASK = fragment("CASE WHEN r.masked THEN :top ELSE :value::VARCHAR END")
@@ -256,6 +265,9 @@ class LocalRecoding:
     types: tuple[str | None, ...]  # by attribute the type to which its labels are cast; None: VARCHAR
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
     lists: frozenset[int] = frozenset()  # attributes whose labels are lists, of one value or of those of a set
+    # Where combinations are divided, with ``first_row`` and ``last_row`` in ``kept``: the key of the rows, which gives
+    # them their places among equal ones, as if drawn. By released values readers could tell which row came from where.
+    divided_by: tuple[str, ...] = ()
 
     def released_type(self, column: Column, own: str) -> str:
         if column.quasi in self.lists and (self.mask or column.quasi not in self.ground):
@@ -312,6 +324,15 @@ class LocalRecoding:
 
     def rows(self) -> exp.Select:
         query = exp.Select().from_(aliased(self.source, "s"))
+        numbered: dict[str, exp.Expr] = {}
+
+        def seen(name: str, value: exp.Expr) -> exp.Expr:
+            """A value of a row, or where rows are numbered first the column that has it then."""
+            if not self.divided_by:
+                return value
+            numbered[name] = value
+            return col(name, "s")
+
         keys: list[exp.Expr] = []
         for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):
             if tree.floor == tree.height and not attribute.unknown:
@@ -319,17 +340,24 @@ class LocalRecoding:
             on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
             if tree.floor < tree.height:
-                keys.append(_is_ground(col(f"code_{tree.floor}", f"h{i}"), i, tree))
+                keys.append(_is_ground(seen(f"ground_{i}", col(f"code_{tree.floor}", f"h{i}")), i, tree))
             if attribute.unknown:
-                keys.append(col(KNOWN, f"h{i}"))
-        kind = "left" if self.mask else "inner"
-        query = query.join(aliased(self.kept, "k"), on=all_of(keys), join_type=kind, copy=False)
+                keys.append(seen(f"known_{i}", col(KNOWN, f"h{i}")))
+        combination = [one.copy() for one in numbered.values()]
         output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._by_label()]
         output += [
-            named(self._own_value(column), f"value_{j}")
+            named(seen(f"value_{j}", self._own_value(column)), f"value_{j}")
             for j, column in enumerate(self.columns)
             if column.quasi is None or column.quasi in self.ground
         ]
+        if self.divided_by:
+            key = [cast(col(name, "s"), "VARCHAR") for name in self.divided_by]
+            place = named(_PLACE(combination=combination or [exp.true()], key=key), "place")
+            query = query.select(*(named(value, name) for name, value in numbered.items()), place, copy=False)
+            query = exp.Select().from_(subquery(query, "s"))
+            keys.append(_IS_OF_SHARE())
+        kind = "left" if self.mask else "inner"
+        query = query.join(aliased(self.kept, "k"), on=all_of(keys), join_type=kind, copy=False)
         if self.mask:
             output.append(named(_MASKED(), MASKED))
         return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)

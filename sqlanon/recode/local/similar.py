@@ -17,9 +17,12 @@ shows less than the ancestor only where the hierarchy does not follow the order 
 
 The least loss is hard to find (Meyerson and Williams, "On the complexity of optimal k-anonymity", 2004), and is
 approximated within O(k log k) by their algorithm and within O(k) by that of Aggarwal and others ("Anonymizing
-tables", 2005), which look at all pairs of tuples. Here pairs are looked at in blocks only, and no factor is
-guaranteed: just that every group holds, and that as lowest common ancestors the groups lose no more than the optimal
+tables", 2005; see `forest`), which look at all pairs of tuples. Here pairs are looked at in blocks only, and no factor
+is guaranteed: just that every group holds, and that as lowest common ancestors the groups lose no more than the optimal
 full-domain generalization.
+
+The name and the aim, data that are distorted least, are those of k-Similar in L. Sweeney, "Computational disclosure
+control" (2001). Its steps are not reproduced here.
 """
 
 from __future__ import annotations
