@@ -74,7 +74,8 @@ def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     (shares,) = blocks("csv", RISK)
     (tmp_path / "shares_of_sex.csv").write_text(shares, encoding="utf-8")
-    (tmp_path / "example.toml").write_text("\n".join(blocks("toml", RISK)), encoding="utf-8")
+    section, priors, _ = blocks("toml", RISK)
+    (tmp_path / "example.toml").write_text(f"{section}\n{priors}", encoding="utf-8")
     tree = parse_toml(hospital / FOLDER / "first.toml") | parse_toml(tmp_path / "example.toml")
     tree["source"] = tree["source"] | {"database": hospital / FOLDER / "hospital.duckdb"}
     del tree["release"]
@@ -88,7 +89,7 @@ def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_the_population_of_risk(hospital: Path, tmp_path: Path) -> None:
-    (tmp_path / "example.toml").write_text(blocks("toml", RISK)[1], encoding="utf-8")
+    (tmp_path / "example.toml").write_text(blocks("toml", RISK)[2], encoding="utf-8")
     first, example = parse_toml(hospital / FOLDER / "first.toml"), parse_toml(tmp_path / "example.toml")
     tree = {**first, **example, "attributes": first["attributes"] | example["attributes"]}
     tree["source"] = tree["source"] | {"database": hospital / FOLDER / "hospital.duckdb"}

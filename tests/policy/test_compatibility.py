@@ -13,7 +13,7 @@ import pytest
 import sqlanon
 from sqlanon.policy.compatibility import EXTENSIONS, IN_LEDGER, LIVE_VIEWS, TABLE, Row, asked_of, conflicts, page
 
-DRAWN = 1000
+DRAWN = 2000
 """So many policies reach all rows."""
 
 DOCS = Path(__file__).parents[2] / "docs"
