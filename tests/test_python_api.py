@@ -361,6 +361,7 @@ def test_risk_counts_null_as_a_value_and_takes_an_empty_table() -> None:
 # Publishing
 
 
+@pytest.mark.slow
 def test_place_and_table_come_from_the_policy(hospital: Path, tmp_path: Path) -> None:
     section = {"database": str(tmp_path / "r.duckdb"), "table": "open patients"}
     with sqlanon.connect(hospital) as db:

@@ -70,6 +70,7 @@ SIGNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("search", "ending", "nan"), some(SIGNS, 16), ids=str)
 def test_nobody_is_told_apart_by_a_sign(tmp_path: Path, search: dict[str, str], ending: str, nan: str) -> None:
     path = tmp_path / f"release.{ending}"

@@ -508,6 +508,7 @@ def test_macros_of_a_population_a_hierarchy_and_a_catalog_change_nothing(used: s
 # Releases
 
 
+@pytest.mark.slow
 def test_macros_in_a_release_are_found_and_change_no_other_check(used: set[str], folder: Path, tmp_path: Path) -> None:
     clean_checks = {name: passed for name, passed, _ in clean("optimal", folder)["checks"]}
     release = Path(shutil.copy(folder / "optimal" / "release.duckdb", tmp_path / "release.duckdb"))

@@ -711,6 +711,7 @@ def test_there_are_sixty_kinds_of_tampering_at_least() -> None:
     assert len({*DUCKDB, *PARQUET, *OF_THE_SOURCE}) >= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(["release.duckdb", "release.parquet"], 4))
 def test_what_was_not_changed_is_verified(folder: Path, name: str, with_policy: bool) -> None:
     assert found(folder / name, _policy(folder) if with_policy else None) == ""
@@ -744,6 +745,7 @@ def test_tampering_with_a_parquet_file_is_found(what: str, folder: Path, tmp_pat
     assert re.search(expected, found(path, _policy(folder) if with_policy else None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", some(OF_THE_SOURCE, 7))
 def test_what_agrees_with_itself_is_found_with_the_policy(what: str, folder: Path, tmp_path: Path) -> None:
     change, expected = OF_THE_SOURCE[what]

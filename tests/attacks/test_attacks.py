@@ -167,6 +167,7 @@ def test_without_a_policy_it_says_what_is_needed(folder: Path) -> None:
     assert alone["temporal"].skipped == "needs two releases of one table"
 
 
+@pytest.mark.slow
 def test_linking_with_a_table_from_outside(folder: Path, policy: sqlanon.Policy) -> None:
     """From the database and from a file the same: who of the list fits how many released rows."""
     of_table, of_file = (
@@ -283,6 +284,7 @@ def test_masked_rows_are_at_the_top(folder: Path, policy: sqlanon.Policy) -> Non
     assert found["complementary_release"].skipped is None
 
 
+@pytest.mark.slow
 def test_temporal_finds_the_row_that_was_added(folder: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     shutil.copy(folder / "people.duckdb", tmp_path / "people.duckdb")
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
@@ -295,6 +297,7 @@ def test_temporal_finds_the_row_that_was_added(folder: Path, policy: sqlanon.Pol
     assert found.victims == 1
 
 
+@pytest.mark.slow
 def test_attack_sql_is_the_same_sql(folder: Path, policy: sqlanon.Policy, all_of_them: Attacks) -> None:
     text = sqlanon.attack_sql([folder / "one.duckdb", folder / "two.duckdb"], policy, outside="voters")
     for one in all_of_them.values():
@@ -371,6 +374,7 @@ def test_all_attacks_run_on_releases_of_all_kinds_of_policies(name: str, folder:
         assert len(found["downcoding"].findings) == 2
 
 
+@pytest.mark.slow
 def test_detail_that_could_be_kept_is_no_breach(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One group of 30 needs coarse ages, and so all of a full-domain release have them; nobody is a victim of that."""
     with duckdb.connect(folder / "uneven.duckdb") as connection:

@@ -93,6 +93,7 @@ def test_anonymize_says_what_it_did(anonymized: tuple[Path, Ended]) -> None:
     assert "optimal" in ended.out
 
 
+@pytest.mark.slow
 def test_anonymize_prints_one_json_object(folder: Path) -> None:
     ended = cli("anonymize", folder / "policy.toml", "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -172,6 +173,7 @@ def test_a_release_is_verified_with_its_policy_wherever_it_was_published_to(fold
     assert cli("verify", folder / output, "--policy", other).status == 1
 
 
+@pytest.mark.slow
 def test_warnings_go_to_stderr_and_leave_the_json_alone(folder: Path) -> None:
     ended = cli("anonymize", rewrite(folder, '"identifying"', '"insensitive"'), "--json")
     assert ended.status == 0
@@ -299,6 +301,7 @@ def test_a_release_as_parquet(folder: Path) -> None:
     assert cli("verify", folder / "release.parquet", "--policy", policy).status == 0
 
 
+@pytest.mark.slow
 def test_relative_paths_are_relative_to_the_policy_and_those_of_the_command_line_to_the_folder_one_is_in(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,6 +381,7 @@ def test_plan_knows_the_size_of_a_lattice_that_depends_on_no_data(data: Path, tm
     assert "4,320 generalizations" in ended.out
 
 
+@pytest.mark.slow
 def test_plan_reads_no_rows_of_a_database(folder: Path) -> None:
     """Every value of this source is an error to read."""
     policy = rewrite(folder, 'table = "patients"', f'query = "{FORBIDDEN}"')
@@ -687,6 +691,7 @@ def test_the_process_ends_with_the_status_and_shows_no_progress_in_a_pipe(folder
     assert stat.S_IMODE((folder / "sqlanon.catalog.duckdb").stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path) -> None:
     arguments = ("plan", folder / "policy.toml")
     with sqlanon_process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -398,6 +398,7 @@ def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
     assert {"decoys": {"rows": 5, "classes": 2, "smallest_class_without": 1}}.items() <= result.to_dict().items()
 
 
+@pytest.mark.slow
 def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
     _, path, _ = published(little)
     with duckdb.connect(path, read_only=True) as connection:

@@ -96,6 +96,7 @@ def test_the_skews_are_there(db: duckdb.DuckDBPyConnection) -> None:
             assert fetch(db, f"SELECT {fact} FROM {table}") == (True,), fact
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_tables_in_the_same_order(hospital: Path, tmp_path: Path) -> None:
     again, other = tmp_path / "again.duckdb", tmp_path / "other.duckdb"
     make_hospital(again, rows=ROWS)

@@ -124,6 +124,7 @@ def test_what_a_tool_finds(public: Path) -> None:
         assert sum(count for *_, count in found[2].fetchall()) == rows
 
 
+@pytest.mark.slow
 def test_the_file_is_put_in_its_place(public: Path) -> None:
     (script,) = blocks("sh", PAGE.partition("## Lock the reader's process")[0])
     (public / "served").mkdir()
@@ -170,6 +171,7 @@ def other_process(how: str, cwd: Path) -> str:
     return done.stdout.strip() or done.stderr
 
 
+@pytest.mark.slow
 def test_who_blocks_whom(public: Path) -> None:
     with duckdb.connect(public / "first.duckdb", read_only=True) as reader:
         (rows,) = reader.execute("SELECT count(*) FROM patients").fetchall()[0]

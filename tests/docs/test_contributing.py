@@ -229,6 +229,7 @@ def test_an_engine(registered: ModuleType, tmp_path: Path) -> None:
     assert result.rows == len(ROWS)
 
 
+@pytest.mark.slow
 @with_recipe("bucket")
 def test_a_release_target(registered: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A release target", tmp_path)

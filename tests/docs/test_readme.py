@@ -309,6 +309,7 @@ def test_the_comparison(hospital: Path) -> None:
     compare(command, hospital)
 
 
+@pytest.mark.slow
 def test_the_comparison_of_a_few(hospital: Path) -> None:
     (command,) = blocks("sh", PICK_A_STRATEGY)
     compare(command, hospital)

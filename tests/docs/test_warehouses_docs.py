@@ -33,6 +33,7 @@ def run(command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_its_steps(folder: Path) -> None:
     plan, anonymize = (line for block in blocks("sh", PAGE) for line in block.splitlines())
     (query,) = blocks("sql", PAGE)

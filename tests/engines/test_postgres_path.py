@@ -225,6 +225,7 @@ NAMED = """
 """
 
 
+@pytest.mark.slow
 def test_the_traps_that_were_found_first_are_not_called(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     psql(postgres, NAMED + source(), "postgres")
     path = "traps,pg_catalog"

@@ -50,6 +50,7 @@ def test_each_strategy_below_the_full_domain_has_results(tmp_path: Path) -> None
     assert {kind.partition(" ")[0] for kind in kinds_of(cases)} >= {"k", *LISTED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some([2, 5], 2))
 def test_cases_are_what_they_are_said_to_be(seed: int, tmp_path: Path) -> None:
     """Of DuckDB, once more; and they are the same each time."""

@@ -108,6 +108,7 @@ REQUIREMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", some(REQUIREMENTS, 3), ids=["k", "entropy", "closeness"])
 def test_several_sets_change_no_answer(
     database: sqlanon.Database, privacy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -153,6 +154,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return run
 
 
+@pytest.mark.slow
 def test_a_small_table_is_read_once_by_columns_and_twice_by_rows(
     database: sqlanon.Database, statements: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_init_makes_a_private_file_with_the_catalog_and_the_macros(
     assert [file.name for file in tmp_path.iterdir()] == ["new.duckdb"]
 
 
+@pytest.mark.slow
 def test_init_can_be_repeated_and_keeps_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     init_database(path)
@@ -235,6 +236,7 @@ def hierarchy_tables(path: Path) -> set[str]:
     return {name for (name,) in found}
 
 
+@pytest.mark.slow
 def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(after: tuple[Path, Any]) -> None:
     path, _ = after
     folder = path.parent
@@ -253,6 +255,7 @@ def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(after: tu
     assert ("99999",) in fetch(path, f'SELECT level_0 FROM sqlanon."{table}"')
 
 
+@pytest.mark.slow
 def test_another_policy_keeps_the_hierarchies_of_the_first(after: tuple[Path, Any]) -> None:
     path, _ = after
     folder = path.parent
@@ -332,6 +335,7 @@ def test_a_report_of_a_policy_makes_no_catalog(folder: Path) -> None:
     assert not (folder / "sqlanon.catalog.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
     after: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -366,6 +370,7 @@ def test_without_a_catalog_nothing_is_written(folder: Path) -> None:
 # Who can see it, and what if it cannot be had
 
 
+@pytest.mark.slow
 def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

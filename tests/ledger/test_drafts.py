@@ -72,6 +72,7 @@ def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
     assert any(check.name == "against the ledger: draft" and check.passed is False for check in found.checks)
 
 
+@pytest.mark.slow
 def test_a_draft_does_not_take_the_place_of_a_release(folder: Path) -> None:
     before = (folder / "one.duckdb").read_bytes()
     with pytest.raises(ReleaseError, match="a draft does not replace"):

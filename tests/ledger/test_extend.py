@@ -131,6 +131,7 @@ def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
     assert (found.added_rows, found.waiting_rows) == (4, 0)
 
 
+@pytest.mark.slow
 def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each zip there are enough released rows; of the new ones there are too few at first."""
     change(tmp_path / "hospital.duckdb", "CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
@@ -203,6 +204,7 @@ def test_another_release_is_not_broken(hospital: Path) -> None:
 # The extension and the release that it extends are not joined: these are what the audit refuses in its place.
 
 
+@pytest.mark.slow
 def test_an_extension_with_other_values_in_released_rows_is_refused(
     hospital: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

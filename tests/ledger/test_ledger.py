@@ -206,6 +206,7 @@ def test_names_that_are_none_are_refused(with_one: Path) -> None:
         publish(policy(with_one, "three", {}, release={"after": ["two"]}))
 
 
+@pytest.mark.slow
 def test_a_release_that_is_gone_cannot_be_based_on(with_one: Path) -> None:
     (with_one / "one.duckdb").unlink()
     with pytest.raises(ReleaseError, match=r"one\.duckdb"):
@@ -243,6 +244,7 @@ def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(with_one:
         db.verify(release.path, asked)
 
 
+@pytest.mark.slow
 def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(with_one: Path) -> None:
     publish(policy(with_one, "one", FINE_ZIP, release={"ledger": False}))
     with duckdb.connect(str(with_one / "private.duckdb"), read_only=True) as connection:

@@ -84,12 +84,14 @@ def test_noise_on_an_attribute_again_is_refused(with_one: Path) -> None:
     assert so_far(with_one) == 1.0
 
 
+@pytest.mark.slow
 def test_what_was_replaced_was_published(with_one: Path) -> None:
     publish(policy(with_one, "one", {}))  # takes its place
     with pytest.raises(AuditError, match="1 so far"):
         publish(policy(with_one, "one", {"cost": 1.0}))
 
 
+@pytest.mark.slow
 def test_by_force_it_is_published_with_a_warning(with_one: Path) -> None:
     result = publish(policy(with_one, "one", {"cost": 2.0}), force=True)
     assert any("published by force" in warning and "3 in all" in warning for warning in result.warnings)
@@ -133,6 +135,7 @@ def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> 
     publish(policy(clinic, "three", {"weight": 0.5}, total=1.5))
 
 
+@pytest.mark.slow
 def test_the_ledger_is_not_left_out_without_force(clinic: Path) -> None:
     asked = policy(clinic, "one", {"cost": 1.0}, release={"ledger": False})
     with pytest.raises(AuditError, match=r"release\.ledger is false"):

@@ -163,6 +163,7 @@ def test_a_source_is_known_under_another_description(with_one: Path, description
     assert not (with_one / "two.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> None:
     source = of(with_one, "SELECT age AS years, zip AS postcode, cost AS amount FROM visits")
     names = {"age": "years", "zip": "postcode", "cost": "amount"}
@@ -174,6 +175,7 @@ def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> 
     assert rows[1][1] == rows[0][0] != rows[1][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some([2, 3], 2))
 def test_another_table_of_the_same_kind_is_another_source(with_one: Path, seed: int) -> None:
     make(with_one / "other.duckdb", seed)
@@ -181,6 +183,7 @@ def test_another_table_of_the_same_kind_is_another_source(with_one: Path, seed: 
     assert not [one for one in result.warnings if "the same people" in one]
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_frame_and_of_its_file_are_not_passed_over_in_silence(tmp_path: Path) -> None:
     """A file is read without identifying columns: too few of its rows are unique to recognize them."""
     with duckdb.connect() as connection:

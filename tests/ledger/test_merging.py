@@ -132,6 +132,7 @@ def test_a_merged_catalog_that_was_moved_away_is_missed(folder: Path) -> None:
     assert again.status == 1 and "one.duckdb" in again.err
 
 
+@pytest.mark.slow
 def test_a_catalog_that_was_merged_is_not_made_again(folder: Path) -> None:
     """Not by a run that began before: it would be held against nothing."""
     one = sqlanon.Policy.load(folder / "one.toml")

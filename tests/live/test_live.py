@@ -378,6 +378,7 @@ def look(reader: duckdb.DuckDBPyConnection, stop: threading.Event, seen: set[int
         seen.add(len(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.5, pytest.param(5, marks=pytest.mark.slow)])
 def test_every_look_satisfies_the_policy_while_others_write(tmp_path: Path, seconds: float) -> None:
     with duckdb.connect(tmp_path / "t.duckdb") as connection:

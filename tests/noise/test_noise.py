@@ -594,6 +594,7 @@ def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp
 # --- the release ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_noise_only_where_it_is_declared(source: Path, published: sqlanon.Release, tmp_path: Path) -> None:
     """The rest is the release of the same policy without noise, bit for bit."""
     plain = policy_for(source, dict.fromkeys(NOISY, "insensitive"))
@@ -815,6 +816,7 @@ def tamper(path: Path, source: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
+@pytest.mark.slow
 def test_a_release_with_noise_verifies_alone_and_with_its_source(published: sqlanon.Release, source: Path) -> None:
     assert failures(published.path) == ()
     assert failures(published.path, policy_for(source)) == ()
@@ -837,6 +839,7 @@ def test_verify_alone_finds_a_changed_value_by_the_digest(copy: Path) -> None:
 GRID = {"height": "{value}", "weight": "round({value} * 2) / 2", "born": "{value}"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(["weight", "height", "born"], 3))
 @pytest.mark.parametrize("share", [0, pytest.param(0.2, marks=pytest.mark.slow)])
 def test_verify_with_the_policy_finds_values_with_too_little_noise(
@@ -859,6 +862,7 @@ def test_verify_with_the_policy_finds_values_with_too_little_noise(
     assert failures(copy, policy_for(source)) != ()
 
 
+@pytest.mark.slow
 def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: Path, source: Path) -> None:
     """Originals rounded to multiples of 1/4, which is a multiple of every granularity here: only their size tells."""
     tamper(
@@ -931,6 +935,7 @@ def test_a_confident_release_is_part_of_its_source(source: Path, tmp_path: Path)
 # --- OpenDP -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_opendp_it_is_an_error_at_once_that_says_what_to_install(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1255,6 +1260,7 @@ def test_compare_leaves_out_what_cannot_make_classes(folder: Path) -> None:
 # --- regressions ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise",
     some(
@@ -1356,6 +1362,7 @@ def test_rounding_hides_nobody_from_confidence() -> None:
             assert check(db.anonymize(with_privacy(policy, confidence=0.99))) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "confidence"),
     some([("release.parquet", 0.9), ("release.duckdb", None), ("release.parquet", None), ("release.duckdb", 0.9)], 4),

@@ -273,6 +273,7 @@ BELOW = ("iab", "mondrian", "k-similar", "subtree", "local")
 CELLS = {"suppression": "cells"}
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=False))
 @example(case=ZEROS)

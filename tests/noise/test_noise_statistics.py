@@ -257,6 +257,7 @@ def test_the_observed_error_is_the_expected_one(epsilon: float) -> None:
 COPIED = "SELECT 'a' AS q, (i * 7919 % 1009) AS x_0, (i * 7919 % 1009) AS x_1 FROM range({rows}) AS r(i)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [3000, pytest.param(30_000, marks=pytest.mark.slow)])
 def test_two_copies_averaged_are_no_better_than_one_column(rows: int) -> None:
     """Each copy has half of the record's ε, so the mean of both is 3/2 scales of the record's away, not 3/4."""
@@ -329,6 +330,7 @@ def test_what_a_run_uses_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> No
         assert epsilon * (1 - 1e-9) <= cost <= epsilon
 
 
+@pytest.mark.slow
 def test_values_of_a_class_are_indistinguishable() -> None:
     """The definition itself, on the two values of a class that are farthest apart: for every event the odds differ by
     at most e^ε. Events: the released value is below a threshold."""
@@ -350,6 +352,7 @@ def test_values_of_a_class_are_indistinguishable() -> None:
     assert p / q > math.exp(epsilon) * 0.7
 
 
+@pytest.mark.slow
 def test_both_ends_of_a_class_release_the_same_values() -> None:
     """What one value can become and the other cannot would tell them apart for certain (Mironov 2012): with few steps
     and much noise every multiple of the granularity nearby comes up for both."""

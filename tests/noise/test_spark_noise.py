@@ -411,6 +411,7 @@ def test_the_release_is_verified_with_its_source_there(one: ReleaseDraft, spark:
     assert [check.name for check in found.checks if check.passed is False] == ["against the source: recoded source"]
 
 
+@pytest.mark.slow
 def test_rows_that_one_side_has_more_often_are_found() -> None:
     """Against multisets of Python, with NULL, NaN and a zero with a sign; those of the source are counted."""
     draw, types = random.Random(2), {"a": "VARCHAR", 'b"': "DOUBLE"}

@@ -190,6 +190,7 @@ def reads_source(node: dict[str, Any]) -> bool:
     return any(table_of(one).endswith("main.t") for one in operators([node]))
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     chance = random.Random(3)
     fill(live, "letter VARCHAR, number INTEGER", [((chance.choice("abcd"), chance.randrange(9)), 1) for _ in range(80)])
@@ -498,6 +499,7 @@ def test_an_unknown_value_takes_no_kept_class_with_it(
     assert rows == (Counter({(30, "*"): 6}) if suppressed == "drop" else Counter({("30", "*"): 6, ("*", "*"): 2}))
 
 
+@pytest.mark.slow
 def test_nothing_is_masked_where_an_attribute_has_no_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A hierarchy of height 0 has no label that could hide an unknown value."""
     only = tmp_path / "only.csv"

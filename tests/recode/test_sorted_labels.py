@@ -77,6 +77,7 @@ def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None 
         return {labels[code]: label for _, code, label, _, _ in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", some([INTEGERS, DECIMALS, FLOATS], 3))
 def test_labels_of_numbers_sort_as_text(values: st.SearchStrategy[Any]) -> None:
     pairs = st.lists(st.tuples(values, values), min_size=1, max_size=12)

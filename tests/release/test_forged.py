@@ -313,6 +313,7 @@ def test_a_changed_release_of_an_older_version_is_found(tmp_path: Path) -> None:
     assert failed(verify_file(path)) == {"content digest"}
 
 
+@pytest.mark.slow
 def test_a_log_beside_the_file_is_a_change(folder: Path) -> None:
     """DuckDB reads it into the file, whose bytes are as they were."""
     release = publish(folder, PLACES[".duckdb"])

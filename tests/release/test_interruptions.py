@@ -430,6 +430,7 @@ def interruptions() -> Iterator[Any]:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("owner", "name", "moment", "error", "place"), list(interruptions()), indirect=["place"])
 def test_an_exception_leaves_nothing_behind(
     owner: Any, name: str, moment: str, error: Any, place: Place, monkeypatch: pytest.MonkeyPatch

@@ -289,6 +289,7 @@ def test_what_a_killed_run_may_have_published_is_held_against_a_new_release(fold
         (folder / "two.duckdb").unlink()
 
 
+@pytest.mark.slow
 def test_a_crash_between_the_rename_and_the_ledger_does_not_let_the_complementary_release_out(
     hospital: Path,
 ) -> None:
@@ -411,6 +412,7 @@ def test_a_release_with_a_catalog_has_the_mode_of_a_new_file_or_of_the_one_befor
     assert (release.stat().st_uid, release.stat().st_gid) == owner
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("umask")
 def test_a_group_that_cannot_be_kept_gets_no_more_than_everybody(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = policy(folder, "p", file_release("r.duckdb"))

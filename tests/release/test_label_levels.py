@@ -157,6 +157,7 @@ def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     assert {label for _, label, _, _ in levels[0]} == {"x", "xs", "*"}
 
 
+@pytest.mark.slow
 def test_forbidden_labels_are_not_above_others(tmp_path: Path) -> None:
     (tmp_path / "groups.csv").write_text("a;x;xs;*\nb;x;xs;*\nc;y;ys;*\n", encoding="utf-8")
     rule = {"file": str(tmp_path / "groups.csv")}
@@ -185,6 +186,7 @@ def test_verify_finds_other_levels(statement: str, copy: Path) -> None:
     assert "comments and views" in failed_alone(copy)
 
 
+@pytest.mark.slow
 def test_verify_finds_that_they_are_gone_unless_an_earlier_build_wrote_it(copy: Path) -> None:
     change(copy, "DROP TABLE sqlanon.label_levels")
     assert "contents" in failed_alone(copy)

@@ -385,6 +385,7 @@ def test_the_error_of_a_policy_that_cannot_be_met_names_no_value(
     assert "name 1" in said
 
 
+@pytest.mark.slow
 def test_a_warning_names_columns_and_no_values(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = 'age = { role = "quasi", hierarchy = "suppress" }\nname = { role = "insensitive" }'
     text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
@@ -396,6 +397,7 @@ def test_a_warning_names_columns_and_no_values(folder: Path, capsys: pytest.Capt
     assert "Secret Person" not in shown.err + shown.out
 
 
+@pytest.mark.slow
 def test_nothing_that_is_printed_by_a_good_run_names_a_value(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = SUPPRESSING + '\nage = { role = "sensitive" }'
     text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
@@ -407,6 +409,7 @@ def test_nothing_that_is_printed_by_a_good_run_names_a_value(folder: Path, capsy
     assert "Secret Person" not in shown.err + shown.out
 
 
+@pytest.mark.slow
 def test_reprs_show_no_values(source: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
     with sqlanon.connect(source) as db:

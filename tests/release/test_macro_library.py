@@ -29,6 +29,7 @@ def published(path: Path) -> sqlanon.Release:
             return db.anonymize(make_policy({"sex": "suppress"}, k=2)).publish(path)
 
 
+@pytest.mark.slow
 def test_the_library_is_prepared_once_and_verifies_as_unchanged(place: Path, tmp_path: Path) -> None:
     first = published(tmp_path / "first.duckdb")  # prepares it
     (kept,) = place.iterdir()

@@ -261,6 +261,7 @@ def with_keys(place: Path, low: int = 0, **privacy: Any) -> sqlanon.Policy:
     )
 
 
+@pytest.mark.slow
 def test_a_nearly_unique_column_is_refused_as_a_key(tmp_path: Path) -> None:
     """No two rows share a value, so that nothing can be measured; whether it depends on zip or not, it is a key."""
     with sqlanon.connect() as db:

@@ -273,6 +273,7 @@ def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Se
     assert failing(release) == []
 
 
+@pytest.mark.slow
 def test_the_names_of_indexes_are_those_that_postgresql_gives(empty: Server) -> None:
     for i, (table, *names) in enumerate(
         [

@@ -168,6 +168,7 @@ def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
             assert connection.execute(f"FROM r.{name}").fetchall() == fetch(moved, f"FROM {name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(["quality", "Class_Sizes", "AGE_labels"], 3))
 def test_a_table_cannot_have_the_name_of_what_a_release_has_itself(name: str, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(sqlanon.PolicyError, match=r"release\.table: .* is .*: give the table another name"):
@@ -263,6 +264,7 @@ def labels_of(values: str, rule: Any, tmp_path: Path, k: int = 2, **search: Any)
     return fetch(path, "FROM v_labels")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "rule", "expected"),
     some(
@@ -357,6 +359,7 @@ SUPPRESSED: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(4))
 @given(**SUPPRESSED)
 def test_what_is_told_of_suppressed_rows_is_of_k_and_more(
@@ -415,6 +418,7 @@ def suppressed(tmp_path: Path, values: str, columns: list[str], k: int = 5) -> l
     return fetch(path, "FROM suppression_by")
 
 
+@pytest.mark.slow
 def test_two_attributes_do_not_tell_what_one_may_not(tmp_path: Path) -> None:
     """Of a state 20 are missing, and of one of its two cities 17: of the other one 3."""
     kept = [("MA", "Boston"), ("MA", "Cambridge"), ("NY", "NYC"), ("NY", "Albany")]
@@ -604,6 +608,7 @@ def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
 # docs/reference/release.md
 
 
+@pytest.mark.slow
 def test_the_page_on_releases_is_true(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "release.md").read_text(encoding="utf-8")
     make_hospital(tmp_path / "hospital.duckdb", 3_000)

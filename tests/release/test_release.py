@@ -350,6 +350,7 @@ def test_a_release_with_the_digest_of_an_older_version_is_verified(copy: Path, s
     assert fails_against_source(copy, policy_for(source))
 
 
+@pytest.mark.slow
 def test_macros_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> None:
     words = sql_text("macros_before.sql")
     assert words.partition("CREATE")[2] not in sql_text("macros.sql")
@@ -362,6 +363,7 @@ def test_macros_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> Non
     assert failed_alone(copy) - UNUSED == {"macros"}
 
 
+@pytest.mark.slow
 def test_comments_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> None:
     with duckdb.connect(str(copy), read_only=True) as connection:
         found = connection.execute("SELECT table_name, column_name, comment FROM duckdb_columns()").fetchall()
@@ -375,6 +377,7 @@ def test_comments_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> N
     assert failed_alone(copy) - UNUSED == {"comments and views"}
 
 
+@pytest.mark.slow
 def test_macros_that_an_earlier_build_did_not_have_are_not_missed(copy: Path) -> None:
     later = dict(re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text("macros_analysis.sql"), re.DOTALL))
     kinds = {"AS": "MACRO", "AS TABLE": "MACRO TABLE"}
@@ -489,15 +492,18 @@ def fails_against_source(path: Path, policy: sqlanon.Policy) -> bool:
         return not db.verify(path, policy).verified
 
 
+@pytest.mark.slow
 def test_verify_with_the_policy_accepts_its_own_release(source: Path, copy: Path) -> None:
     assert not fails_against_source(copy, policy_for(source))
 
 
+@pytest.mark.slow
 def test_verify_with_the_policy_finds_a_k_lowered_in_the_manifest(source: Path, copy: Path) -> None:
     lowered(copy)
     assert fails_against_source(copy, policy_for(source))
 
 
+@pytest.mark.slow
 def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(source: Path, copy: Path) -> None:
     """The rows, the digest, the figures and k are all changed together, by "another version", whose words nobody can
     check: only the source can tell."""
@@ -536,6 +542,7 @@ def test_verify_with_the_policy_finds_a_false_claim(changed: str, source: Path, 
     assert fails_against_source(copy, policy_for(source))
 
 
+@pytest.mark.slow
 def test_verify_with_another_policy_fails(source: Path, copy: Path) -> None:
     other = make_policy(ATTRIBUTES, k=2, table=None, source={"database": str(source), "table": "patients"})
     assert fails_against_source(copy, other)
@@ -803,6 +810,7 @@ def test_readers_of_the_old_release_keep_it(published: sqlanon.Release, source: 
     assert fetch(target, "SELECT digest FROM sqlanon.digest('patients')") == [(second.manifest.digest,)]
 
 
+@pytest.mark.slow
 def test_a_link_stays_a_link_and_the_release_that_it_leads_to_is_replaced(
     usual: sqlanon.Result, copy: Path, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
             )
 
 
+@pytest.mark.slow
 def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
     attacks = attack(release.path, only=["homogeneity", "background_knowledge"])
     shares = {(name, one.figures["attribute"]): one.share for name, found in attacks.items() for one in found.findings}
@@ -103,6 +104,7 @@ def test_the_advice_prevents_it(tmp_path: Path) -> None:
     assert after.status == 0 and "Homogeneity" not in after.out
 
 
+@pytest.mark.slow
 def test_noisy_values_are_nobodys(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="noise needs opendp: pip install '.[dp]'")
     with duckdb.connect() as connection:

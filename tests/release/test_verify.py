@@ -66,6 +66,7 @@ def claim(what: str) -> str:
     return f"UPDATE sqlanon.manifest SET sqlanon_version = '0.0.0', {what}"
 
 
+@pytest.mark.slow
 def test_the_release_has_what_the_cases_change(copy: Path) -> None:
     change(copy, FIGURES)
     compacted(copy)
@@ -92,6 +93,7 @@ def test_one_check_alone_refuses_it(statements: list[str], wrong: str, copy: Pat
     assert set(found.failures) == {wrong}
 
 
+@pytest.mark.slow
 def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy) -> None:
     """A source with a row more, of which one more was suppressed, is what the release claims to be of."""
     change(copy, claim("rows = rows + 1, suppressed_rows = suppressed_rows + 1"))

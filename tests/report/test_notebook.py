@@ -78,6 +78,7 @@ def test_displays_are_plain_and_escaped(shown: dict[str, Any]) -> None:
         assert name == "plan" or len(one._repr_html_()) < 4000, name
 
 
+@pytest.mark.slow
 def test_displays_say_what_a_thing_is(shown: dict[str, Any]) -> None:
     texts = {name: Seen(one._repr_html_()).text for name, one in shown.items()}
     for part in (

@@ -294,6 +294,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("duckdb", "parqu
 PUBLIC = ("public", *SLOW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC)
 def test_no_private_value_is_in_a_page(name: str, pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
     parsed = read(pages[name])
@@ -437,6 +438,7 @@ def hostile() -> Iterator[sqlanon.Database]:
             yield db
 
 
+@pytest.mark.slow
 def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: Path) -> None:
     result = hostile_result(hostile)
     result.report(tmp_path / "private.html", private=True)
@@ -792,6 +794,7 @@ def in_pieces() -> Iterator[sqlanon.Database]:
             yield db
 
 
+@pytest.mark.slow
 def test_no_label_ends_the_script_that_altair_writes(in_pieces: sqlanon.Database) -> None:
     for chart in charts_of(IN_PIECES, in_pieces):
         bundle = chart._repr_mimebundle_()
@@ -853,6 +856,7 @@ def test_no_count_follows_by_subtraction(tmp_path: Path) -> None:
     assert "Values in fewer than 5 rows are not shown, nor others that would give these away." in parsed.text
 
 
+@pytest.mark.slow
 def test_where_persons_count_no_value_is_told(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(

@@ -215,6 +215,7 @@ def test_a_draft_says_so(facts: ReportFacts) -> None:
     assert "source" not in head[head.index("<h1>") :]
 
 
+@pytest.mark.slow
 def test_a_public_page_says_what_is_left_of_each_column() -> None:
     """Of a local strategy, too, and without the source; labels that few rows have are not counted."""
     with duckdb.connect() as connection:

@@ -149,6 +149,7 @@ DISEASES_2 = (
 )
 
 
+@pytest.mark.slow
 def test_similar_diseases(connection: duckdb.DuckDBPyConnection) -> None:
     """Tables 4 and 5, with a tree like figure 1: three stomach diseases are 3-diverse, and tell what is ill."""
     attributes = {"x": SUPPRESS, "s": {"role": "sensitive", "hierarchy": file_of(connection, "diseases", DISEASES)}}
@@ -620,6 +621,7 @@ def test_void_shields_are_named(connection: duckdb.DuckDBPyConnection) -> None:
         assert not any("void" in warning for warning in result.warnings)
 
 
+@pytest.mark.slow
 def test_the_binding_requirement_is_named(connection: duckdb.DuckDBPyConnection) -> None:
     """Without diversity all rows could stay; without k as many would go."""
     classes(connection, ["flu"] * 4, ["flu"] * 3, ["flu", "cold", "gout"])

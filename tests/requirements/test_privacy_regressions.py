@@ -114,6 +114,7 @@ def test_a_manifest_with_requirements_on_other_columns_does_not_verify(privacy: 
     assert any(failure.startswith("requirements:") for failure in verification.failures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "requirement",
     some(

@@ -144,6 +144,7 @@ def test_what_cannot_be_met_is_named(tmp_path: Path) -> None:
         db.anonymize(policy)
 
 
+@pytest.mark.slow
 def test_a_release_is_audited_and_verified(published: Published) -> None:
     release, policy = published
     with sqlanon.connect() as db:

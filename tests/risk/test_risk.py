@@ -208,6 +208,7 @@ def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(li
     assert holds == [1, 2]
 
 
+@pytest.mark.slow
 def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnection) -> None:
     """(x2, NULL) and (x3, y1) are in the population alone, and C in the source alone."""
     presence = {"delta_presence": {"min": 0.1, "max": 5}}
@@ -363,6 +364,7 @@ def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path
     assert len(risk.requirements) == 15 + persons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persons", some([False, True], 2))
 def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Where a diagnosis is one of two, as in the example, they are those that are run."""
@@ -450,6 +452,7 @@ def told(policy: Path, *options: str) -> str:
     return done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persons", some([True, False], 2))
 def test_the_command(persons: bool, folder: Path) -> None:
     policy = folder / "policy.toml"
@@ -494,6 +497,7 @@ def test_the_command_with_a_matrix_beside_a_population(folder: Path) -> None:
     assert found == [["level 0", "1", "0"], ["level 0", "2 (66.7 %)", "0 (0 %)"], ["level 0", "7 (70 %)", "0 (0 %)"]]
 
 
+@pytest.mark.slow
 def test_the_command_with_all_figures(folder: Path) -> None:
     policy = folder / "policy.toml"
     section = '[risk]\npopulation = 1000\nhousehold = "who"\nthreshold = [0.3, 0.5]\n'

@@ -83,6 +83,7 @@ def test_attacks_tell_how_many_rows_are_decoys(
     assert "decoys" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     asked = {"attributes": {**QUASI, "job": "sensitive", "ill": "sensitive"}, "k": 3}
     limits = {"search": {"suppression_limit": 0.5}, "release": {"table": "t"}}
@@ -350,6 +351,7 @@ def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Pa
     assert own == read
 
 
+@pytest.mark.slow
 def test_a_stranger_does_not_turn_linking_off(tmp_path: Path) -> None:
     """One person of 101 in the outside table would write all ages with three digits."""
     with duckdb.connect(str(tmp_path / "s.duckdb")) as connection:

@@ -186,6 +186,7 @@ def scores_of(rows: Sequence[Row], column: str, **asked: Any) -> list[float]:
     return [found.get(row, 0) for row in rows]
 
 
+@pytest.mark.slow
 def test_the_scores_of_the_guide() -> None:
     """The table of the SDC practice guide; its DIS-SUDA scores are those of the IHSN's convention."""
     assert scores_of(GUIDE, "score") == [0, 0, 6, 0, 12, 0, 6, 10, 0, 0]

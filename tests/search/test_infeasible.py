@@ -123,6 +123,7 @@ def test_persons_are_counted() -> None:
     assert error.suppressed_rows == 16
 
 
+@pytest.mark.slow
 def test_the_command_line_says_it_and_exits_with_1(tmp_path: Any) -> None:
     with duckdb.connect(str(tmp_path / "h.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 'F' AS sex, 'a' AS dx FROM range(4)")

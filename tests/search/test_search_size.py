@@ -60,6 +60,7 @@ def wide_search(limit: float, **limits: Any) -> Search:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", some(["optimal", "k_minimal"], 2))
 def test_a_lattice_of_10_to_the_8_is_never_laid_out(strategy: str) -> None:
     search = wide_search(0.05, checks=400)
@@ -94,6 +95,7 @@ def test_more_boxes_than_have_room_take_no_memory(monkeypatch: pytest.MonkeyPatc
     assert outcome.bound < search.scores[outcome.levels] < 0.5
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_searched_to_the_end() -> None:
     """Every row has a number of its own: it has to go to its top, and nothing else has to change."""
     with duckdb.connect() as connection:

@@ -66,6 +66,7 @@ def test_the_release_is_that_of_the_same_rows_in_a_table(release: Path) -> None:
     assert smallest >= 5
 
 
+@pytest.mark.slow
 def test_types_are_those_of_the_file(release: Path) -> None:
     types = dict(
         fetch(release, "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'release'")

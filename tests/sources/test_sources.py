@@ -189,6 +189,7 @@ def test_the_policy_says_where(file: Path, tmp_path: Path, released: Released) -
     assert released(None, ROLES, tmp_path, source=source)[0] == ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", some([{"table": "t"}, {"query": "SELECT age FROM t"}], 2), ids=["table", "query"])
 def test_results_over_two_files_do_not_mix(tmp_path: Path, source: dict[str, str]) -> None:
     """A release is made from the file that was searched, whatever was opened since, also under the same name."""
@@ -414,6 +415,7 @@ def test_parquet_names_that_differ_in_case_only(tmp_path: Path) -> None:
         db.anonymize(make_policy(ROLES, source={"undeclared": "drop"}))
 
 
+@pytest.mark.slow
 def test_parquet_names_inside_of_structs_are_no_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     nested = {"inner": [{"zip": "x", "b": [{"age": 1}]}] * 8, "list": [[{"zip": 1}]] * 8, "map": [{"age": 1}] * 8}
@@ -747,6 +749,7 @@ def test_intervals_that_are_equal_are_one_value(live: duckdb.DuckDBPyConnection,
         ]
 
 
+@pytest.mark.slow
 def test_enum_becomes_text_everywhere(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     live.execute("CREATE TYPE mood AS ENUM ('sad', 'ok', 'never seen')")
     live.execute("""

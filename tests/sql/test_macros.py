@@ -406,6 +406,7 @@ def digest_of(rows: list[list[int]]) -> str:
 # In a release
 
 
+@pytest.mark.slow
 def test_the_macros_of_a_release_group_by_the_right_columns(tmp_path: Path) -> None:
     """The same hostile names, in a release file that is opened with nothing but DuckDB."""
     with duckdb.connect() as connection:

@@ -363,6 +363,7 @@ def test_similarity(db: Connection) -> None:
     assert of_x(db, "t_closeness", **options)[0][0] < 0.4
 
 
+@pytest.mark.slow
 def test_a_million_rows_are_measured_exactly(db: Connection) -> None:
     """Sums of 32 bits would wrap here, and accept what is 0.19 away."""
     db.execute("""

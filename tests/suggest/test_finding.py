@@ -315,6 +315,7 @@ def test_adult(data: Path, tmp_path: Path) -> None:
     assert result.optimal
 
 
+@pytest.mark.slow
 def test_no_value_of_the_table_is_in_it(tmp_path: Path) -> None:
     """Not even the least and the greatest: widths tell how far they are apart, and that is rounded."""
     with duckdb.connect() as connection:
@@ -458,6 +459,7 @@ def test_persons_with_several_rows_are_counted(tmp_path: Path) -> None:
         assert 'role = "identifying"' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_files(ending: str, tmp_path: Path) -> None:
     """A ZIP keeps its zero; the policy has the file's whole path, and runs from anywhere."""

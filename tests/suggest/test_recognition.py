@@ -166,6 +166,7 @@ def test_a_word_that_says_more_than_missing_keeps_a_column_as_it_is(odd: str, tm
             assert "query" not in db.suggest("t")
 
 
+@pytest.mark.slow
 def test_numbers_among_words_of_a_file_need_hierarchy_files(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(PEOPLE)

@@ -38,6 +38,7 @@ def without_trials(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
 
 
+@pytest.mark.slow
 def test_only_categories_and_shared_amounts_are_released_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def test_what_is_fully_suppressed_is_so_in_the_release(
 BIG = 2_000
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_same_on_every_run_and_keeps_the_limit_as_a_share() -> None:
     def tried(**source: str) -> Trial:
         with duckdb.connect() as connection:

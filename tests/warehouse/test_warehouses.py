@@ -150,6 +150,7 @@ def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, fold
 # --- the same answer ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "suppressed"), some([(0.2, "mask"), (0, "drop"), (0, "mask"), (0.2, "drop")], 4))
 def test_the_same_is_found_and_released(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str, limit: float
@@ -387,6 +388,7 @@ def test_counts_of_any_type_of_number(whole: str, connection: duckdb.DuckDBPyCon
         assert db.anonymize(policy).rows == 400
 
 
+@pytest.mark.slow
 def test_what_looks_at_rows_says_where_they_are(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy(FEW, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
