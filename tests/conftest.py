@@ -183,9 +183,9 @@ def slow_cases(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
     yield from found.values()
 
 
-def share(cases: list[Any]) -> list[Any]:
+def share(cases: list[Any], least: int = LEAST_CASES) -> list[Any]:
     """As large a share of the cases as of the examples, evenly spread."""
-    number = min(len(cases), max(LEAST_CASES, examples(len(cases))))
+    number = min(len(cases), max(least, examples(len(cases))))
     return [cases[i * len(cases) // number] for i in range(number)]
 
 
