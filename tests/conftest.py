@@ -170,7 +170,7 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()  # what stays beyond the end DuckDB calls leaked
 
 
-LEAST_CASES = 3
+LEAST_CASES = 2
 """So many slow cases of a test run, if there are, however few examples are drawn."""
 
 
