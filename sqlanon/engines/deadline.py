@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 
 import duckdb
 
@@ -30,7 +30,7 @@ def interrupted_after(
     done, late = Event(), Event()
 
     def watch() -> None:
-        if done.wait(seconds):
+        if done.wait(min(seconds, TIMEOUT_MAX)):
             return
         late.set()
         while not done.wait(_AGAIN):

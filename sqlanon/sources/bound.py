@@ -20,7 +20,6 @@ from sqlanon.expressions import table
 from sqlanon.policy import SourceSection
 from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import distinct_counts
-from sqlanon.sources.copies import LARGE, DiskCopy
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]
 """How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements
@@ -31,6 +30,9 @@ NOT_THERE = "UNKNOWN"
 
 SMALL = 500_000
 """A table of so many rows has one frequency set, at the lowest levels; a source elsewhere is counted there once."""
+
+LARGE = 32_000_000
+"""Files of at least this size, in bytes, are copied to disk: their rows are worth the time to compress them."""
 
 Ask: TypeAlias = Callable[[exp.Query], list[tuple[Any, ...]]]
 
@@ -51,7 +53,7 @@ class WorkNames:
     reads: bool = True  # whether rows may be read
     # the schema of views, and its database. It has little else: a view looks names up in its own schema first
     views: tuple[str, str] = ("main", "temp")
-    disk: DiskCopy | None = None  # where rows of large files are copied; None where that cannot be
+    on_disk: Callable[[], exp.Table] | None = None  # the table that large files are copied to, if there may be one
 
     @property
     def copy(self) -> exp.Table | None:
@@ -60,7 +62,7 @@ class WorkNames:
 
     def copy_of(self, size: int) -> exp.Table | None:
         """The table that files of so many bytes are copied to."""
-        return self.disk.table() if self.reads and self.disk is not None and size >= LARGE else self.copy
+        return self.on_disk() if self.reads and self.on_disk is not None and size >= LARGE else self.copy
 
     def view(self, suffix: str) -> exp.Table:
         return table(f"{self.name}_{suffix}", *self.views)

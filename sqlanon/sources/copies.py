@@ -11,25 +11,23 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import table
 from sqlanon.records import dataclass
 
-LARGE = 32_000_000
-"""Files of so many bytes are worth the time to compress their rows."""
-
 
 @dataclass
-class DiskCopy:
-    """A table in a database file in a private directory."""
+class Copies:
+    """The copied tables of a run: a database file in a private directory, made with the first of them."""
 
     engine: DuckDBEngine
     directory: Path
     name: str
     _path: Path | None = None
 
-    def table(self) -> exp.Table:
-        """The table, which is not there yet."""
+    def table(self, name: str) -> exp.Table:
+        """A table of this name, which is not there yet."""
         if self._path is None:
-            self._path = self.directory / f"{self.name}.duckdb"
-            self.engine.attach(self._path, self.name, storage_version="latest")
-        return table("source_copy", "main", self.name)
+            path = self.directory / f"{self.name}.duckdb"
+            self.engine.attach(path, self.name, storage_version="latest")
+            self._path = path
+        return table(name, "main", self.name)
 
     def drop(self) -> None:
         """Remove the file."""

@@ -13,6 +13,7 @@ from sqlanon.records import dataclass
 from sqlanon.resources import CHECKS, macro_scripts
 from sqlanon.sources.bind import unbind_source
 from sqlanon.sources.bound import Population, Source, WorkNames
+from sqlanon.sources.copies import Copies
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Run:
     source: Source
     population: Population | None = None
     identity: str = ""
+    copies: Copies | None = None
 
     @property
     def engines(self) -> tuple[DuckDBEngine, ...]:
@@ -54,9 +56,8 @@ class Run:
             unbind_source(self.engine, self.place)
             if self.population is not None:
                 unbind_source(self.population.engine, self.population.place)
-            for place in (self.place, *(() if self.population is None else (self.population.place,))):
-                if place.disk is not None:
-                    place.disk.drop()
+            if self.copies is not None:
+                self.copies.drop()
             if self.place.views[1] == any_name.catalog:
                 self.engine.look_up_as_holder()  # its path may have the schema, and could not be set again
                 self.engine.execute(drop_schema(*self.place.views))

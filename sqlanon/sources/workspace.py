@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,7 +31,7 @@ from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
 from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
-from sqlanon.sources.copies import DiskCopy
+from sqlanon.sources.copies import Copies
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower, read_given
@@ -151,19 +152,18 @@ class Workspace:
         if kind.opens_database and isinstance(section.database, Path) and not is_given:
             engine = self._reader(section.database)
         name = f"{self._name}_{schema}"
-        place = WorkNames(name, work("source_copy"), read, views, self._disk_copy(f"{name}_copy"))
+        copies = None  # in a user's connection there are none
+        if self._spill is not None:
+            copies = Copies(self._engine, self._spill, f"{name}_copies_{uuid4().hex[:8]}")  # no database has that name
+        place = WorkNames(name, work("source_copy"), read, views, _on_disk(copies, "source_copy"))
         home = self._home(section)
         binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
         engine, source = kind.bind(binding)
-        population = self._population(policy, engine, place, work, binding.as_text)
-        run = Run(engine, work, place, source, population, kind.identity(section, source, self._is_live))
+        population = self._population(policy, engine, place, work, copies, binding.as_text)
+        run = Run(engine, work, place, source, population, kind.identity(section, source, self._is_live), copies)
         if self._is_live:
             self._stack.callback(run.drop)
         return run
-
-    def _disk_copy(self, name: str) -> DiskCopy | None:
-        """Where rows of large files are copied: not in the databases of a user's connection."""
-        return None if self._spill is None else DiskCopy(self._engine, self._spill, name)
 
     def _home(self, section: SourceSection) -> str | None:
         """What tells the database of DuckDB that the source is in from others, for the ledger."""
@@ -205,6 +205,7 @@ class Workspace:
         engine: DuckDBEngine,
         own: WorkNames,
         work: Namer,
+        copies: Copies | None,
         as_text: frozenset[str],
     ) -> Population | None:
         """Bind the policy's population: a table or query of the source's own database, or of another file."""
@@ -213,8 +214,8 @@ class Workspace:
             return None
         if isinstance(section.database, Path) and not is_attached(section.database):
             engine = self._reader(section.database)
-        name = f"{own.name}_population"
-        place = replace(own, name=name, table=work("population_copy"), disk=self._disk_copy(f"{name}_copy"))
+        on_disk = _on_disk(copies, "population_copy")
+        place = replace(own, name=f"{own.name}_population", table=work("population_copy"), on_disk=on_disk)
         try:
             wanted = lower(*policy.generalized, section.person)
             return Population(engine, bind_source(engine, section, place, as_text, wanted), place)
@@ -300,3 +301,7 @@ class Workspace:
 
     def close(self) -> None:
         self._stack.close()
+
+
+def _on_disk(copies: Copies | None, name: str) -> Callable[[], exp.Table] | None:
+    return None if copies is None else partial(copies.table, name)
