@@ -394,14 +394,13 @@ class Database:
         leakage:
             The size of the largest sets of quasi-identifiers to measure leakage for; 0: none.
         leakage_seconds:
-            What the leakage may take. If the sets of up to that size take less, larger ones follow, the most leaking
-            first. `Risk.leakage_search` says how many sets there are, and how many were looked at. Default: no limit,
-            and no larger sets.
+            Seconds to measure larger sets for, once all sets of up to that size are measured: highest leakage first.
+            `Risk.leakage_search` says how many sets there are, and how many were measured. Default: no larger sets.
 
         Raises
         ------
         PolicyError
-            An ε is not more than 0, or the policy has no noise; or a prior has mistakes. The error has all of them.
+            An ε is not positive, the policy has no noise, or a prior is wrong. The error lists all mistakes.
         SourceError
             The source or the population cannot be read, or does not fit the policy.
         HierarchyError
@@ -508,7 +507,7 @@ class Database:
         Raises
         ------
         PolicyError
-            It is not a quasi-identifier with a hierarchy, or a prior has mistakes.
+            It is not a quasi-identifier with a hierarchy, or a prior is wrong.
         SourceError, HierarchyError
             As for `anonymize`, for the hierarchy of this attribute.
 

@@ -453,7 +453,7 @@ def risk(
             "--leakage-seconds",
             metavar="S",
             parser=integer(1),
-            help="Report the leakage of larger sets, too, the most leaking first, for at most S seconds.",
+            help="Then measure larger sets for at most S seconds, highest leakage first.",
         ),
     ] = None,
     values: Annotated[

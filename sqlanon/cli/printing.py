@@ -447,13 +447,14 @@ def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch) -> None:
         cells = [f"{one.gain:.1f}", percent(one.normalized, 1), f"{one.classes:,}", f"{one.uniques:,}"]
         rows.append([", ".join(one.attributes), *cells])
     show_table(["attributes", "bits of leakage", "share", "classes", "unique rows"], rows)
-    looked_at = f"Leakage: {search.looked_at:,} of {search.sets:,} sets of attributes were looked at"
+    measured = f"Leakage measured for {search.measured:,} of {search.sets:,} sets of attributes"
     if search.stopped == "size":
-        say(f"{looked_at}. For larger ones, set --leakage-seconds.")
+        say(f"{measured}; --leakage-seconds S measures larger ones.")
     elif search.stopped == "time limit":
-        say(f"{looked_at} in the time limit, the rest not.")
-        if search.proven:
-            say(f"No other set leaks more than the first {search.proven:,}, unless it contains one with all classes.")
+        say(f"{measured} before the time limit.")
+        if first := min(search.proven, len(rows)):
+            are = "row is the set that leaks" if first == 1 else f"{first} rows are the sets that leak"
+            say(f"The first {are} the most, apart from sets that contain one with all classes.")
 
 
 def print_values(found: ValueLeakage) -> None:

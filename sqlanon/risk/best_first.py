@@ -1,5 +1,5 @@
-"""Leakage of sets of any size within a time limit: first all sets of up to a size, then the larger ones, the most
-leaking first.
+"""Leakage of sets of any size: first all sets of up to a size, then the larger ones within a time limit, the highest
+leakage first.
 
 The gain of a set is the entropy of the classes that it makes. Therefore
 
@@ -20,6 +20,7 @@ import heapq
 import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from sqlanon.engines.base import Queries
@@ -29,7 +30,7 @@ from sqlanon.records import dataclass
 from sqlanon.risk.leakage import DIGITS, Attributes, SetFigures
 
 AT_ONCE = 8
-"""So many of the open sets are counted in one statement at most: the next ones are chosen by what they leak."""
+"""At most this many open sets are counted in one statement: the next ones are chosen by what they leak."""
 
 
 class Sets(Protocol):
@@ -38,11 +39,15 @@ class Sets(Protocol):
     known: dict[Attributes, SetFigures]
 
     @property
+    def whole(self) -> float:
+        """The bits that it takes to find a row."""
+
+    @property
     def at_once(self) -> int:
-        """So many sets are counted in one statement."""
+        """At most this many sets are counted in one statement."""
 
     def count_up_to(self, most: int) -> None:
-        """Count all sets of up to so many attributes."""
+        """Count all sets of up to ``most`` attributes."""
 
     def count(self, wanted: Sequence[Attributes]) -> None:
         """Count sets."""
@@ -50,26 +55,26 @@ class Sets(Protocol):
 
 @dataclass(frozen=True)
 class LeakageSearch:
-    """How many sets of attributes were looked at.
+    """How many sets of attributes were measured.
 
     Attributes
     ----------
     sets:
         The sets of attributes that there are.
-    looked_at:
-        Those whose leakage is known. The rest was not looked at.
+    measured:
+        Those whose leakage was measured.
     complete:
-        Whether nothing is left: each set that was not looked at contains one that makes as many classes as all
-        attributes together, and leaks as much as they.
+        Whether nothing is left: every other set contains one that makes as many classes as all attributes together, and
+        leaks as much as they.
     proven:
-        So many of the sets that leak most come first among all sets, apart from those that contain one that makes as
+        How many sets at the top of the list are known to leak the most, apart from sets that contain one that makes as
         many classes as all attributes together.
     stopped:
         What ended the search before it was complete: the ``size`` that was asked for, or the ``time limit``.
     """
 
     sets: int
-    looked_at: int
+    measured: int
     complete: bool
     proven: int
     stopped: str | None
@@ -82,19 +87,16 @@ class LeakageSearch:
 def search_leakage(
     sets: Sets, attributes: int, most: int, seconds: float | None, engines: Sequence[Queries]
 ) -> tuple[list[SetFigures], LeakageSearch]:
-    """Count the sets of up to ``most`` attributes; within a time limit then the larger ones, the most leaking first."""
+    """Count the sets of up to ``most`` attributes, and then larger ones for some seconds, the highest leakage first."""
     if seconds is None:
         sets.count_up_to(most)
         found = [one for one in sets.known.values() if len(one.attributes) <= most]
         bound, stopped = (math.inf, "size") if most < attributes else (-math.inf, None)
     else:
+        sets.count_up_to(max(most, 1))
         search = _Search(sets, attributes, time.monotonic() + seconds)
-        try:
-            with interrupted_after(seconds, engines):
-                sets.count_up_to(max(most, 1))
-                search.descend(max(most, 1))
-        except OvertimeError:
-            pass
+        with suppress(OvertimeError), interrupted_after(seconds, engines):
+            search.descend(max(most, 1))
         found, bound = list(sets.known.values()), search.bound
         stopped = None if bound == -math.inf else "time limit"
     proven = sum(round(one.gain, DIGITS) >= round(bound, DIGITS) for one in found) if bound < math.inf else 0
@@ -114,7 +116,7 @@ class _Search:
 
     @property
     def bound(self) -> float:
-        """No set that was not looked at leaks more."""
+        """No set that was not counted leaks more."""
         return max(self._open.values(), default=-math.inf)
 
     def descend(self, most: int) -> None:
@@ -153,7 +155,7 @@ class _Search:
         return min((part for part in self._complete if part.issubset(one)), key=len, default=None)
 
     def _close(self, one: Attributes, most: int) -> None:
-        """Open the sets below one that was looked at, as far as they can leak less.
+        """Open the sets below one that was counted, as far as they can leak less.
 
         A set below that lacks none of a part that makes all classes leaks as much.
         """

@@ -100,10 +100,10 @@ class Risk:
         How many an attacker who tries all rows is expected to make: by the weights, where there are any, else the
         marketer's.
     leakage:
-        Of all sets of quasi-identifiers of up to the size that was asked for (by default three), and in a time limit of
-        larger ones, the most leaking first.
+        Of all sets of quasi-identifiers of up to the size that was asked for (by default three), and of the larger ones
+        that were measured within a time limit; highest leakage first.
     leakage_search:
-        How many sets that were.
+        How many sets were measured.
     dependencies:
         The columns to be released as they are that narrow a quasi-identifier, where all of its values have one label.
     """

@@ -62,18 +62,21 @@ def tell(live: duckdb.DuckDBPyConnection, name: str, type_: str, shares: Any) ->
 
 
 class PlainSets:
-    """Counts sets of places in plain Python; after some of them the time is over."""
+    """Counts sets of places in plain Python; after some of the larger ones the time is over."""
 
     def __init__(self, rows: list[tuple[Any, ...]], at_once: int = 1, most: float = math.inf) -> None:
-        self.rows, self.at_once, self.most = rows, at_once, most
+        self.rows, self.at_once, self.most, self.small = rows, at_once, most, 0
         self.known: dict[tuple[int, ...], SetFigures] = {}
+        self.whole = math.log2(len(rows))
 
     def count_up_to(self, most: int) -> None:
-        self.count(sets_up_to(len(self.rows[0]), most))
+        wanted = sets_up_to(len(self.rows[0]), most)
+        self.small = len(wanted)
+        self.count(wanted)
 
     def count(self, wanted: Sequence[tuple[int, ...]]) -> None:
         for one in wanted:
-            if len(self.known) >= self.most:
+            if len(self.known) >= self.small + self.most:
                 raise best_first.OvertimeError(1)
             groups = oracle.classes_of(self.rows, one).values()
             uniques = sum(len(group) == 1 for group in groups)
@@ -94,7 +97,7 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
     counted = {one.attributes for one in found}
     whole = tuple(range(quasi))
     assert (search.complete, search.stopped, search.proven) == (True, None, len(counted))
-    assert (search.sets, search.looked_at) == (len(every), len(counted))
+    assert (search.sets, search.measured) == (len(every), len(counted))
     classes = len(oracle.classes_of(rows, whole))
     complete = [set(one.attributes) for one in found if one.classes == classes]
     for one in every.keys() - counted:
@@ -116,7 +119,7 @@ def test_what_is_proven_when_the_time_is_over(rows: list[Any], most: int, at_onc
     rest = (one for one in every if one not in sets.known and not any(part <= set(one) for part in complete))
     others = [every[one] for one in rest]
     first = leakage.ranked(found, [str(i) for i in range(quasi)], 1.0)[: search.proven]
-    assert search.looked_at == len(found) <= time
+    assert sets.small <= search.measured == len(found) <= sets.small + time
     assert search.stopped == (None if search.complete else "time limit")
     if first:
         assert first[-1].gain >= max(others, default=0.0) - 1e-8
@@ -161,7 +164,7 @@ def test_the_time_limit(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.Mon
     monkeypatch.setattr(best_first, "_Search", type("Late", (best_first._Search,), {"descend": late}))
     with connected(live) as db:
         search = db.risk(policy(), leakage=1, leakage_seconds=60).leakage_search
-    assert search.to_dict() == {"sets": 15, "looked_at": 5, "complete": False, "proven": 1, "stopped": "time limit"}
+    assert search.to_dict() == {"sets": 15, "measured": 5, "complete": False, "proven": 1, "stopped": "time limit"}
 
 
 def late(search: best_first._Search, most: int) -> None:
@@ -341,9 +344,9 @@ def test_the_command(tmp_path: Path) -> None:
     options = ("risk", "policy.toml", "--leakage", "1", "--values", "sex")
     done = cli(*options, cwd=tmp_path)
     assert (done.status, done.err) == (0, "")
-    assert "Leakage: 2 of 3 sets of attributes were looked at." in done.out
+    assert "Leakage measured for 2 of 3 sets of attributes; --leakage-seconds S measures larger ones." in done.out
     assert "level 0             2              1.0   17 %  F (1.0)" in done.out
     found = json.loads(cli(*options, "--leakage-seconds", "9", "--json", cwd=tmp_path).out)
-    assert found["leakage_search"] == {"sets": 3, "looked_at": 3, "complete": True, "proven": 3, "stopped": None}
+    assert found["leakage_search"] == {"sets": 3, "measured": 3, "complete": True, "proven": 3, "stopped": None}
     assert [one["values"] for one in found["values"]["levels"]] == [2, 1]
     assert found["values"]["levels"][0]["most_leaking"][0] == {"value": "F", "rows": 27, "share": 0.5, "gain": 1.0}
