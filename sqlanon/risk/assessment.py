@@ -54,7 +54,7 @@ from sqlanon.risk.attackers import (
     population_risk,
     prosecutor_risk,
 )
-from sqlanon.risk.best_first import LeakageSearch, search_leakage
+from sqlanon.risk.best_first import LeakageSearch, Sets, search_leakage
 from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
@@ -226,14 +226,14 @@ class _Assessment:
         counted = isinstance(self.rows, exp.Table)
         return AttributeSets(self.steps, self.work, self.rows, len(self.names), counted)
 
-    def _leaking_sets(self) -> AttributeSets | WeightedSets:
+    def _leaking_sets(self) -> Sets:
         """The sets of all quasi-identifiers, with rows as likely as the policy's priors say."""
         by_attribute, dictionaries = self.columns.by_attribute, self.sets.dictionaries
         types = [self.run.source.columns[by_attribute[name]] for name in self.names]
         shares = read_shares(self.steps, self.work, self.policy, self.names, types, dictionaries)
         return WeightedSets(self.steps, self.work, self.sets, len(self.names), shares) if shares else self.sets
 
-    def _search_leakage(self, sets: AttributeSets | WeightedSets, rows: int) -> tuple[list[SetFigures], LeakageSearch]:
+    def _search_leakage(self, sets: Sets, rows: int) -> tuple[list[SetFigures], LeakageSearch]:
         """Count sets of attributes: many small groups are counted, with direct addressing where that pays."""
         bits = direct_bits(self.run.engine.limits, rows)
         with self.run.engine.setting("perfect_ht_threshold", str(bits)):

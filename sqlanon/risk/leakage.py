@@ -24,7 +24,7 @@ Measured on 10 million rows of 8 attributes, nearly all distinct: benchmarks/REA
 
 The dictionary of an attribute: one row a value (NULL is one), with ``code`` (0 of the most frequent one) and ``n``, its
 rows. Coded rows: ``c0, c1, ...``, and ``n``. The sizes of a set of attributes: how many of its classes (``classes``)
-have so many rows (``n``). Other names of columns as in `frequency.statements` and `coding`.
+have a number of rows (``n``). Other names of columns as in `frequency.statements` and `coding`.
 """
 
 from __future__ import annotations
@@ -211,15 +211,15 @@ _TYPES = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32, "UBIGINT": 2*
 
 
 SMALL = 200_000
-"""So many rows are counted as they are, many sets in one statement: there is nothing to be saved."""
+"""Up to this many rows are counted as they are, many sets in one statement: there is nothing to be saved."""
 
 SETS_AT_ONCE = 64
 
 DIRECT = 22
-"""Up to so many bits of a key its groups are counted in place, without a hash table."""
+"""Groups of a key of at most this many bits are counted in place, without a hash table."""
 
 MANY_GROUPS = 2**21
-"""From so many possible groups on, rows with a very frequent value are counted apart."""
+"""With more possible groups than this, rows with a very frequent value are counted apart."""
 
 FREQUENT = 0.75
 """A value of more than this share of the rows is very frequent. These rows are grouped without its attribute, and few
@@ -229,7 +229,7 @@ LEAST_DIRECT, GROUP = 12, 32
 """DuckDB's own number of bits; the bytes of a group, generously."""
 
 MANY = 2**40
-"""Where statements are only shown, each attribute might have so many values."""
+"""Where statements are only shown, each attribute might have this many values."""
 
 Attributes = tuple[int, ...]
 
@@ -324,11 +324,11 @@ class AttributeSets:
 
     @property
     def at_once(self) -> int:
-        """So many sets are counted in one statement."""
+        """At most this many sets are counted in one statement."""
         return SETS_AT_ONCE if self._tables[0].rows <= SMALL else 1
 
     def count_up_to(self, most: int) -> None:
-        """Count all sets of up to so many attributes."""
+        """Count all sets of up to ``most`` attributes."""
         wanted = sets_up_to(len(self._all), most)
         self._count_one_by_one()
         if self._tables[0].rows > SMALL:
@@ -365,7 +365,7 @@ class AttributeSets:
             answer = self.steps.ask(_summary(_ONE_LABEL(sizes=_BY_SIZE(groups=shared))), [])
             _, rows, classes, _, bits = answer[0] if answer else (0, 0, 0, 0, 0.0)
             singles = self._rows - rows
-            self.known[pair] = SetFigures(pair, classes + singles, singles, self._gain(bits))
+            self.known[pair] = SetFigures(pair, classes + singles, singles, leakage(bits, self._rows))
             if 2 * rows <= self._rows:
                 on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in pair)
                 query = _ROWS_OF(rows=source.table, shared=shared, same=on)
@@ -445,16 +445,13 @@ class AttributeSets:
         answers = {i: figures for i, _, *figures in self.steps.ask(_summary(sizes), [])}
         for i, one in enumerate(sets):
             classes, uniques, bits = answers.get(i, (0, 0, 0.0))  # of no rows there is nothing
-            self.known[one] = SetFigures(one, classes + singles[i], uniques + singles[i], self._gain(bits))
-
-    def _gain(self, bits: float) -> float:
-        return leakage(bits, self._rows)[0]
+            self.known[one] = SetFigures(one, classes + singles[i], uniques + singles[i], leakage(bits, self._rows))
 
     def _smallest(self, wanted: Collection[int]) -> _Counted:
         return min((one for one in self._tables if one.serves(wanted)), key=lambda one: one.rows)
 
     def _most(self, attributes: Attributes) -> int:
-        """So many classes are possible."""
+        """The most classes that are possible."""
         return prod(self._values[i] for i in attributes)
 
 
@@ -480,12 +477,12 @@ _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def sets_up_to(attributes: int, most: int) -> list[Attributes]:
-    """All sets of up to so many of some attributes, by their size and order."""
+    """All sets of up to ``most`` of some attributes, by their size and order."""
     return [one for size in range(1, most + 1) for one in combinations_of(range(attributes), size)]
 
 
 def batches(sets: Sequence[Attributes], size: int) -> Iterator[Sequence[Attributes]]:
-    """Sets, so many at once."""
+    """Sets, at most ``size`` at once."""
     for start in range(0, len(sets), size):
         yield sets[start : start + size]
 
@@ -517,22 +514,20 @@ class Leakage:
         return {**vars(self), "attributes": list(self.attributes)}
 
 
-def leakage(bits: float, rows: int) -> tuple[float, float]:
-    """The gain and its normalized form.
+def leakage(bits: float, rows: int) -> float:
+    """The gain, in bits.
 
-    >>> gain, normalized = leakage(27 * math.log2(27) + 33 * math.log2(33), 60)
-    >>> round(gain, 4), round(normalized, 4)
-    (0.9928, 0.1681)
+    >>> round(leakage(27 * math.log2(27) + 33 * math.log2(33), 60), 4)
+    0.9928
     """
     if rows < 2:
-        return 0.0, 0.0
+        return 0.0
     whole = math.log2(rows)
-    gain = min(max(whole - bits / rows, 0.0), whole)
-    return gain, gain / whole
+    return min(max(whole - bits / rows, 0.0), whole)
 
 
 def ranked(sets: Iterable[SetFigures], names: Sequence[str], whole: float) -> tuple[Leakage, ...]:
-    """The leakages, the most leaking first; of equal ones, the set of fewer attributes, then as the policy orders."""
+    """The leakages, highest first; of equal ones, the set of fewer attributes, then as the policy orders."""
     ordered = sorted(sets, key=lambda one: (-round(one.gain, DIGITS), len(one.attributes), one.attributes))
     return tuple(
         Leakage(
@@ -547,4 +542,4 @@ def ranked(sets: Iterable[SetFigures], names: Sequence[str], whole: float) -> tu
 
 
 DIGITS = 9
-"""Gains that agree in so many decimals are equal."""
+"""Gains that agree to this many decimals count as equal."""

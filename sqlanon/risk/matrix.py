@@ -174,7 +174,7 @@ def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: lis
 
 
 def _beside_population(raw: exp.Table, population: exp.Table, types: Sequence[str], persons: bool) -> exp.Query:
-    """The combinations of the source, and below them those of the population, of which each row is of a person."""
+    """The combinations of the source, and below them those of the population, with one row per person."""
     theirs = [named(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(types)]
     person = col(PERSON) if persons else exp.null()
     query = _BESIDE_POPULATION(

@@ -50,7 +50,7 @@ FITTED = 1e-10
 """Fitting ends where each share is met within this."""
 
 ROUNDS = 500
-"""So often all attributes are fitted; shares that can hold together are met in far fewer."""
+"""The most rounds of fitting; shares that can hold together are met in far fewer."""
 
 _GIVEN = template("""
     SELECT text, key, c1 AS written, TRY_CAST(c1 AS DOUBLE) AS share
@@ -153,11 +153,11 @@ class WeightedSets:
 
     @cached_property
     def at_once(self) -> int:
-        """So many sets are counted in one statement."""
+        """At most this many sets are counted in one statement."""
         return SETS_AT_ONCE if self.steps.count(self.table) <= SMALL else 1
 
     def count_up_to(self, most: int) -> None:
-        """Count all sets of up to so many attributes."""
+        """Count all sets of up to ``most`` attributes."""
         self.count(sets_up_to(self._attributes, most))
 
     def count(self, wanted: Sequence[Attributes]) -> None:

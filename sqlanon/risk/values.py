@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MOST_LEAKING = 10
-"""So many values of each level are shown by themselves."""
+"""At most this many values of each level are shown by themselves."""
 
 _VALUES = template("""
     SELECT d.value, sum(c.n)::BIGINT AS rows, sum(:weight) AS weight
@@ -138,16 +138,15 @@ class ValueLeakage:
     attribute: str
     bits: float
     levels: tuple[LevelLeakage, ...]
-    _run: Run | None = field(repr=False, compare=False)
+    _run: Run = field(repr=False, compare=False)
     _leakage: exp.Table = field(repr=False, compare=False)
 
     @property
     def values(self) -> duckdb.DuckDBPyRelation:
-        """All values: a relation, for the holder's eyes, the most leaking first at each level.
+        """All values: a relation, for the holder's eyes, highest leakage first at each level.
 
         Columns: ``level``, ``value`` (as text), ``rows``, ``share``, ``gain`` (NULL where the share is 0).
         """
-        assert self._run is not None
         return self._run.engine.relation(_ORDERED(leakage=self._leakage))
 
     def to_dict(self) -> dict[str, Any]:

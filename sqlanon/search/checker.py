@@ -57,13 +57,14 @@ def leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
 
 
 LEAVES_WITHIN = 2
-"""A check that is expected to lose at most so many times the allowed rows counts leaves, too. That makes its statement
-a tenth dearer; counting them by another one doubles it."""
+"""A check that is expected to lose at most this many times the allowed rows counts leaves, too. That makes its
+statement a tenth dearer; counting them by another one doubles it."""
 
 
 FAR = 1.8
-"""A check that is expected to lose at least so many times the allowed rows counts half of the classes first. That saves
-two fifths of it, or adds a fifth. (The forecast is rough: of nine searched for on people, eight lost twice as many.)"""
+"""A check that is expected to lose at least this many times the allowed rows counts half of the classes first. That
+saves two fifths of it, or adds a fifth. (The forecast is rough: of nine searched for on people, eight lost twice as
+many.)"""
 
 
 class Checker:

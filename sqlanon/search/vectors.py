@@ -26,7 +26,7 @@ ID = "id"
 OUTLIER = "outlier"
 
 PAIRS = 10_000_000
-"""So many pairs of combinations are compared by one statement, which takes some tenths of a second."""
+"""At most this many pairs of combinations are compared by one statement, which takes some tenths of a second."""
 
 _WORD = 2**31
 """So many vectors are told apart by one INTEGER; where more are possible, by several."""
