@@ -220,8 +220,8 @@ class Result(ResultFigures):
     classes, smallest_class:
         Number of equivalence classes in the release, and rows of the smallest.
     null_map, wrong_map:
-        With a population: kept rows that match nobody in it, and kept rows that match only other persons (None if the
-        two tables do not identify persons); otherwise None.
+        With a population: kept rows that match nobody in it, and kept rows that match only other people in it (None if
+        the two tables do not identify persons); otherwise None.
     k_minimal:
         All k-minimal generalizations, with a strategy that finds them; otherwise None.
     satisfying:

@@ -134,9 +134,8 @@ def hierarchies_needed(section: Any) -> frozenset[str]:
 
 
 def estimated(section: Any) -> tuple[str, ...]:
-    """The keys of requirements that are estimates: figures that are counted separately, and of no population table."""
-    separate = (one.entry for one in requirements_in(section) if isinstance(one, SeparateCondition))
-    return tuple(dict.fromkeys(entry.key for entry in separate if entry.scope == "table"))
+    """The keys of requirements whose figures are estimates."""
+    return tuple(dict.fromkeys(one.entry.key for one in requirements_in(section) if one.entry.estimate))
 
 
 def promised_k(section: Any, quasi: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlanon.fields import ShareAboveZero
 from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
-from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition, plain
+from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
 
@@ -21,7 +21,7 @@ AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "clas
 
 
 @dataclass(frozen=True)
-class AverageRisk(Requirement, TableCondition):
+class AverageRisk(TableCondition, Requirement):
     """Classes / rows (or persons) ≤ ``limit``.
 
     Monotone where the kept rows stay the same, which is so without suppression: merged classes are fewer. Not with
@@ -40,9 +40,7 @@ class AverageRisk(Requirement, TableCondition):
         macros=(AVERAGE_RISK,),
     )
 
-    @property
-    def name(self) -> str:
-        return f"average risk of at most {plain(self.limit)}"
+    words: ClassVar[str] = "average risk"
 
     @property
     def most(self) -> float:
@@ -54,7 +52,7 @@ class AverageRisk(Requirement, TableCondition):
     def audit(self, audited: Audited) -> Iterator[Check]:
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
         value = figure(figures["average_risk"])
-        yield audited.beside_persons(Check(self.name, value <= self.limit + TOLERANCE, f"it is {value:.6g}"))
+        yield audited.beside_persons(Check(self.name, self.within(value), f"it is {value:.6g}"))
 
     def violations(self, released: Released) -> exp.Select:
         return released.by_share(exp.Count(this=exp.Star()), self.limit + TOLERANCE)

@@ -189,7 +189,7 @@ class SubsetCondition:
 class KeptClasses:
     """The kept classes together: how many they are, their rows, and what requirements count in them (rows or persons).
 
-    ``singles`` are the classes of one; ``unmatched`` the rows of classes that match nobody of the population.
+    ``singles`` are the classes of one; ``unmatched`` the rows of classes that match nobody in the population.
     """
 
     classes: int
@@ -199,21 +199,32 @@ class KeptClasses:
     unmatched: int = 0
 
 
-class TableCondition(ABC):
-    """A condition on the kept classes together: a figure of at most `most`. It suppresses nothing.
+class Limit(ABC):
+    """A limit on a figure of the kept rows together. It suppresses nothing."""
 
-    Where the kept rows stay the same, a generalization above one that meets it meets it.
-    """
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What people call it, with its limit."""
+    words: ClassVar[str]
+    """What people call the figure."""
 
     @property
     @abstractmethod
     def most(self) -> float:
         """The greatest figure that meets it."""
+
+    @property
+    def name(self) -> str:
+        """What people call it, with its limit."""
+        return f"{self.words} of at most {plain(self.most)}"
+
+    def within(self, figure: float) -> bool:
+        """Whether a figure is within the limit; where there is none (NaN), it is not."""
+        return figure <= self.most + TOLERANCE
+
+
+class TableCondition(Limit):
+    """A limit on a figure of the kept classes.
+
+    Where the kept rows stay the same, a generalization above one that meets it meets it.
+    """
 
     @abstractmethod
     def figure(self, kept: KeptClasses) -> float:
@@ -221,7 +232,7 @@ class TableCondition(ABC):
 
     def holds(self, kept: KeptClasses) -> bool:
         """Whether kept classes meet it."""
-        return not kept.count or self.figure(kept) <= self.most + TOLERANCE
+        return not kept.count or self.within(self.figure(kept))
 
 
 class KeptRows(Protocol):
@@ -238,34 +249,18 @@ class KeptRows(Protocol):
         """How many kept classes there are of each size, in rows or persons."""
 
     def wrong(self) -> int:
-        """The rows that match somebody of the population, but not the person that they are of."""
+        """The rows that match only other people in the population."""
 
 
-class SeparateCondition(ABC):
-    """A limit on a figure of the kept rows, which is counted for each generalization separately: that one meets it says
-    nothing of another.
-    """
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What people call it, with its limit."""
-
-    @property
-    @abstractmethod
-    def most(self) -> float:
-        """The greatest figure that meets it."""
+class SeparateCondition(Limit):
+    """A limit on a figure counted for each generalization separately: that one meets it says nothing of another."""
 
     @abstractmethod
     def figure(self, kept: KeptRows) -> float:
         """The figure of kept rows, of which there are some; NaN: there is none."""
 
-    def refuse(self, counted: int) -> None:  # noqa: B027  (most refuse nothing)
+    def refuse(self, counted: int) -> None:
         """Refuse what contradicts the rows or persons of the source."""
-
-    def holds(self, figure: float) -> bool:
-        """Whether a figure is within the limit; where there is none, it is not."""
-        return figure <= self.most + TOLERANCE
 
 
 Condition: TypeAlias = ClassCondition | SubsetCondition | TableCondition | SeparateCondition
@@ -289,7 +284,7 @@ class Entry:
     release alone shows that it is met, where rows are counted. ``plain_macros``: the macros of each release file are
     enough for its audit. ``whole_source``: it holds of all rows of one source together, and not with some left out.
     ``subsets``: each of its ``quasi`` are some of the quasi-identifiers. ``persons``: it compares the persons of the
-    source with those of the population.
+    source with those of the population. ``estimate``: its figure is estimated, not counted.
     """
 
     key: str
@@ -302,6 +297,7 @@ class Entry:
     whole_source: bool = False
     subsets: bool = False
     persons: bool = False
+    estimate: bool = False
     macros: Sequence[Macro] = ()
     example: Any = None
 

@@ -1,4 +1,4 @@
-"""Null-map: the share of the released rows that match nobody of the population is bounded.
+"""Null-map: the share of the released rows that match nobody in the population is bounded.
 
 Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4 (k-map, null-map and wrong-map protection).
 """
@@ -13,14 +13,14 @@ from pydantic import Field
 from sqlanon.expressions import template
 from sqlanon.fields import Section, Share
 from sqlanon.requirements.audit import Audited, Check, needs_population
-from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition, plain
+from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.k_map import K_MAP
 
 ROWS = template("SELECT count(*) FROM :released")
 
 
-class NullMap(Section, Requirement, TableCondition):
-    """At most a share of the released rows match nobody of the population.
+class NullMap(Section, TableCondition, Requirement):
+    """Limits the share of released rows that match nobody in the population.
 
     A row matches whom it agrees with in all quasi-identifiers, generalized the same way. A released row that matches
     nobody shows that the table was not drawn from this population, or that the row is wrong.
@@ -34,7 +34,7 @@ class NullMap(Section, Requirement, TableCondition):
     entry: ClassVar[Entry] = Entry(
         "null_map",
         "table",
-        "a limit on the share of the released rows that match nobody of [population]",
+        "a limit on the share of the released rows that match nobody in [population]",
         scope="population",
         alone=False,
         whole_source=True,
@@ -44,9 +44,7 @@ class NullMap(Section, Requirement, TableCondition):
     # Monotone where the kept rows stay the same, which is so without suppression: a merged class matches whom its parts
     # match.
 
-    @property
-    def name(self) -> str:
-        return f"null-map of at most {plain(self.max)}"
+    words: ClassVar[str] = "null-map"
 
     @property
     def most(self) -> float:
@@ -64,8 +62,8 @@ class NullMap(Section, Requirement, TableCondition):
         matched = audited.figures(K_MAP, list(audited.quasi), relation, **options)
         released = audited.value(ROWS(released=audited.released)) or 0
         nobody = matched["null_map"] or 0
-        holds = released > 0 and nobody <= (self.max + TOLERANCE) * released
-        yield Check(self.name, holds, f"{nobody:,} of {released:,} rows match nobody of the population")
+        holds = released > 0 and self.within(nobody / released)
+        yield Check(self.name, holds, f"{nobody:,} of {released:,} rows match nobody in the population")
 
     def sentence(self, who: str) -> str:
-        return f"At most {100 * self.max:g} % of the rows match nobody of the population (null-map)."
+        return f"At most {100 * self.max:g} % of the rows match nobody in the population (null-map)."

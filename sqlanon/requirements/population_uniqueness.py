@@ -12,12 +12,12 @@ from pydantic import Field
 from sqlanon.errors import SourceError
 from sqlanon.fields import Flaw, Section, Share, ShareAboveZero, Whole
 from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition, plain
+from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
 
 
-class PopulationUniqueness(Section, Requirement, SeparateCondition):
+class PopulationUniqueness(Section, SeparateCondition, Requirement):
     """A limit on the estimated share of the population's rows that are the only ones of their kind.
 
     Source: F. K. Dankar, K. El Emam, A. Neisa, T. Roffey, "Estimating the re-identification risk of clinical data
@@ -52,7 +52,9 @@ class PopulationUniqueness(Section, Requirement, SeparateCondition):
         "a limit on the estimated share of rows that are unique in the population",
         scope="table",
         whole_source=True,
+        estimate=True,
     )
+    words: ClassVar[str] = "population uniqueness"
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.population is None and self.sampling_fraction is None:
@@ -62,7 +64,7 @@ class PopulationUniqueness(Section, Requirement, SeparateCondition):
 
     @property
     def name(self) -> str:
-        return f"population uniqueness of at most {plain(self.limit)} ({self.estimator})"
+        return f"{super().name} ({self.estimator})"
 
     @property
     def sampled_from(self) -> tuple[int | None, float | None]:
@@ -98,7 +100,7 @@ class PopulationUniqueness(Section, Requirement, SeparateCondition):
 
     def audit(self, audited: Audited) -> Iterator[Check]:
         value = self.estimate(audited.class_sizes(), _counted(audited))
-        check = Check(self.name, self.holds(value), f"the estimate is {value:.6g}")
+        check = Check(self.name, self.within(value), f"the estimate is {value:.6g}")
         yield audited.beside_persons(check)
 
     def sentence(self, who: str) -> str:

@@ -12,14 +12,14 @@ from sqlanon.fields import Share
 from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.average_risk import AVERAGE_RISK
-from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition, plain
+from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.plain_sql import Released
 
 ALONE = fragment("sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)")
 
 
 @dataclass(frozen=True)
-class SampleUniqueness(Requirement, TableCondition):
+class SampleUniqueness(TableCondition, Requirement):
     """The share of rows (or persons) that are alone in their class is at most ``limit``.
 
     Monotone where the kept rows stay the same, as average risk is.
@@ -37,9 +37,7 @@ class SampleUniqueness(Requirement, TableCondition):
         macros=(AVERAGE_RISK,),
     )
 
-    @property
-    def name(self) -> str:
-        return f"sample uniqueness of at most {plain(self.limit)}"
+    words: ClassVar[str] = "sample uniqueness"
 
     @property
     def most(self) -> float:
@@ -51,7 +49,7 @@ class SampleUniqueness(Requirement, TableCondition):
     def audit(self, audited: Audited) -> Iterator[Check]:
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
         value = figure(figures["sample_uniqueness"])
-        yield audited.beside_persons(Check(self.name, value <= self.limit + TOLERANCE, f"it is {value:.6g}"))
+        yield audited.beside_persons(Check(self.name, self.within(value), f"it is {value:.6g}"))
 
     def violations(self, released: Released) -> exp.Select:
         return released.by_share(ALONE(), self.limit + TOLERANCE)

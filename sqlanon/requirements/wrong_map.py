@@ -1,12 +1,11 @@
-"""Wrong-map: the share of the released rows that match somebody else of the population, and not their own person, is
-bounded.
+"""Wrong-map: the share of the released rows that match only other people in the population is bounded.
 
 Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4 (k-map, null-map and wrong-map protection).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from pydantic import Field
@@ -15,36 +14,36 @@ from sqlglot import exp
 from sqlanon.expressions import all_of, cast, col, same, template
 from sqlanon.fields import Section, Share
 from sqlanon.requirements.audit import Audited, Check, needs_population
-from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition, plain
+from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
 from sqlanon.requirements.null_map import ROWS
 
-WRONG = template("""
-    SELECT count(*)
-    FROM :released AS r
+_WRONG_ROWS = template("""
+    SELECT coalesce(sum(:count)::BIGINT, 0)
+    FROM :rows AS r
     SEMI JOIN :population AS p ON :in_class
     ANTI JOIN :population AS p ON :in_class AND :of_person
 """)
 
 
-class WrongMap(Section, Requirement, SeparateCondition):
-    """At most a share of the released rows match somebody of the population, but not the person that they are of.
+class WrongMap(Section, SeparateCondition, Requirement):
+    """Limits the share of released rows that match people in the population, but not the person that the row is about.
 
     A row matches whom it agrees with in all quasi-identifiers, generalized the same way. An attacker who looks up such
-    a row finds other people only. Ids are compared as text, and a row without one is of nobody.
+    a row finds only other people. Ids are compared as text. A row without an id belongs to nobody.
 
     >>> WrongMap(max=0.05).name
     'wrong-map of at most 0.05'
     """
 
     max: Share = Field(
-        description="the greatest share of the released rows that match somebody, but not their own person",
+        description="the greatest share of the released rows that match only other people",
         examples=[0.05],
     )
 
     entry: ClassVar[Entry] = Entry(
         "wrong_map",
         "table",
-        "a limit on the share of the released rows that match others of [population], but not their own person",
+        "a limit on the share of the released rows that match only other people in [population]",
         scope="population",
         alone=False,
         whole_source=True,
@@ -53,9 +52,7 @@ class WrongMap(Section, Requirement, SeparateCondition):
 
     # Not monotone: further up, a row may match its own person, and one that matched nobody may match others.
 
-    @property
-    def name(self) -> str:
-        return f"wrong-map of at most {plain(self.max)}"
+    words: ClassVar[str] = "wrong-map"
 
     @property
     def most(self) -> float:
@@ -69,17 +66,29 @@ class WrongMap(Section, Requirement, SeparateCondition):
             yield needs_population(self.name)
             return
         relation, options = audited.population
-        ids = (col(audited.person, "r"), col(options["population_person"], "p"))
-        query = WRONG(
-            released=audited.released,
-            population=exp.to_table(relation, dialect="duckdb"),
-            in_class=all_of(same(col(name, "r"), col(name, "p")) for name in audited.quasi),
-            of_person=exp.EQ(this=cast(ids[0], "VARCHAR"), expression=cast(ids[1], "VARCHAR")),
-        )
-        wrong = audited.value(query) or 0
+        population = exp.to_table(relation, dialect="duckdb")
+        in_class = [same(col(name, "r"), col(name, "p")) for name in audited.quasi]
+        persons = audited.person, options["population_person"]
+        wrong = audited.value(wrong_rows(audited.released, population, in_class, *persons)) or 0
         released = audited.value(ROWS(released=audited.released)) or 0
-        holds = released > 0 and self.holds(wrong / released)
-        yield Check(self.name, holds, f"{wrong:,} of {released:,} rows match other people of the population only")
+        holds = released > 0 and self.within(wrong / released)
+        yield Check(self.name, holds, f"{wrong:,} of {released:,} rows match only other people in the population")
 
     def sentence(self, who: str) -> str:
-        return f"At most {100 * self.max:g} % of the rows match other people of the population only (wrong-map)."
+        return f"At most {100 * self.max:g} % of the rows match only other people in the population (wrong-map)."
+
+
+def wrong_rows(
+    rows: exp.Expr,
+    population: exp.Expr,
+    in_class: Iterable[exp.Expr],
+    person: str,
+    population_person: str,
+    count: exp.Expr | int = 1,
+) -> exp.Select:
+    """One number: the rows that match only other people in the population, each ``count`` rows. The parts of the
+    condition that a row and a person match name them ``r`` and ``p``.
+    """
+    ids = [cast(col(person, "r"), "VARCHAR"), cast(col(population_person, "p"), "VARCHAR")]
+    own = exp.EQ(this=ids[0], expression=ids[1])
+    return _WRONG_ROWS(count=count, rows=rows, population=population, in_class=all_of(in_class), of_person=own)

@@ -12,9 +12,9 @@ shown with an example.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from sqlglot import exp
@@ -43,6 +43,7 @@ from sqlanon.requirements.base import (
     SubsetCondition,
     TableCondition,
 )
+from sqlanon.requirements.wrong_map import wrong_rows
 from sqlanon.risk.attackers import (
     JournalistRisk,
     MarketerRisk,
@@ -118,14 +119,6 @@ _POPULATION_SIZES = template("""
     FROM :classes AS c
     WHERE class_size > 0
     GROUP BY class_population
-""")
-
-
-_WRONG = template("""
-    SELECT coalesce(sum(r.n)::BIGINT, 0)
-    FROM :rows AS r
-    SEMI JOIN :population AS p ON :in_class
-    ANTI JOIN :population AS p ON :in_class AND :of_person
 """)
 
 
@@ -407,33 +400,31 @@ class _Assessment:
         return risks
 
     def _separate(self, space: ClassSpace, rows: int, counted: int) -> list[RequirementRisk]:
-        every = _EveryRow(self, space, max(rows, 1), counted)  # of no rows, a share is 0
+        """Each requirement whose figure is counted for each generalization separately."""
+        every = _EveryRow(rows, counted, partial(self._sizes_of, space), self._wrong)
         return [_counted_separately(one, every) for one in space.requirements.separate]
 
-    def wrong(self) -> exp.Select:
-        """One number: the rows that match somebody of the population, but not the person that they are of."""
+    def _sizes_of(self, space: ClassSpace) -> Mapping[int, int]:
+        query = _SIZES(classes=_classes(replace(space, requirements=Requirements())))
+        return ClassSizes.from_rows(self.steps.ask(query, [])).sizes
+
+    def _wrong(self) -> int:
+        """The rows that match only other people in the population."""
         theirs = self._population_raw
-        assert theirs is not None and isinstance(self.rows, exp.Table)
+        assert theirs is not None
         keys = [same(col(f"q{i}", "r"), cast(col(f"q{i}", "p"), type_)) for i, type_ in enumerate(self._types)]
-        own = exp.EQ(this=cast(col(PERSON, "r"), "VARCHAR"), expression=cast(col(PERSON, "p"), "VARCHAR"))
-        return _WRONG(rows=self.rows, population=theirs, in_class=all_of(keys), of_person=own)
+        query = wrong_rows(self.rows, theirs, keys, PERSON, PERSON, col(ROWS, "r"))
+        return int(self.steps.ask(query, [(0,)])[0][0])
 
 
 @dataclass(frozen=True)
 class _EveryRow:
     """All rows of the source as the kept ones: `requirements.base.KeptRows`."""
 
-    assessment: _Assessment
-    space: ClassSpace
     rows: int
     counted: int
-
-    def sizes(self) -> Mapping[int, int]:
-        query = _SIZES(classes=_classes(replace(self.space, requirements=Requirements())))
-        return ClassSizes.from_rows(self.assessment.steps.ask(query, [])).sizes
-
-    def wrong(self) -> int:
-        return int(self.assessment.steps.ask(self.assessment.wrong(), [(0,)])[0][0])
+    sizes: Callable[[], Mapping[int, int]]
+    wrong: Callable[[], int]
 
 
 def _with_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequence[str]) -> exp.Select:
@@ -453,7 +444,7 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
     Columns: ``rows``, ``classes``, ``smallest_class``, ``uniques``; ``count``, ``smallest_count`` and ``singles``, the
     same in rows or persons (all of them, the fewest in a class, the classes of one); ``classes_i`` and ``rows_i`` for
     requirement i; and with a population ``absent``, its classes that have no row in the source, and ``unmatched``, the
-    rows of the source that match nobody of it.
+    rows of the source that match nobody in it.
     """
     requirements = space.requirements.classes
     broken: list[exp.Expr] = []
@@ -493,5 +484,5 @@ def _of_the_table(one: TableCondition, figures: Mapping[str, int]) -> Requiremen
 def _counted_separately(one: SeparateCondition, every: _EveryRow) -> RequirementRisk:
     """A requirement whose figure is counted for each generalization separately."""
     one.refuse(every.counted)
-    figure = one.figure(every)
-    return RequirementRisk(one.name, one.holds(figure), figure=None if math.isnan(figure) else figure, limit=one.most)
+    figure = one.figure(every) if every.rows else 0.0
+    return RequirementRisk(one.name, one.within(figure), figure=None if math.isnan(figure) else figure, limit=one.most)

@@ -220,7 +220,7 @@ class Checker:
         if self._separate and within:
             left = self._prepared.marginals.rows - suppressed
             kept = _Kept(self._engine, self._prepared, space, levels, left, self._counted)
-            broken = tuple(one.name for one in self._separate if not one.holds(one.figure(kept)))
+            broken = tuple(one.name for one in self._separate if not one.within(one.figure(kept)))
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,

@@ -430,7 +430,7 @@ def test_the_wrong_map_by_level(
     monkeypatch.setattr("sqlanon.requirements.wrong_map.WrongMap.figure", lambda self, kept: 0.0)
     with (
         searched(connection, attributes, {"wrong_map": {"max": 0.39}}, **sections) as result,
-        pytest.raises(sqlanon.AuditError, match="2 of 5 rows match other people of the population only"),
+        pytest.raises(sqlanon.AuditError, match="2 of 5 rows match only other people in the population"),
     ):
         result.publish(tmp_path / "release.duckdb")
 
