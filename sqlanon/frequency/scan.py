@@ -65,12 +65,18 @@ def scan_table(
     """
     raw = work(f"{prefix}frequency_raw")
     steps.make(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
-    if person is None:
-        return Scan(raw, len(quasi))
+    return _with_members(steps, raw, len(quasi), person is not None, work, prefix)
+
+
+def _with_members(
+    steps: StatementRunner, raw: exp.Table, quasi: int, persons: bool, work: Namer, prefix: str = ""
+) -> Scan:
+    if not persons:
+        return Scan(raw, quasi)
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")
-    steps.make(members, fq.memberships(raw, len(quasi)))
+    steps.make(members, fq.memberships(raw, quasi))
     steps.make(moving, fq.movers(members))
-    return Scan(raw, len(quasi), True, members, moving if steps.count(moving) else None)
+    return Scan(raw, quasi, True, members, moving if steps.count(moving) else None)
 
 
 def combinations(steps: StatementRunner, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
@@ -234,7 +240,7 @@ def scan(
     columns, scanning = match_columns(policy, source), steps.on(steps.engine)
     types = [source.columns[column] for column in columns.generalized]
     own = scan_source(scanning, source, columns, work, population is not None)
-    reader = scanning if population is None or steps.dry else scanning.on(population.engine)
+    reader = scanning if population is None else reader_of(scanning, population)
     theirs = None if population is None else scan_population(reader, policy, population, types, work)
     tables = attribute_values(scanning, own, None if theirs is None else theirs.scan, types, work)
     pairs = {name: sensitive_pairs(scanning, own, s, work) for s, name in enumerate(columns.sensitive_names)}
@@ -265,9 +271,27 @@ def scan_population(
 ) -> ScannedPopulation:
     """Scan the population table, by the engine that reads it, into the work schema."""
     names, person = population_columns(policy, population.source)
-    found = scan_table(steps, population.source.relation, names, (), person, work, "population_")
-    refuse_lost_values(steps, found.raw, names, population.source.columns, types)
+    raw = raw_population(steps, policy, population, types, work)
+    found = _with_members(steps, raw, len(names), person is not None, work, "population_")
     return ScannedPopulation(found, names, person)
+
+
+def reader_of(steps: StatementRunner, population: Population) -> StatementRunner:
+    """The runner of the engine that reads a population; in a dry run all is recorded in one place."""
+    return steps if steps.dry else steps.on(population.engine)
+
+
+def raw_population(
+    steps: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
+) -> exp.Table:
+    """Make the population by combination and person, ``population_frequency_raw``. Its values can be cast to the types
+    of the source's quasi-identifiers.
+    """
+    names, person = population_columns(policy, population.source)
+    query = fq.raw_frequency(population.source.relation, names, (), person)
+    raw = steps.make(work("population_frequency_raw"), query)
+    refuse_lost_values(steps, raw, names, population.source.columns, types)
+    return raw
 
 
 def attribute_values(

@@ -173,14 +173,9 @@ class HierarchyDraft:
         return {index: part for index, part in enumerate(self.parts) if isinstance(part, Listed)}
 
     def with_keys(self, query: exp.Select, materialized: bool | None = None) -> exp.Select:
-        """A query that reads the keys of listed parts as `keys_table`.
-
-        Their columns are ``text`` (the key as it is listed), ``key`` (cast to the column's type; NULL where that
-        fails), ``c1`` .. ``c{width}``.
-        """
+        """A query that reads the keys of listed parts (see `keys_query`) as `keys_table`."""
         for index, part in self.listed.items():
-            levels = [col(f"c{level}") for level in range(1, part.width + 1)]
-            keys = _KEYS(key=_cast_key(self.column_type), levels=levels, listed=part.query)
+            keys = keys_query(part.query, part.width, self.column_type)
             query = query.with_(keys_table(index).this, as_=keys, materialized=materialized, copy=False)
         return query
 
@@ -192,6 +187,14 @@ def keys_table(index: int) -> exp.Table:
 
 _KEYS = template("SELECT c0 AS text, :key AS key, :levels FROM :listed AS k")
 _IF_EXACT = fragment("CASE WHEN :exact = :key THEN :key END")
+
+
+def keys_query(listed: exp.Select, width: int, column_type: str) -> exp.Select:
+    """What is listed for keys: ``text`` (the key as it is listed), ``key`` (cast to the column's type; NULL where that
+    fails), ``c1`` .. ``c{width}``.
+    """
+    levels = [col(f"c{level}") for level in range(1, width + 1)]
+    return _KEYS(key=_cast_key(column_type), levels=levels, listed=listed)
 
 
 def _cast_key(column_type: str) -> exp.Expr:

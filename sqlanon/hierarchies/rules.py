@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import aliased, col, fragment, ident, literal_path, named, select, template, text
 from sqlanon.hierarchies.labels import dates_part, intervals_part, mask_part
-from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, Listed, Part
+from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, Listed, Part, keys_query
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.rules import (
     CategoriesRule,
@@ -107,13 +107,37 @@ def _offer(rule: Rule, column_type: str, engine: Engine | None, longest: int) ->
             one_root = len(rule.categories) == 1
             offer = _listed("categories", rule.depth, _categories_query(rule), own_top=one_root, lines=len(rule.rows))
         case FileRule():
-            separator, width, lines = _inspected(rule.file)
-            query = _file_query(rule.file.absolute(), separator, width)
+            query, width, lines = _in_file(rule.file)
             offer = _listed(f"file {rule.file}", width - 1, query, lines=lines)
         case TableRule():
-            names = _table_columns(rule, engine)
-            offer = _listed(f"table {rule.table}", len(names) - 1, _table_query(rule, names))
+            query, width = _in_table(rule.table, engine)
+            offer = _listed(f"table {rule.table}", width - 1, query)
     return offer
+
+
+def read_pairs(file: Path | None, table: str | None, column_type: str, engine: Engine | None) -> tuple[str, exp.Select]:
+    """A file or table of two columns, the values of a column and a text for each: its name for people, and a query with
+    the columns ``text``, ``key`` (see `keys_query`) and ``c1``. A `Flaw`, if it cannot be read.
+    """
+    if file is not None:
+        what, (query, width, _) = f"file {file}", _in_file(file)
+    else:
+        what, (query, width) = f"table {table}", _in_table(table or "", engine)
+    if width != 2:
+        raise Flaw(f"{what} needs two columns, and has {width}")
+    return what, keys_query(query, 1, column_type)
+
+
+def _in_file(path: Path) -> tuple[exp.Select, int, int]:
+    """A file's columns ``c0``, ``c1``, ..., all text; how many they are, and the lines."""
+    separator, width, lines = _inspected(path)
+    return _file_query(path.absolute(), separator, width), width, lines
+
+
+def _in_table(name: str, engine: Engine | None) -> tuple[exp.Select, int]:
+    """A table's columns ``c0``, ``c1``, ..., all text, and how many they are."""
+    names = _table_columns(name, engine)
+    return _table_query(name, names), len(names)
 
 
 def _listed(what: str, width: int, query: exp.Select, *, own_top: bool = True, lines: int | None = None) -> _Offer:
@@ -152,24 +176,24 @@ def _named_table(name: str) -> exp.Table:
     )
 
 
-def _table_columns(rule: TableRule, engine: Engine | None) -> list[str]:
+def _table_columns(name: str, engine: Engine | None) -> list[str]:
     if engine is None:
-        raise Flaw(f"the columns of table {rule.table} are not known")
-    table = _named_table(rule.table)
+        raise Flaw(f"the columns of table {name} are not known")
+    table = _named_table(name)
     try:
         return list(engine.columns(table))
     except Exception as error:  # each engine has errors of its own
         reason = str(error).partition("\n")[0]
-        raise Flaw(f"table {rule.table} cannot be read: {reason}") from None
+        raise Flaw(f"table {name} cannot be read: {reason}") from None
 
 
 # Readers see the case of a label, whatever the column's collation.
 _LABEL = fragment(':column::VARCHAR COLLATE "binary"')
 
 
-def _table_query(rule: TableRule, names: Sequence[str]) -> exp.Select:
-    columns: list[exp.Expr] = [named(_LABEL(column=col(name, "t")), f"c{i}") for i, name in enumerate(names)]
-    return select(columns, aliased(_named_table(rule.table), "t"))
+def _table_query(name: str, names: Sequence[str]) -> exp.Select:
+    columns: list[exp.Expr] = [named(_LABEL(column=col(one, "t")), f"c{i}") for i, one in enumerate(names)]
+    return select(columns, aliased(_named_table(name), "t"))
 
 
 _SEPARATORS = (";", ",")

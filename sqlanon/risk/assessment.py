@@ -19,17 +19,16 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, coded_values
+from sqlanon.coding import ROWS
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import HierarchyError, Problem
 from sqlanon.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
 from sqlanon.frequency.distribution import domain, nodes, sensitive_values, value_pairs
 from sqlanon.frequency.population import population_size, sampling_fraction
-from sqlanon.frequency.scan import domain_of
+from sqlanon.frequency.scan import domain_of, raw_population, reader_of
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, quasi_columns, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
-from sqlanon.hierarchies import build_hierarchy
+from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
@@ -59,8 +58,8 @@ from sqlanon.risk.best_first import LeakageSearch, Sets, search_leakage
 from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
+from sqlanon.risk.levels import coded_levels
 from sqlanon.risk.noise import show_noise
-from sqlanon.risk.population import scanned_population
 from sqlanon.risk.priors import WeightedSets, read_shares
 from sqlanon.search.classes import classes
 from sqlanon.sources.columns import Columns, match_columns
@@ -255,7 +254,11 @@ class _Assessment:
     @cached_property
     def _population_raw(self) -> exp.Table | None:
         """The population by combination and person."""
-        return scanned_population(self.steps, self.run, self.policy, self._types)
+        population = self.run.population
+        if population is None:
+            return None
+        reader = reader_of(self.steps, population)
+        return raw_population(reader, self.policy, population, self._types, self.work)
 
     @cached_property
     def population(self) -> exp.Subquery | None:
@@ -349,36 +352,17 @@ class _Assessment:
 
     def _nodes(self, values: Mapping[str, exp.Table]) -> tuple[dict[str, int], dict[str, exp.Table]]:
         """The heights of the hierarchies that hierarchical t-closeness needs, and their nodes above each value."""
-        asked = hierarchies_needed(self.policy.privacy)
-        heights, found, problems = {}, {}, list[Problem]()
-        for s, name in enumerate(self.columns.sensitive_names):
-            if name not in asked:
-                continue
-            target = self.work(f"hierarchy_{s}")
-            built = self._hierarchy(name, values[name], target, problems)
-            if built is None:
-                continue
-            heights[name], top = built
-            if not heights[name]:  # the one value is the root
+        asked, names = hierarchies_needed(self.policy.privacy), self.columns.sensitive_names
+        types = {name: self.run.source.columns[self.columns.by_attribute[name]] for name in names}
+        wanted = {name: AttributeValues(values[name], types[name]) for name in names if name in asked}
+        heights, found = {}, {}
+        for name, (coded, heights[name]) in coded_levels(self.steps, self.work, self.policy, wanted).items():
+            if heights[name]:
+                query = nodes(values[name], coded, heights[name])
+                found[name] = self.steps.make(self.work(f"nodes_{names.index(name)}"), query)
+            else:  # the one value is the root
                 found[name] = values[name]
-                continue
-            query = coded_values(values[name], target, heights[name], top, nullable=True)
-            coded = self.steps.make(self.work(f"coded_{s}"), query)
-            query = nodes(values[name], coded, heights[name])
-            found[name] = self.steps.make(self.work(f"nodes_{s}"), query)
-        if problems:
-            raise HierarchyError(problems)
         return heights, found
-
-    def _hierarchy(
-        self, name: str, values: exp.Table, target: exp.Table, problems: list[Problem]
-    ) -> tuple[int, str] | None:
-        """Make a sensitive attribute's hierarchy, and tell its height and its top; None where it has problems."""
-        spec, type_ = self.policy.attributes[name], self.run.source.columns[self.columns.by_attribute[name]]
-        rules = spec.hierarchy or ()
-        hierarchy, found = build_hierarchy(self.steps, name, rules, values, type_, target, spec.on_unknown)
-        problems += found
-        return None if hierarchy is None else (hierarchy.height, hierarchy.top or "")
 
     def _distribution(self, rows: exp.Table, one: Distribution, values: Mapping[str, exp.Table]) -> SensitiveTable:
         names = self.columns.sensitive_names

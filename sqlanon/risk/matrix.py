@@ -12,17 +12,18 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, Coded, code_name, coded_values, value_counts, values_of_both
+from sqlanon.coding import ROWS, Coded, code_name, value_counts, values_of_both
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import HierarchyError, PolicyError, Problem
+from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import Namer, aliased, all_of, cast, col, fragment, named, same, template, union_all
+from sqlanon.frequency.scan import raw_population, reader_of
 from sqlanon.frequency.statements import PERSON, POPULATION, quasi_columns, raw_frequency
-from sqlanon.hierarchies import build_hierarchy
+from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
 from sqlanon.records import dataclass
 from sqlanon.risk.figures import Table
 from sqlanon.risk.leakage import SMALL
-from sqlanon.risk.population import scanned_population
+from sqlanon.risk.levels import as_spelled, coded_levels
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 
@@ -139,27 +140,25 @@ class UniquesMatrix:
 
 def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: list[str] | None = None) -> UniquesMatrix:
     """Count the unique rows at each level of two attributes."""
-    first, second = _chosen(policy, first, second)
+    if first.lower() == second.lower():
+        raise PolicyError([Problem("--matrix", f"needs two attributes, and both are {first!r}")])
+    first, second = as_spelled(policy, "--matrix", first, second)
     steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
     names = [columns.by_attribute[name] for name in (*policy.generalized, *policy.noisy)]
     types = [run.source.columns[column] for column in columns.generalized]
     raw = steps.make(work("raw"), raw_frequency(run.source.relation, names))
-    population = scanned_population(steps, run, policy, types)
-    two, problems = list[Coded](), list[Problem]()
-    for name in (first, second):
-        place = policy.generalized.index(name)
-        spec, type_ = policy.attributes[name], types[place]
-        values = steps.make(work(f"values_{place}"), value_counts(raw, f"q{place}", counted=True))
+    population = None
+    if run.population is not None:
+        population = raw_population(reader_of(steps, run.population), policy, run.population, types, work)
+    chosen = {name: policy.generalized.index(name) for name in (first, second)}
+    values = dict[str, AttributeValues]()
+    for name, i in chosen.items():
+        table = steps.make(work(f"values_{i}"), value_counts(raw, f"q{i}", counted=True))
         if population is not None:
-            values = steps.make(work(f"values_of_both_{place}"), values_of_both(values, population, place, type_))
-        target, rules = work(f"hierarchy_{place}"), spec.hierarchy or ()
-        hierarchy, found = build_hierarchy(steps, name, rules, values, type_, target, spec.on_unknown)
-        problems += found
-        if hierarchy is not None:
-            query = coded_values(values, target, hierarchy.height, hierarchy.top or "", nullable=True)
-            two.append(Coded(f"q{place}", hierarchy.height, steps.make(work(f"coded_{place}"), query), nullable=True))
-    if problems:
-        raise HierarchyError(problems)
+            table = steps.make(work(f"values_of_both_{i}"), values_of_both(table, population, i, types[i]))
+        values[name] = AttributeValues(table, types[i])
+    levels = coded_levels(steps, work, policy, values)
+    two = [Coded(f"q{chosen[name]}", height, table, nullable=True) for name, (table, height) in levels.items()]
     rows = _with_levels(steps, work, raw, len(names), two, [ROWS])
     (uniques,) = _count(steps, rows, two, _CELL, 1)
     there = None
@@ -206,22 +205,6 @@ def _with_levels(
         on = same(col(attribute.column, "r"), col("value", f"v{i}"), attribute.nullable)
         query = query.join(aliased(attribute.table, f"v{i}"), on=on, copy=False)
     return steps.make(work(f"levels_of_{raw.name}"), query)
-
-
-def _chosen(policy: Policy, first: str, second: str) -> tuple[str, str]:
-    """The two attributes as the policy spells them, whatever the case."""
-    there = {name.lower(): name for name in policy.generalized}
-    named = ", ".join(policy.generalized)
-    problems = [
-        Problem("--matrix", f"{name!r} is not a quasi-identifier with a hierarchy: choose two of {named}")
-        for name in dict.fromkeys((first, second))
-        if name.lower() not in there
-    ]
-    if first.lower() == second.lower():
-        problems.append(Problem("--matrix", f"needs two attributes, and both are {first!r}"))
-    if problems:
-        raise PolicyError(problems)
-    return there[first.lower()], there[second.lower()]
 
 
 def _count(

@@ -25,12 +25,10 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer, aliased, anonymous, cast, col, fragment, same, template, union_all
+from sqlanon.expressions import Namer, aliased, anonymous, cast, col, fragment, same, subquery, template, union_all
 from sqlanon.fields import in_words
-from sqlanon.hierarchies.parts import ColumnKind, HierarchyDraft, Listed, column_kind, keys_table
-from sqlanon.hierarchies.rules import resolve
+from sqlanon.hierarchies import Flaw, read_pairs
 from sqlanon.policy import Policy
-from sqlanon.policy.rules import FileRule, TableRule
 from sqlanon.policy.sections import Prior
 from sqlanon.risk.leakage import (
     SETS_AT_ONCE,
@@ -58,7 +56,7 @@ _GIVEN = template("""
 """)
 _WRONG_KEYS = template("""
     SELECT text AS label, 1 AS n FROM :given
-    WHERE key IS NULL AND text IS NOT NULL AND :is_wrong
+    WHERE key IS NULL AND text <> ''
 """)
 _TWICE = template("SELECT min(text) AS label, count(*) AS n FROM :given GROUP BY key HAVING count(*) > 1")
 _NO_SHARES = template("""
@@ -185,15 +183,15 @@ def read_shares(
         if prior is None:
             continue
         place = f"risk.priors.{name}"
-        part, message = _listed(steps, prior, type_)
-        if part is None:
-            problems.append(Problem(place, message))
+        try:
+            what, pairs = read_pairs(prior.file, prior.table, type_, steps.engine)
+        except Flaw as flaw:
+            problems.append(Problem(place, str(flaw)))
             continue
-        draft = HierarchyDraft((part,), dictionary, type_)
-        given = steps.make(work(f"prior_{i}"), draft.with_keys(_GIVEN(keys=keys_table(0))))
+        given = steps.make(work(f"prior_{i}"), _GIVEN(keys=subquery(pairs, "keys")))
         on = same(col("value", "d"), col("key", "g"))
         present = steps.make(work(f"present_{i}"), _PRESENT(dictionary=dictionary, given=given, same=on))
-        flaws = [] if steps.dry else list(_flaws(steps, part, given, present, dictionary, type_))
+        flaws = [] if steps.dry else list(_flaws(steps, what, given, present, dictionary, type_))
         problems += [Problem(place, flaw) for flaw in flaws]
         if not flaws:
             found[i] = steps.make(work(f"shares_{i}"), _SHARES(present=present))
@@ -207,50 +205,35 @@ def priors_of(policy: Policy) -> Mapping[str, Prior]:
     return policy.risk.priors or {} if policy.risk else {}
 
 
-def _listed(steps: StatementRunner, prior: Prior, type_: str) -> tuple[Listed | None, str]:
-    """The two columns of a prior, or what is wrong with it."""
-    rule = FileRule(file=prior.file) if prior.file is not None else TableRule(table=prior.table or "")
-    parts, flaws = resolve((rule,), type_, steps.engine)
-    if flaws:
-        return None, flaws[0]
-    (part,) = parts
-    assert isinstance(part, Listed)
-    if part.width != 1:
-        return None, f"{part.what} needs two columns, value and share, and has {part.width + 1}"
-    return part, ""
-
-
 def _flaws(
-    steps: StatementRunner, part: Listed, given: exp.Table, present: exp.Table, dictionary: exp.Table, type_: str
+    steps: StatementRunner, what: str, given: exp.Table, present: exp.Table, dictionary: exp.Table, type_: str
 ) -> Iterator[str]:
-    is_text = column_kind(type_) is ColumnKind.TEXT
-    empty: exp.Expr = exp.false() if is_text else col("text").neq("")  # else it is NULL
     checks = {
-        f"{part.what}: values that are not of type {type_}": _WRONG_KEYS(given=given, is_wrong=empty),
-        f"{part.what}: values that are listed more than once": _TWICE(given=given),
-        f"{part.what}: shares that are not numbers of 0 or more (a file has no header), of": _NO_SHARES(given=given),
-        f"values of the column without a share in {part.what}": _WITHOUT_SHARE(
+        f"{what}: values that are not of type {type_}": _WRONG_KEYS(given=given),
+        f"{what}: values that are listed more than once": _TWICE(given=given),
+        f"{what}: shares that are not numbers of 0 or more (a file has no header), of": _NO_SHARES(given=given),
+        f"values of the column without a share in {what}": _WITHOUT_SHARE(
             dictionary=dictionary, given=given, same=same(col("value", "d"), col("key", "g"))
         ),
     }
     wrong = False
-    for what, query in checks.items():
+    for finding, query in checks.items():
         first = steps.engine.rows(_FIRST(findings=query))
         if first:
             wrong = True
             total = first[0][2]
             names = ", ".join("NULL" if label is None else in_words(label) for label, _, _ in first)
             more = f" and {total - len(first):,} more" if total > len(first) else ""
-            yield f"{what}: {names}{more}"
+            yield f"{finding}: {names}{more}"
     if wrong:
         return  # the sum is of no use
     ((total,),) = steps.engine.rows(_SUM(given=given))
     if abs(total - 1) > TOLERANCE:
-        yield f"{part.what}: the shares add up to {total:.6g}, and must add up to 1"
+        yield f"{what}: the shares add up to {total:.6g}, and must add up to 1"
         return
     ((greatest,),) = steps.engine.rows(_GREATEST(present=present))
     if greatest == 0:
-        yield f"{part.what}: no value of the column has a share of more than 0"
+        yield f"{what}: no value of the column has a share of more than 0"
 
 
 def _fitted(

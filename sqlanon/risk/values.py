@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlanon.coding import coded_values
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import HierarchyError, PolicyError, Problem
 from sqlanon.expressions import anonymous, cast, col, fragment, same, template, union_all
 from sqlanon.frequency.statements import raw_frequency
-from sqlanon.hierarchies import build_hierarchy
+from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
 from sqlanon.records import dataclass
 from sqlanon.risk.leakage import AttributeSets
+from sqlanon.risk.levels import as_spelled, coded_levels
 from sqlanon.risk.priors import WeightedSets, priors_of, read_shares
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
@@ -159,7 +158,7 @@ class ValueLeakage:
 
 def value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | None = None) -> ValueLeakage:
     """Measure what the values of an attribute leak, at each level."""
-    attribute = _chosen(policy, attribute)
+    (attribute,) = as_spelled(policy, "--values", attribute)
     steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
     names = [attribute, *(name for name in priors_of(policy) if name != attribute)]
     quasi = [columns.by_attribute[name] for name in names]
@@ -172,34 +171,10 @@ def value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | N
         coded, weight, whole = weighted.table, "weight", weighted.whole
     query = _VALUES(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
     values = steps.make(work("values"), query)
-    query, top = _labelled(steps, work("hierarchy"), policy, attribute, types[0], values)
-    labels = steps.make(work("labels"), query)
+    labels, top = coded_levels(steps, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
     each = union_all(*(_level(values, labels, level, top) for level in range(top + 1)))
     leakage = steps.make(work("leakage"), _LEAKAGE(log2=anonymous("log2", col("share")), levels=each))
     return ValueLeakage(attribute, whole, _figures(steps, leakage, whole), run, leakage)
-
-
-def _chosen(policy: Policy, attribute: str) -> str:
-    """The attribute as the policy spells it, whatever the case."""
-    there = {name.lower(): name for name in policy.generalized}
-    if attribute.lower() not in there:
-        one_of = f"choose one of {', '.join(policy.generalized)}"
-        message = f"{attribute!r} is not a quasi-identifier with a hierarchy: {one_of}"
-        raise PolicyError([Problem("--values", message)])
-    return there[attribute.lower()]
-
-
-def _labelled(
-    steps: StatementRunner, target: exp.Table, policy: Policy, attribute: str, type_: str, values: exp.Table
-) -> tuple[exp.Select, int]:
-    """The values with their labels, and the top level."""
-    spec = policy.attributes[attribute]
-    rules = spec.hierarchy or ()
-    hierarchy, problems = build_hierarchy(steps, attribute, rules, values, type_, target, spec.on_unknown)
-    if hierarchy is None:
-        raise HierarchyError(problems)
-    query = coded_values(values, target, hierarchy.height, hierarchy.top or "", nullable=True)
-    return query, hierarchy.height
 
 
 def _level(values: exp.Table, labels: exp.Table, level: int, top: int) -> exp.Select:

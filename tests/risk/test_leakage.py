@@ -227,7 +227,7 @@ def test_priors_of_random_tables(
             ["not of type INTEGER: 'x'", "not numbers of 0 or more (a file has no header), of: '2', 'x'"],
         ),
         ("1;0.5\n2;0.25\n2;0.25\n", ["listed more than once: '2'"]),
-        ("1;0.5;a\n2;0.5;b\n", ["needs two columns, value and share, and has 3"]),
+        ("1;0.5;a\n2;0.5;b\n", ["needs two columns, and has 3"]),
         ("1;0\n2;0\n7;1\n", ["no value of the column has a share of more than 0"]),
         (None, ["does not exist"]),
     ],

@@ -282,7 +282,7 @@ def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyCo
         found = db.uniques_matrix(asked, "ward", "JOB")
         assert (found.attributes, found.uniques) == (("Ward", "job"), ((1, 1), (1, 0)))
         for first, second, told in (
-            ("ill", "job", "--matrix: 'ill' is not a quasi-identifier with a hierarchy: choose two of Ward, job"),
+            ("ill", "job", "--matrix: 'ill' is not a quasi-identifier with a hierarchy: choose from Ward, job"),
             ("ward", "WARD", "--matrix: needs two attributes, and both are 'ward'"),
         ):
             with pytest.raises(PolicyError, match=re.escape(told)):
