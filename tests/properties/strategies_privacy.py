@@ -162,21 +162,6 @@ def alpha_k(draw: Draw, source: Source) -> dict[str, Any]:
     }
 
 
-@st.composite
-def several_attributes(draw: st.DrawFn) -> tuple[PrivacyCase, Mapping[str, Any]]:
-    """A case with the same requirement of each sensitive attribute, and these in one line."""
-    kind = draw(st.sampled_from([name for name in LISTED if name != "k_anonymity"]))
-    source = draw(sources(population=False))
-    spec = LISTED[kind](draw, source)
-    if spec.get("distance") == "hierarchical" and None in source.sensitive.values():
-        spec["distance"] = "equal"
-    del spec["attribute"]
-    measure, aggregate, weights = draw(strategies.objectives(tuple(source.quasi)))
-    each = [{**spec, "attribute": name} for name in source.sensitive]
-    case = PrivacyCase(source, {kind: each}, draw(st.sampled_from(LIMITS)), measure, aggregate, weights)
-    return case, {kind: {**spec, "attributes": [*source.sensitive]}}
-
-
 def shield(draw: Draw, source: Source) -> dict[str, Any]:
     names = draw(st.lists(st.sampled_from([*source.quasi]), min_size=1, unique=True))
     return {"quasi": names, "k": draw(st.sampled_from([3, 4, 2, 5, 8]))}

@@ -204,27 +204,6 @@ def test_k_minimal_many(case: PrivacyCase) -> None:
     check(case, "k_minimal")
 
 
-@pytest.mark.slow
-@settings(thorough, max_examples=examples(8))
-@given(drawn=strategies_privacy.several_attributes())
-def test_several_attributes_in_one_line(drawn: tuple[PrivacyCase, Mapping[str, Any]]) -> None:
-    """The same policy, answer and checks as with a line for each attribute, which are held against the oracle."""
-    case, in_one_line = drawn
-    check(case)
-    found = []
-    for privacy in (case.privacy, in_one_line):
-        try:
-            with anonymized(replace(case, privacy=privacy), "optimal") as (result, db, policy, directory):
-                release = result.publish(directory / "release.duckdb")
-                checks = [*release.verify().checks, *db.verify(release.path, policy).checks]
-                told = {name: value for name, value in result.to_dict().items() if name not in ("seconds", "release")}
-                risk = db.risk(policy).requirements
-                found.append((policy.fingerprint(), told, [one for one in checks if "digest" not in one.name], risk))
-        except sqlanon.InfeasibleError as error:
-            found.append(str(error))
-    assert found[0] == found[1]
-
-
 # --- where the search must not prune ----------------------------------------------------------------
 
 S: dict[str, Any] = {"attribute": "s"}
