@@ -61,4 +61,4 @@ class KMap(Requirement, ClassCondition):
         yield Check(self.name, k >= self.k, message)
 
     def sentence(self, who: str) -> str:
-        return f"Each group matches at least {self.k} people of the population (k-map)."
+        return f"Each group matches at least {self.k} people in the population (k-map)."

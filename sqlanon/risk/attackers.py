@@ -61,7 +61,7 @@ class ProsecutorRisk:
 def _of_rows(
     risks: Iterable[tuple[float, int]], rows: int, average: float, thresholds: Sequence[float]
 ) -> Mapping[str, Any]:
-    """What `ProsecutorRisk` says of risks, each of some rows, in a table of so many."""
+    """What `ProsecutorRisk` says of risks, each of some rows, in a table of this many rows."""
     risks = list(risks)
     highest = max((risk for risk, _ in risks), default=0.0)
     at_highest = sum(n for risk, n in risks if risk == highest)
