@@ -42,7 +42,7 @@ L_DIVERSITY = Macro("l_diversity", ("distinct_l", "entropy_l", "recursive_c", "c
 
 
 def different_values(attribute: str, least: int) -> tuple[str, dict[str, object]]:
-    """The key of ``[privacy]`` and the entry that require a number of different values of an attribute in each class."""
+    """The key of ``[privacy]`` and the entry that require at least some number of different values in each class."""
     return LDiversity.entry.key, {"attribute": attribute, "kind": "distinct", "l": least}
 
 

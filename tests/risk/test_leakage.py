@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from support import cli, connected, insert, live_connection
 
 import sqlanon
+from sqlanon.cli.printing import print_leakage
 from sqlanon.errors import HierarchyError, PolicyError
 from sqlanon.risk import best_first, leakage, priors
 from sqlanon.risk.leakage import SetFigures, sets_up_to
@@ -159,12 +160,18 @@ def test_sets_of_any_size_of_random_tables(
         assert (one.classes, one.uniques) == (len(groups), groups.count(1))
 
 
-def test_the_time_limit(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_limit(
+    live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     fill(live, [(str(i % 3), i % 4, str(i % 5), i % 2) for i in range(20)])
     monkeypatch.setattr(best_first, "_Search", type("Late", (best_first._Search,), {"descend": late}))
     with connected(live) as db:
-        search = db.risk(policy(), leakage=1, leakage_seconds=60).leakage_search
+        risk = db.risk(policy(), leakage=1, leakage_seconds=60)
+        search = risk.leakage_search
     assert search.to_dict() == {"sets": 15, "measured": 5, "complete": False, "proven": 1, "stopped": "time limit"}
+    print_leakage(risk.leakage, search)
+    told = capsys.readouterr().out
+    assert "Leakage measured for 5 of 15 sets of attributes before the time limit.\nThe first row is the set" in told
 
 
 def late(search: best_first._Search, most: int) -> None:
