@@ -121,7 +121,7 @@ def forest(task: LocalTask) -> LocalOutcome:
     divided = replace(task, combinations=shares)
     found = Groups(divided, "forest_shares").tight(groups.make(_MEMBERS(shares=shares)))
     target = task.steps.make(task.work("forest_placed"), placed(found.members, found.classes, len(task.trees)))
-    return LocalOutcome(divided, target, rounds=groups.rounds, divided=True)
+    return LocalOutcome(divided, target, rounds=groups.rounds)
 
 
 def _node_names(attribute: int, tree: Tree) -> list[str]:

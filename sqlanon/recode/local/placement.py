@@ -167,13 +167,13 @@ def as_read(
     placed: exp.Table,
     values: Sequence[exp.Table],
     trees: Sequence[Tree],
-    divided: bool = False,
+    divides: bool,
 ) -> exp.Select:
     """Combinations as readers see them: ``combination``, ``n``, the codes of the labels ``code_i``, and by attribute
     ``leaves_i`` and ``level_i``; with the ground nodes ``ground_i`` by which the source's rows find them, and where
     combinations are divided ``first_row`` and ``last_row``."""
     query = _READABLE(placed=placed, combinations=combinations)
-    query = query.select(*(col(name, "c") for name in (_PLACES if divided else ())), copy=False)
+    query = query.select(*(col(name, "c") for name in (_PLACES if divides else ())), copy=False)
     for i, (table, tree) in enumerate(zip(values, trees, strict=True)):
         on = col(released_name(i), "p").eq(col(NODE, f"v{i}"))
         query = query.join(aliased(table, f"v{i}"), on=on, copy=False)
