@@ -323,7 +323,7 @@ def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
     measure = measure_of(task.prepared)
     score = found.score(measure)
     # No recoding scores less than what nothing is generalized and suppressed in.
-    bound = min(score, measure.bound(task.floor))
+    bound = min(score, max(measure.bound(task.floor), outcome.bound))
     return SearchResult(
         found.figures, score, bound, score <= bound, placed=found, search=outcome.search, rounds=outcome.rounds
     )

@@ -110,6 +110,7 @@ class LocalOutcome:
     values: Mapping[int, exp.Table] = field(default_factory=dict)
     typed: frozenset[int] = frozenset()  # attributes whose labels are values of their columns: they keep their types
     rounds: int = 0  # how often it went over the combinations
+    bound: float = 0.0  # no release of the kind scores less, and no generalization
     search: Search | None = None  # what it learnt of the lattice, where it searched that
 
 
