@@ -99,6 +99,9 @@ class ResultFigures:
         of = ", before decoys" if self.decoys is not None and self.decoys.rows else ""
         if self.optimal:
             return f"optimal among full-domain generalizations{of}"
+        if self.policy.search.is_local and 0 < self.bound < self.score:
+            times = math.ceil(100 * self.score / self.bound) / 100  # rounded up, so that it is true
+            return f"not proven optimal: at most {times:,g} times the least {self.measure} (proven)"
         if self.policy.search.is_local:  # nothing is known of what all recodings could reach
             return f"not proven optimal ({self.policy.search.strategy} gives no proof)"
         percent = math.ceil(1000 * self.gap) / 10  # rounded up, so that it is true

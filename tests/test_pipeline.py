@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 import duckdb
 import pytest
+from sqlglot import parse_one
 
 import sqlanon
 from sqlanon import pipeline
 from sqlanon.ledger import catalog
+from sqlanon.policy.strategies import STRATEGIES
 
 STAGES = (
     "noise_of",
@@ -109,6 +112,20 @@ def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:
     assert names[:4] == ["scan", "hierarchies", "frequency set", "search"]
     assert names[-2:] == ["recode and suppress", "audit and publish"]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("strategy", [name for name, one in STRATEGIES.items() if one.traits.local])
+def test_a_plan_shows_the_recoding_that_a_local_strategy_runs(strategy: str) -> None:
+    connection = duckdb.connect()  # all values differ: none is released as it is
+    connection.execute("CREATE TABLE t AS SELECT i AS id, nullif('w' || i, 'w0') AS ward, i AS ill FROM range(6) t(i)")
+    attributes = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}}
+    search = {"strategy": strategy, **({} if STRATEGIES[strategy].traits.ends else {"max_checks": 9})}
+    asked = policy(source={"table": "t", "key": "id"}, attributes=attributes, search=search)
+    with sqlanon.connect(connection) as db:
+        run = db.anonymize(asked)._draft.recoding.statement.select().sql("duckdb")
+        [planned] = (stage.sql for stage in db.plan(asked).stages if stage.name == "recode and suppress")
+    run, plan = (re.sub(r"run_\d", "run", parse_one(one, dialect="duckdb").sql()) for one in (run, planned[-1]))
+    assert plan == run
 
 
 PLAIN = """

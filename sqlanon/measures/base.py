@@ -62,9 +62,9 @@ class Figures:
     unmet: int = 0
     too_few: int = 0
     """For δ-presence: classes of the population that are not kept; those of which too little is in the source."""
-    broken: tuple[str, ...] = ()
-    """The names of requirements that it does not meet, of those that are counted for each generalization
-    separately."""
+    broken: Mapping[str, float] = field(default_factory=dict)
+    """Of the requirements that are counted for each generalization separately, the names of those that it does not
+    meet, with its figures; NaN: it has none."""
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
     """For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
     under its value, less one. It is needed only where no more rows are suppressed than may be."""

@@ -474,7 +474,14 @@ COUNTED = PolicyFeature(
 WAREHOUSE = PolicyFeature(
     "a table in a warehouse", lambda asked: [use for use in _elsewhere(asked) if use.words["where"] == "in a warehouse"]
 )
+FROM_SPARK = PolicyFeature(
+    "a source in Spark", lambda asked: [use for use in _elsewhere(asked) if use.words["where"] == "in Spark"]
+)
 FREQUENCY_SET = _setting("source.frequency_set")
+NO_KEY = PolicyFeature(
+    "no `source.key`, where there could be one",
+    lambda asked: [] if asked.get("source.key") or [*_elsewhere(asked)] else [Use("source.key")],
+)
 
 
 def _population_of_source(asked: Asked) -> Iterator[Use]:
@@ -593,9 +600,10 @@ OF_STRATEGIES = (
     Row(OF_TABLE, LOCAL, "{local} decides class by class, and this requirement is about the whole table: " + WIDE),
     Row(UNKNOWN_REQUIREMENT, KNOWS_SOME, "{local} supports only {known}: " + WIDE),
     Row(
-        _missing("source.key"),
+        NO_KEY,
         DIVIDES,
-        "is missing: strategy {strategy} divides equal rows by it; name the columns that identify a row",
+        "is missing: strategy {strategy} divides equal rows by it; add the columns that identify a row, such as "
+        'key = "id"',
     ),
     Row(PERSON, DIVIDES, "strategy {strategy} counts rows, and source.person counts persons: leave one of them out"),
 )
@@ -691,6 +699,7 @@ ROWS_ELSEWHERE = (
     Row(RISK, ELSEWHERE, "needs single rows, {rows}: leave it out"),
     Row(LISTS, ELSEWHERE, "lists are made where sqlanon runs, {rows}: leave it out"),
     Row(LOCAL, COUNTED, "{local} places rows one by one, {rows}: " + WIDE, at="search"),
+    Row(DIVIDES, FROM_SPARK, "strategy {strategy} divides equal rows by their key, {rows}: " + WIDE),
     Row(
         POPULATION_OF_SOURCE,
         ELSEWHERE,

@@ -24,6 +24,7 @@ from pydantic_core.core_schema import no_info_wrap_validator_function
 
 from sqlanon.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more
 from sqlanon.policy.noise import Epsilon
+from sqlanon.policy.problems import Missing
 from sqlanon.requirements.registry import RequirementType, kinds_by_key, on_change
 
 
@@ -101,6 +102,7 @@ class _OfEach:
         return shown
 
 
+_NO_ATTRIBUTE = Missing("attribute", "name a sensitive attribute, or several with attributes = [...]")
 _SEVERAL: Mapping[str, Any] = {
     "description": "in place of attribute, several: the same is required of each",
     "examples": [["diagnosis", "drug"]],
@@ -150,7 +152,7 @@ def _field(kind: RequirementType) -> tuple[Any, Any]:
     entry = kind.entry
     if entry.form == "list" and "attribute" in getattr(kind, "model_fields", ()):
         each = tuple[Annotated[kind, _OfEach()], ...]  # type: ignore[valid-type]  # known at run time
-        every = Annotated[each, AfterValidator(_all_of_them), as_list, one_or_more]
+        every = Annotated[each, AfterValidator(_all_of_them), as_list, one_or_more, _NO_ATTRIBUTE]
         return every, Field(default=(), description=entry.description)
     if entry.form == "list":
         several = tuple[kind, ...]  # type: ignore[valid-type]

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from sqlanon.errors import Problem
 from sqlanon.fields import Flaws, Loc, Section, in_words, nearest
+from sqlanon.records import dataclass
 
 _Part = TypeVar("_Part", bound=Section)
 
@@ -79,13 +80,28 @@ def _messages(model: type[BaseModel], item: Mapping[str, Any]) -> Iterator[tuple
         yield (), unknown_key(str(key), _known_keys(_model_at(model, tuple(path))))
     elif kind == "missing":
         *path, key = item["loc"]
-        field = _model_at(model, tuple(path)).model_fields[str(key)]
-        yield (), "is missing" + (f": {field.description}" if field.description else "")
+        advice = _advice(model, tuple(path), str(key))
+        yield (), "is missing" + (f": {advice}" if advice else "")
     elif kind == "literal_error":
         yield (), _one_of(context["expected"], item["input"])
     else:
         say = _WORDS.get(kind)
         yield (), say(item["input"], context) if say else f"{item['msg']}, not {in_words(item['input'])}"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a message says where a key of a part is missing; metadata of the field that has the part. By default, what
+    describes the key."""
+
+    key: str
+    advice: str
+
+
+def _advice(model: type[BaseModel], path: Loc, key: str) -> str | None:
+    own = model.model_fields[str(path[0])].metadata if path else ()
+    described = _model_at(model, path).model_fields[key].description
+    return next((one.advice for one in own if isinstance(one, Missing) and one.key == key), described)
 
 
 def _one_of(expected: str, value: object) -> str:

@@ -214,13 +214,13 @@ class Checker:
     ) -> Figures:
         suppressed, within = row["suppressed_rows"], self._is_within(row)
         shown = len(self._prepared.policy.generalized)
-        entropy, broken = 0.0, tuple[str, ...]()
+        entropy, broken = 0.0, dict[str, float]()
         if within and suppressed and self._measure.needs_entropy and levels[:shown] != self._heights[:shown]:
             entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
         if self._separate and within:
             left = self._prepared.marginals.rows - suppressed
             kept = _Kept(self._engine, self._prepared, space, levels, left, self._counted)
-            broken = tuple(one.name for one in self._separate if not one.within(one.figure(kept)))
+            broken = {one.name: figure for one in self._separate if not one.within(figure := one.figure(kept))}
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from sqlanon.coding import Levels
 from sqlanon.errors import InfeasibleError
 from sqlanon.measures import Figures
+from sqlanon.requirements import Requirements
 from sqlanon.search.candidate import candidate
 from sqlanon.search.checker import allowed_rows
 from sqlanon.search.input import SearchInput
@@ -38,7 +39,7 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
     message += f" ({shown}) suppresses {figures.suppressed_rows:,} of {rows:,} rows; the suppression limit allows "
     message += f"{search.allowed_rows:,}"
     if figures.suppressed_rows > search.allowed_rows or figures.classes == 0:
-        words, blamed = _binding(prepared, levels)
+        words, blamed = _binding(prepared, levels, figures.suppressed_rows)
     else:
         words, blamed = _of_the_table(prepared, search, levels)
     message += words
@@ -65,7 +66,7 @@ def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
 
 
 def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> str:
-    """What makes a policy feasible that suppresses too many rows, or breaks the requirements of these names."""
+    """What makes a policy feasible that suppresses too many rows, or breaks one of these requirements."""
     rows, suppressed, ways = prepared.marginals.rows, figures.suppressed_rows, []
     if figures.classes and suppressed > allowed_rows(prepared):
         share = math.ceil(10_000 * suppressed / rows) / 10_000
@@ -80,24 +81,30 @@ def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> 
     return f". What can help: {', or '.join(ways)}" if ways else ""
 
 
-def _binding(prepared: SearchInput, levels: Levels) -> tuple[str, list[str]]:
-    """The requirement without which the fewest rows would be suppressed, where there are several; and its name."""
+def _binding(prepared: SearchInput, levels: Levels, suppressed: int) -> tuple[str, list[str]]:
+    """Of several requirements, the one without which the fewest rows would be suppressed, or where each alone changes
+    nothing, what they suppress; and what is to blame."""
     space, requirements = prepared.sets.at(levels), prepared.requirements
     names = [*(one.name for one in requirements.classes), *(one.name for one in requirements.shields)]
     if len(names) < 2:
         return (f". The requirement is {names[0]}" if names else ""), names
 
-    def left(name: str) -> int:
-        others = replace(space, requirements=requirements.without(name))
-        return int(prepared.sets.steps.figures(candidate(others, levels))["suppressed_rows"])
+    def suppressed_by(some: Requirements) -> int:
+        asked = candidate(replace(space, requirements=some), levels)
+        return int(prepared.sets.steps.figures(asked)["suppressed_rows"])
 
-    lefts = {name: left(name) for name in names}
-    name = min(names, key=lambda one: lefts[one])
-    return f". The binding requirement is {name}; without it, {lefts[name]:,} rows would be suppressed", [name]
+    left = {name: suppressed_by(requirements.without(name)) for name in names}
+    name = min(names, key=lambda one: left[one])
+    if left[name] < suppressed:
+        return f". The binding requirement is {name}; without it, {left[name]:,} rows would be suppressed", [name]
+    alone = {one.name: suppressed_by(Requirements.of([one])) for one in requirements.all if one.name in left}
+    binding = [f"{name} alone suppresses {rows:,} rows" for name, rows in alone.items() if rows]
+    blamed = " and ".join(name for name, rows in alone.items() if rows)
+    return f". No single requirement is to blame: {'; '.join(binding)}", [blamed]
 
 
 def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tuple[str, list[str]]:
-    """What the kept classes of the nearest generalization do not meet together; and the names of it."""
+    """What the kept classes of the nearest generalization do not meet together; and what is to blame."""
     requirements, figures = prepared.requirements, search.figures[levels]
     kept = kept_classes(figures, prepared.marginals.rows)
     broken = [one.name for one in requirements.table if not one.holds(kept)]
@@ -107,6 +114,7 @@ def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tupl
         broken.append(
             f"{requirements.covering.name}: {figures.unmet} classes of the population would have no row in the release"
         )
-    names += figures.broken
-    broken += figures.broken
-    return (f". It does not meet {'; nor '.join(broken)}" if broken else ""), names
+    for name, figure in figures.broken.items():
+        names.append(name)
+        broken.append(f"{name} ({'which cannot be estimated' if math.isnan(figure) else f'here {figure:.6g}'})")
+    return (f". It does not meet {'; nor '.join(broken)}" if broken else ""), [" and ".join(names)] if names else []

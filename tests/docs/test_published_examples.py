@@ -23,4 +23,3 @@ def test_each_line_names_a_test_and_its_differences() -> None:
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
     assert len(cells) > 30
     assert [one for one in cells if len(one) != 4 or not all(one[1:]) or "::" not in one[2]] == []
-    assert cells[0][0]

@@ -14,7 +14,7 @@ import sqlanon
 from sqlanon.policy.compatibility import EXTENSIONS, IN_LEDGER, LIVE_VIEWS, TABLE, Row, asked_of, conflicts, page
 
 DRAWN = 2000
-"""So many policies reach all rows."""
+"""So many policies are drawn at most: all rows are reached much earlier."""
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUASI = ("zip", "age", "sex")
@@ -50,7 +50,7 @@ PRIVACY: Mapping[str, Any] = {
 }
 ATTRIBUTE: Mapping[str, Any] = {"weight": 2.0, "on_unknown": "suppress", "identification": "most"}
 SEARCH: Mapping[str, tuple[Any, ...]] = {
-    "strategy": ("optimal", "mu-argus", "iab", "forest", "mondrian", "local"),
+    "strategy": ("optimal", "mu-argus", "iab", "mondrian", "local"),
     "measure": ("loss", "height", "entropy", "distinct"),
     "aggregate": ("mean", "max"),
     "summary": ("set",),
@@ -71,7 +71,7 @@ RELEASE: Mapping[str, Any] = {
 def drawn(seed: int) -> dict[str, Any]:
     """A policy that is sound in each section but [search], with a few features at a time."""
     rng = random.Random(seed)
-    share = rng.choice([0.03, 0.1, 0.3])
+    share = rng.choice([0.05, 0.15])
 
     def some(keys: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in keys.items() if rng.random() < share}
@@ -83,16 +83,21 @@ def drawn(seed: int) -> dict[str, Any]:
             attributes[name] = {"role": "quasi", "noise": {"epsilon": 1}, "on_unknown": spec.get("on_unknown", "error")}
         else:
             attributes[name] = {**spec, "hierarchy": rng.choice(["suppress", "suppress", {"table": "h"}])}
+    mostly_sound = seed % 5 in (3, 4)
+    sources, places = (SOURCES[:1], PLACES[:1]) if mostly_sound else (SOURCES, PLACES)
     tree = {
-        "source": {**rng.choice(SOURCES), **some({"person": "id", "key": "id"})},
+        "source": {**rng.choice(sources), **some({"person": "id", "key": "id"})},
         "attributes": attributes,
         "privacy": {"k": rng.choice([1, 5, 5, 5]), **some(PRIVACY)},
         "search": {name: rng.choice(values) for name, values in SEARCH.items() if rng.random() < 2 * share},
-        "release": {**rng.choice(PLACES), **some(RELEASE)},
+        "release": {**rng.choice(places), **some(RELEASE)},
     }
     tree |= some({"population": {"table": "p"}, "risk": {"population": 9}, "catalog": {"database": "c.duckdb"}})
     if seed % 5 == 1:
         tree["search"] |= {"sets": "list", **({"strategy": "mondrian", "summary": "set"} if seed % 2 else {})}
+    if seed % 5 == 2:
+        tree["search"]["strategy"] = "forest"
+        tree["source"] |= some({"person": "id"}) if seed % 2 else {"key": "id"}
     if rng.random() < share:
         tree |= {"population": {"database": "p.duckdb", "table": "p"}, "privacy": {"k": 5, "k_map": 3}}
     return tree
@@ -108,15 +113,17 @@ def messages(tree: dict[str, Any]) -> set[str]:
 
 
 def test_each_row_refuses_a_policy() -> None:
-    reached = {message for seed in range(DRAWN) for message in messages(drawn(seed))}
+    def pattern(row: Row) -> re.Pattern[str]:
+        return re.compile(re.sub(r"\\{\w+\\}", ".+", re.escape(row.message)).replace(r"\{\{\}\}", r"\{\}"))
 
-    def pattern(row: Row) -> str:
-        return re.sub(r"\\{\w+\\}", ".+", re.escape(row.message)).replace(r"\{\{\}\}", r"\{\}")
-
-    rows = [row for some in TABLE.values() for row in some]
-    assert len(rows) > 70
-    left = [row for row in rows if not any(re.fullmatch(pattern(row), message) for message in reached)]
-    assert not left, [(row.feature.words, row.beside.words) for row in left]
+    left = {row.message: (pattern(row), row) for rows in TABLE.values() for row in rows}
+    assert len(left) > 70
+    for seed in range(DRAWN):
+        found = messages(drawn(seed))
+        left = {name: one for name, one in left.items() if not any(map(one[0].fullmatch, found))}
+        if not left:
+            break
+    assert not left, [(row.feature.words, row.beside.words) for _, row in left.values()]
 
 
 @pytest.mark.parametrize("rows", TABLE.values(), ids=TABLE)

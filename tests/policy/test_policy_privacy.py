@@ -344,6 +344,7 @@ def test_whole_numbers_stay_whole() -> None:
         ("l_diversity", {"attribute": 5}, ".attribute", "must be a text"),
         ("l_diversity", {"attribute": "zip"}, ".attribute", "'zip' is quasi"),
         ("l_diversity", {"attribute": "cost"}, ".attribute", "'cost' is insensitive"),
+        ("l_diversity", {"attribute": None}, ".attribute", "name a sensitive attribute, or several with attributes = "),
         ("l_diversity", {"attribute": ["diagnosis"]}, ".attribute", "must be one name: for several, write attributes"),
         ("l_diversity", {"attributes": ["income"]}, ".attributes", "attribute = ... or attributes = [...], not both"),
         ("l_diversity", {"kind": "entropie"}, ".kind", "did you mean 'entropy'?"),

@@ -27,7 +27,9 @@ def refused(
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (sex VARCHAR, dx VARCHAR, zip VARCHAR, person INTEGER)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?, 1)", ROWS)
-        connection.execute("CREATE TABLE everybody AS SELECT sex, zip FROM t UNION ALL SELECT 'X', '00000'")
+        connection.execute(
+            "CREATE TABLE everybody AS SELECT sex, zip, 2 AS other FROM t UNION ALL SELECT 'X', '00000', 2"
+        )
         attributes = make_policy({"sex": "suppress", "zip": "suppress", "dx": "sensitive", "person": "identifying"})
         policy = sqlanon.Policy(
             source={"table": "t", **sections.pop("source", {})},
@@ -63,6 +65,14 @@ def test_the_message_says_what_can_help() -> None:
     privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
     assert str(refused(privacy)).endswith("What can help: loosen distinct 6-diversity of dx")
     assert str(refused({"k": 17})).endswith("What can help: lower k")
+
+
+def test_where_several_requirements_bind_all_are_to_blame() -> None:
+    both = [{"attribute": "dx", "kind": kind, "l": 6} for kind in ("distinct", "entropy")]
+    error = str(refused({"k": 2, "l_diversity": both}))
+    alone = [f"{kind} 6-diversity of dx alone suppresses 16 rows" for kind in ("distinct", "entropy")]
+    assert f"No single requirement is to blame: {'; '.join(alone)}. " in error
+    assert error.endswith("What can help: loosen distinct 6-diversity of dx and entropy 6-diversity of dx")
 
 
 @pytest.mark.parametrize("strategy", ["optimal", "local"])
@@ -109,6 +119,12 @@ def test_what_the_table_does_not_meet_as_a_whole_is_named() -> None:
     error = refused({"average_risk": 0.01})
     assert "It does not meet average risk of at most 0.01" in str(error)
     assert error.nearest == {"sex": 1, "zip": 1}
+
+
+def test_it_is_said_by_how_much() -> None:
+    population = {"table": "everybody", "person": "other"}
+    error = refused({"wrong_map": {"max": 0.1}}, source={"person": "person"}, population=population)
+    assert "It does not meet wrong-map of at most 0.1 (here 1)" in str(error)
 
 
 def test_population_classes_that_nobody_is_released_of_are_named() -> None:

@@ -129,7 +129,7 @@ class LocalResult:
 
     ``levels`` are the lowest and the highest that each attribute is released at; ``values``, the attributes that are
     released as other nodes than their hierarchies'; ``typed``, those of them that keep the types of their columns.
-    ``divided``: a combination may be there several times, each time for some of its rows.
+    With a strategy that divides equal rows a combination may be there several times, each time for some of its rows.
     """
 
     trees: tuple[Tree, ...]
@@ -141,7 +141,6 @@ class LocalResult:
     levels: tuple[tuple[int, int], ...]
     values: frozenset[int] = frozenset()
     typed: frozenset[int] = frozenset()
-    divided: bool = False
 
     @property
     def floor(self) -> Levels:
@@ -180,7 +179,7 @@ class LocalResult:
             tuple(types),
             mask,
             self._lists() if prepared.policy.search.sets == "list" else frozenset(),
-            prepared.columns.key if self.divided else (),
+            prepared.columns.key if prepared.policy.search.traits.divides else (),
         )
 
     def _lists(self) -> frozenset[int]:
@@ -210,7 +209,8 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         steps.make(work(f"released_{i}"), released_values(table, outcome.placed, i, task.trees[i].forbidden))
         for i, table in enumerate(tables)
     )
-    seen = steps.make(work("readable"), as_read(task.combinations, outcome.placed, labels, task.trees, outcome.divided))
+    divides = task.prepared.policy.search.traits.divides
+    seen = steps.make(work("readable"), as_read(task.combinations, outcome.placed, labels, task.trees, divides))
     # Here the shields are asked for as they are: these are the classes that the release will have.
     asked = _as_guaranteed(task)
     if len(asked.shields) > MOST_SHIELDS:
@@ -238,7 +238,6 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         tuple((sums[f"low_{i}"] or 0, sums[f"high_{i}"] or 0) for i in attributes),
         frozenset(outcome.values),
         outcome.typed,
-        outcome.divided,
     )
 
 
@@ -324,7 +323,7 @@ def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
     measure = measure_of(task.prepared)
     score = found.score(measure)
     # No recoding scores less than what nothing is generalized and suppressed in.
-    bound = min(score, measure.bound(task.floor))
+    bound = min(score, max(measure.bound(task.floor), outcome.bound))
     return SearchResult(
         found.figures, score, bound, score <= bound, placed=found, search=outcome.search, rounds=outcome.rounds
     )

@@ -32,6 +32,10 @@ height 1 (``suppress``) that is the paper's number of suppressed cells. The proo
 A row that has nothing in common with k − 1 others, because of ``max_level`` or ``forbidden``, is suppressed here and in
 any other release. Rounding is to 10⁻⁹ of a row's loss.
 
+The same proof bounds the least loss of the table at hand, mostly better than the factor does: in any release each row
+of a combination costs at least what is nearest to a tree of fewer than k rows that it is the root of, or the lowest
+nodes that it may be released as; and each row that is suppressed here costs 1.
+
 Which rows of a combination a group gets follows from ``source.key`` alone, which is never released. If it followed from
 released values, readers could repeat the division, and tell the rows of a group apart.
 
@@ -42,6 +46,7 @@ time grows with the square of their number.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
@@ -52,10 +57,11 @@ from sqlanon.coding import ROWS
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import all_of, col, fragment, template
 from sqlanon.recode.local.finish import on_combinations
-from sqlanon.recode.local.groups import CELL, MOST_PAIRS, Groups, placed, price_name, summed
+from sqlanon.recode.local.groups import CELL, MOST_PAIRS, UNIT, Groups, placed, price_name, summed
 from sqlanon.recode.local.nodes import COMBINATION, Tree, node_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.records import dataclass
+from sqlanon.search.checker import measure_of
 from sqlanon.search.limits import LimitReachedError
 from sqlanon.sources.columns import refuse_repeated_keys
 
@@ -67,7 +73,7 @@ MOST_COMBINATIONS = 1_000_000
 
 _COUNTS = template("SELECT count(*), count(*) FILTER (WHERE n < :k) FROM :combinations")
 # The combinations that may be released as anything at all.
-_SIZES = template("SELECT combination, n FROM :prices WHERE :may_be_released ORDER BY combination")
+_SIZES = template("SELECT combination, n, :price AS price FROM :prices WHERE :may_be_released ORDER BY combination")
 _IS_ALLOWED = fragment("greatest(:nodes) >= 0")
 _VERTICES = template("""
     SELECT p.*, t.tree, t.place
@@ -110,18 +116,35 @@ def forest(task: LocalTask) -> LocalOutcome:
     _refuse_many(task, k)
     groups = Groups(task, "forest")
     may = all_of(_IS_ALLOWED(nodes=[col(name) for name in _node_names(i, tree)]) for i, tree in enumerate(task.trees))
-    trees = Forest(dict(task.engine.rows(_SIZES(prices=groups.prices, may_be_released=may))), k)
+    price = summed([_own_price(i, tree) for i, tree in enumerate(task.trees)])
+    sizes = task.engine.rows(_SIZES(price=price, prices=groups.prices, may_be_released=may))
+    trees = Forest({one: n for one, n, _ in sizes}, k, {one: price for one, _, price in sizes})
     try:
         while trees.open:
             trees.grow(_nearest(task, groups, trees))
     except LimitReachedError as limit:
-        message = f"strategy forest has no release before its trees are complete, and ended at {limit}: allow more"
+        message = f"strategy forest reached {limit} before its trees were complete, and has no release: raise [search] "
+        message += str(limit).partition(" ")[0]
         raise InfeasibleError(message, None, task.rows, task.allowed_rows) from None
-    shares = groups.make(_shares(task, groups, trees.groups()))
+    cells = trees.groups()
+    shares = groups.make(_shares(task, groups, cells))
     divided = replace(task, combinations=shares)
     found = Groups(divided, "forest_shares").tight(groups.make(_MEMBERS(shares=shares)))
     target = task.steps.make(task.work("forest_placed"), placed(found.members, found.classes, len(task.trees)))
-    return LocalOutcome(divided, target, rounds=groups.rounds, divided=True)
+    return LocalOutcome(divided, target, rounds=groups.rounds, bound=_least_loss(task, trees, cells))
+
+
+def _least_loss(task: LocalTask, trees: Forest, found: Sequence[dict[int, int]]) -> float:
+    """A bound of what any release loses, where rows are grouped by what is minimised."""
+    asked = task.prepared.policy.search
+    if asked.measure != "loss" or asked.aggregate not in ("mean", "sum"):
+        return 0.0
+    # Each attribute's price is rounded, by half a unit at most.
+    least = {one: max(price - len(task.trees) / 2, 0.0) for one, price in trees.least.items()}
+    grouped = {one for group in found for one in group}
+    rows = sum(trees.sizes[one] for one in grouped)
+    share = (math.fsum(trees.sizes[one] * least[one] for one in grouped) / UNIT + task.rows - rows) / task.rows
+    return measure_of(task.prepared).combine([share] * len(task.trees), [tree.weight for tree in task.trees])
 
 
 def _node_names(attribute: int, tree: Tree) -> list[str]:
@@ -130,9 +153,14 @@ def _node_names(attribute: int, tree: Tree) -> list[str]:
 
 def _refuse_many(task: LocalTask, k: int) -> None:
     every, small = task.engine.rows(_COUNTS(k=k, combinations=task.combinations))[0]
-    if small * every > MOST_COMPARED or every > MOST_COMBINATIONS:
-        message = f"strategy forest compares all pairs of combinations, and {small:,} of the {every:,} have fewer than "
-        message += "k rows: set min_level, or use another strategy, such as local"
+    message = ""
+    if every > MOST_COMBINATIONS:
+        message = f"strategy forest works on up to {MOST_COMBINATIONS:,} combinations, and there are {every:,}"
+    elif small * every > MOST_COMPARED:
+        message = f"strategy forest compares combinations of fewer than k rows, {small:,} here, with all {every:,}: "
+        message += f"more than {MOST_COMPARED:,} pairs are refused"
+    if message:
+        message += "; set min_level, or use another strategy, such as local"
         raise InfeasibleError(message, None, task.rows, task.allowed_rows)
 
 
@@ -158,6 +186,15 @@ def _nearest(task: LocalTask, groups: Groups, trees: Forest) -> list[tuple[int, 
         edges += task.engine.rows(query)
     task.steps.drop(table, vertices)
     return sorted(edges)
+
+
+def _own_price(attribute: int, tree: Tree) -> exp.Case:
+    """The price of the lowest node that may be released."""
+    price = exp.Case()
+    for level in range(tree.floor, tree.height + 1):
+        is_released = col(node_name(attribute, level)) >= 0
+        price = price.when(is_released, col(price_name(attribute, level)), copy=False)
+    return price
 
 
 def _common_price(attribute: int, tree: Tree) -> exp.Case:
@@ -201,22 +238,22 @@ class Branch:
 class Forest:
     """Trees of combinations with some rows each, which grow until each has k rows, and are then cut in groups.
 
-    >>> trees = Forest({0: 5, 1: 1, 2: 1}, 2)
+    >>> trees = Forest({0: 5, 1: 1, 2: 1}, 2, {0: 3, 1: 3, 2: 3})
     >>> trees.open
     [1, 2]
     >>> trees.grow([(1, 0, 7), (2, 0, 8)])
-    >>> trees.open, trees.groups()
-    ([], [{2: 1, 0: 1}, {1: 1, 0: 1}, {0: 3}])
+    >>> trees.open, trees.groups(), trees.least
+    ([], [{2: 1, 0: 1}, {1: 1, 0: 1}, {0: 3}], {0: 3, 1: 7, 2: 8})
     """
 
     sizes: dict[int, int]
     k: int
+    least: dict[int, int]  # the least price of a row in any group; at first, of one by itself
     open: list[int] = field(init=False)  # the roots of trees of fewer than k rows
     _above: dict[int, int] = field(init=False)  # by vertex another of its tree that is nearer to the root, or itself
     _rows: dict[int, int] = field(init=False)  # by root
-    _edges: defaultdict[int, dict[int, int]] = field(
-        init=False
-    )  # the prices of the edges of each vertex, in both directions
+    # The prices of the edges of each vertex, in both directions.
+    _edges: defaultdict[int, dict[int, int]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.open = [one for one, n in self.sizes.items() if n < self.k]
@@ -238,6 +275,7 @@ class Forest:
         has nothing in common with the rest.
         """
         for one, other, price in nearest:
+            self.least[one] = price
             root = self.tree_of(other)
             if root != one and self._rows[one] < self.k:
                 self._above[one] = root

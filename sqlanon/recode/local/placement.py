@@ -167,13 +167,13 @@ def as_read(
     placed: exp.Table,
     values: Sequence[exp.Table],
     trees: Sequence[Tree],
-    divided: bool = False,
+    divides: bool,
 ) -> exp.Select:
     """Combinations as readers see them: ``combination``, ``n``, the codes of the labels ``code_i``, and by attribute
     ``leaves_i`` and ``level_i``; with the ground nodes ``ground_i`` by which the source's rows find them, and where
     combinations are divided ``first_row`` and ``last_row``."""
     query = _READABLE(placed=placed, combinations=combinations)
-    query = query.select(*(col(name, "c") for name in (_PLACES if divided else ())), copy=False)
+    query = query.select(*(col(name, "c") for name in (_PLACES if divides else ())), copy=False)
     for i, (table, tree) in enumerate(zip(values, trees, strict=True)):
         on = col(released_name(i), "p").eq(col(NODE, f"v{i}"))
         query = query.join(aliased(table, f"v{i}"), on=on, copy=False)
@@ -323,44 +323,60 @@ class LocalRecoding:
         return [i for i in range(len(self.attributes)) if i not in self.ground]
 
     def rows(self) -> exp.Select:
-        query = exp.Select().from_(aliased(self.source, "s"))
-        numbered: dict[str, exp.Expr] = {}
-
-        def seen(name: str, value: exp.Expr) -> exp.Expr:
-            """A value of a row, or where rows are numbered first the column that has it then."""
-            if not self.divided_by:
-                return value
-            numbered[name] = value
-            return col(name, "s")
-
-        keys: list[exp.Expr] = []
-        for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):
-            if tree.floor == tree.height and not attribute.unknown:
-                continue
-            on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
-            query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
-            if tree.floor < tree.height:
-                keys.append(_is_ground(seen(f"ground_{i}", col(f"code_{tree.floor}", f"h{i}")), i, tree))
-            if attribute.unknown:
-                keys.append(seen(f"known_{i}", col(KNOWN, f"h{i}")))
-        combination = [one.copy() for one in numbered.values()]
-        output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._by_label()]
-        output += [
-            named(seen(f"value_{j}", self._own_value(column)), f"value_{j}")
-            for j, column in enumerate(self.columns)
-            if column.quasi is None or column.quasi in self.ground
-        ]
+        query, combination, values = self._coded(), self._combination(), self._values_kept()
         if self.divided_by:
-            key = [cast(col(name, "s"), "VARCHAR") for name in self.divided_by]
-            place = named(_PLACE(combination=combination or [exp.true()], key=key), "place")
-            query = query.select(*(named(value, name) for name, value in numbered.items()), place, copy=False)
-            query = exp.Select().from_(subquery(query, "s"))
-            keys.append(_IS_OF_SHARE())
+            query = exp.Select().from_(subquery(self._numbered(query, combination, values), "s"))
+            combination, values = ({name: col(name, "s") for name in some} for some in (combination, values))
+        keys = [
+            _is_ground(combination[f"ground_{i}"], i, tree)
+            for i, tree in enumerate(self.trees)
+            if tree.floor < tree.height
+        ]
+        keys += [combination[f"known_{i}"] for i, attribute in enumerate(self.attributes) if attribute.unknown]
+        keys += [_IS_OF_SHARE()] if self.divided_by else []
         kind = "left" if self.mask else "inner"
         query = query.join(aliased(self.kept, "k"), on=all_of(keys), join_type=kind, copy=False)
+        output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._by_label()]
+        output += [named(value, name) for name, value in values.items()]
         if self.mask:
             output.append(named(_MASKED(), MASKED))
         return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
+
+    def _coded(self) -> exp.Select:
+        """The source's rows ``s``, each with the coded values ``h{i}`` that its combination is known by."""
+        query = exp.Select().from_(aliased(self.source, "s"))
+        for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):
+            if tree.floor < tree.height or attribute.unknown:
+                on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
+                query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
+        return query
+
+    def _combination(self) -> Mapping[str, exp.Expr]:
+        """What the combination of a row is known by: codes at the floor, and whether values are known."""
+        found: dict[str, exp.Expr] = {}
+        for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):
+            if tree.floor < tree.height:
+                found[f"ground_{i}"] = col(f"code_{tree.floor}", f"h{i}")
+            if attribute.unknown:
+                found[f"known_{i}"] = col(KNOWN, f"h{i}")
+        return found
+
+    def _values_kept(self) -> Mapping[str, exp.Expr]:
+        """The values of a row that are released as they are."""
+        return {
+            f"value_{j}": self._own_value(column)
+            for j, column in enumerate(self.columns)
+            if column.quasi is None or column.quasi in self.ground
+        }
+
+    def _numbered(
+        self, rows: exp.Select, combination: Mapping[str, exp.Expr], values: Mapping[str, exp.Expr]
+    ) -> exp.Select:
+        """Rows with their places among the equal ones, by their key."""
+        key = [cast(col(name, "s"), "VARCHAR") for name in self.divided_by]
+        equal = [one.copy() for one in combination.values()] or [exp.true()]
+        columns = [named(value, name) for name, value in {**combination, **values}.items()]
+        return rows.select(*columns, named(_PLACE(combination=equal, key=key), "place"), copy=False)
 
     def _own_value(self, column: Column) -> exp.Expr:
         """A value of the source; beside masks its text, where that is not left to the engine."""

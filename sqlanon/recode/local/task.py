@@ -101,6 +101,8 @@ class LocalTask:
 class LocalOutcome:
     """What a local strategy gives back."""
 
+    # Of a strategy that divides equal rows, its combinations are shares of those of the source, with ``first_row`` and
+    # ``last_row``: the places of their rows among equal ones.
     task: LocalTask
     placed: exp.Table  # ``combination``, and ``node_0``, ...: what each is released as; what is not there is suppressed
     # By attribute, where it is released as other nodes than its hierarchy's: ``node``, ``label``, ``leaves``, ``level``
@@ -108,9 +110,7 @@ class LocalOutcome:
     values: Mapping[int, exp.Table] = field(default_factory=dict)
     typed: frozenset[int] = frozenset()  # attributes whose labels are values of their columns: they keep their types
     rounds: int = 0  # how often it went over the combinations
-    # Whether the task's combinations are shares of those of the source, with ``first_row`` and ``last_row``: the places
-    # of their rows among equal ones.
-    divided: bool = False
+    bound: float = 0.0  # no release of the kind scores less, and no generalization
     search: Search | None = None  # what it learnt of the lattice, where it searched that
 
 
