@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -400,7 +401,8 @@ class Database:
         Raises
         ------
         PolicyError
-            An ε is not positive, the policy has no noise, or a prior is wrong. The error lists all mistakes.
+            An ε, `leakage` or `leakage_seconds` is out of range, the policy has no noise, or a prior is wrong. The
+            error lists all mistakes.
         SourceError
             The source or the population cannot be read, or does not fit the policy.
         HierarchyError
@@ -410,6 +412,7 @@ class Database:
         from sqlanon.risk import refuse_epsilons  # noqa: PLC0415
 
         refuse_epsilons(policy, epsilons)
+        _refuse_leakage(leakage, leakage_seconds)
         found = pipeline.risk(self._space, policy, epsilons, leakage, leakage_seconds)
         return replace(found, _relate=self._space.engine.table_of)
 
@@ -826,6 +829,16 @@ def _require_policy(policy: object) -> None:
         path = f"{os.fspath(policy)!r}" if isinstance(policy, str | os.PathLike) else "path"
         message = f"must be a Policy, not a {type(policy).__name__}: use Policy.load({path})"
         raise PolicyError([Problem("policy", message)], "the arguments")
+
+
+def _refuse_leakage(size: object, seconds: object) -> None:
+    problems = []
+    if not isinstance(size, int) or size < 0:
+        problems.append(Problem("leakage", f"must be a whole number of 0 or more, not {size!r}"))
+    if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
+        problems.append(Problem("leakage_seconds", f"must be a number of seconds above 0, not {seconds!r}"))
+    if problems:
+        raise PolicyError(problems, "the arguments")
 
 
 def write_report(

@@ -1,9 +1,9 @@
 """Leakage: how much an attacker learns who learns the value of an attribute, or of several, of somebody.
 
-Source: the entropy measure of the paper on Intelligent Anonymity Balance (IAB), after Longpré: of n rows, the one that
-is looked for takes S0 = log2 n bits to find; once its class E_j over the attributes is known, S_j = log2 |E_j|. The
-gain is the mean, Σ |E_j|/n (S0 − S_j), and normalized, by S0: 1 where the attributes tell all rows apart, 0 where they
-tell nothing. (It is the entropy of the attributes' values in the table.)
+Source: the entropy measure of the IAB's paper on anonymizing its data (Intelligent Anonymity Balance), after L.
+Longpré: of n rows, the one that is looked for takes S0 = log2 n bits to find; once its class E_j over the attributes is
+known, S_j = log2 |E_j|. The gain is the mean, Σ |E_j|/n (S0 − S_j), and normalized, by S0: 1 where the attributes tell
+all rows apart, 0 where they tell nothing. (It is the entropy of the attributes' values in the table.)
 The published examples cut digits off: 60 persons, 27 women and 33 men, give 0.9928 and 0.1681, in print 0.99 and 0.16.
 
 Rows are counted, also where the policy counts persons. `priors` has rows that are not equally likely, `best_first` sets

@@ -47,6 +47,9 @@ TOLERANCE = 0.001
 FITTED = 1e-10
 """Fitting ends where each share is met within this."""
 
+LEAST = 1e-12
+"""The least share above 0: probabilities of rows have 30 decimals, and are products of shares."""
+
 ROUNDS = 500
 """The most rounds of fitting; shares that can hold together are met in far fewer."""
 
@@ -63,6 +66,7 @@ _NO_SHARES = template("""
     SELECT text AS label, 1 AS n FROM :given
     WHERE NOT coalesce(share >= 0 AND isfinite(share), FALSE)
 """)
+_TOO_SMALL = template("SELECT text AS label, 1 AS n FROM :given WHERE share > 0 AND share < :least")
 _WITHOUT_SHARE = template("""
     SELECT d.value::VARCHAR AS label, d.n FROM :dictionary AS d
     ANTI JOIN :given AS g ON :same
@@ -212,6 +216,7 @@ def _flaws(
         f"{what}: values that are not of type {type_}": _WRONG_KEYS(given=given),
         f"{what}: values that are listed more than once": _TWICE(given=given),
         f"{what}: shares that are not numbers of 0 or more (a file has no header), of": _NO_SHARES(given=given),
+        f"{what}: shares below {LEAST:g}, which must be 0 or more than that, of": _TOO_SMALL(given=given, least=LEAST),
         f"values of the column without a share in {what}": _WITHOUT_SHARE(
             dictionary=dictionary, given=given, same=same(col("value", "d"), col("key", "g"))
         ),

@@ -234,6 +234,7 @@ def test_priors_of_random_tables(
             ["not of type INTEGER: 'x'", "not numbers of 0 or more (a file has no header), of: '2', 'x'"],
         ),
         ("1;0.5\n2;0.25\n2;0.25\n", ["listed more than once: '2'"]),
+        ("1;1\n2;1e-300\n", ["shares below 1e-12, which must be 0 or more than that, of: '2'"]),
         ("1;0.5;a\n2;0.5;b\n", ["needs two columns, and has 3"]),
         ("1;0\n2;0\n7;1\n", ["no value of the column has a share of more than 0"]),
         (None, ["does not exist"]),
@@ -250,6 +251,12 @@ def test_priors_with_mistakes(
         db.risk(policy({"n": tmp_path / "n.csv", NAMES[0]: "half"}))
     message = str(raised.value)
     assert all(one in message for one in [*told, "add up to 0.5"])
+
+
+def test_limits_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
+    with connected(live) as db, pytest.raises(PolicyError) as raised:
+        db.risk(policy(), leakage=-1, leakage_seconds=float("nan"))
+    assert [one.place for one in raised.value.problems] == ["leakage", "leakage_seconds"]
 
 
 def test_priors_that_cannot_hold_together(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:

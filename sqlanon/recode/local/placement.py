@@ -265,8 +265,8 @@ class LocalRecoding:
     types: tuple[str | None, ...]  # by attribute the type to which its labels are cast; None: VARCHAR
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
     lists: frozenset[int] = frozenset()  # attributes whose labels are lists, of one value or of those of a set
-    # Where combinations are divided, with ``first_row`` and ``last_row`` in ``kept``: the key of the rows, which gives
-    # them their places among equal ones, as if drawn. By released values readers could tell which row came from where.
+    # Where combinations are divided, with ``first_row`` and ``last_row`` in ``kept``: the key of the rows. A hash of it
+    # gives them their places among equal ones: by released values readers could tell which row came from where.
     divided_by: tuple[str, ...] = ()
 
     def released_type(self, column: Column, own: str) -> str:
