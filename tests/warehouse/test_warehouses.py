@@ -632,7 +632,7 @@ def test_the_audit_finds_every_row_that_differs(
     rows = f"SELECT {', '.join(f'{quoted(name)}::VARCHAR' for name in columns)} FROM shared"
     before = Counter(odd.execute(rows).fetchall())
     row, other = odd.execute(
-        "SELECT min(rowid), max(rowid) FROM shared WHERE cost NOT IN (1, 3) AND weight = 0.5 "
+        "SELECT arg_min(rowid, cost), arg_max(rowid, cost) FROM shared WHERE cost NOT IN (1, 3) AND weight = 0.5 "
         "GROUP BY zip, age, born, diagnosis HAVING min(cost) <> max(cost) ORDER BY 1 LIMIT 1"
     ).fetchall()[0]
     for tampering in TAMPERED.values():
