@@ -5,10 +5,10 @@
 For each number of rows of `people.py`: the seconds of ``SELECT <8 quasi-identifiers>, count(*) GROUP BY ALL`` in plain
 DuckDB, whose groups are counted and not kept, and those of ``Database.risk``: k, the attackers, population uniqueness
 (the table is said to be a hundredth of its population), the sizes of the classes, the leakage of all attributes, pairs
-and triples. One process, one connection after the other on the same file; taken in turns, and the median of the ratios
-is told. What is asked: at most 3. In brackets the same of processor time, all threads together: it depends less on what
-else the machine does. With ``--more``: risk without the leakage, and with weights and households, which the table then
-has by a query.
+and triples. One process runs them in turns, one connection after the other on the same file, and shows the median of
+the ratios; the target is at most 3. Processor time of all threads is in brackets: it depends less on what else the
+machine does. With ``--more``: risk without the leakage, and with weights and households, which the table then has by a
+query.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _table(release: ReleaseSection, attributes: Mapping[str, Attribute]) -> Iter
         )
 
 
-def _risk(section: RiskSection, attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
+def _risk(section: RiskSection, attributes: Mapping[str, Attribute], names: list[str]) -> Iterator[Problem]:
     """What the columns of weights and households may not be.
 
     A household tells its people apart from others, as a person's id does: it is not released. Weights are as harmless
@@ -261,12 +261,13 @@ def _risk(section: RiskSection, attributes: Mapping[str, Attribute]) -> Iterator
     columns = {name.lower() for name in section.columns.values()}
     if len(columns) < len(section.columns):
         yield Problem("risk.household", "is the column of weights, too: name the column that identifies a household")
-    quasi = [name for name, attribute in attributes.items() if attribute.role == "quasi"]
     for name in section.priors or ():
-        if name not in quasi:
-            guess = nearest(name, quasi)
-            meant = f"did you mean {guess!r}?" if guess else f"one of {', '.join(quasi)}"
-            yield Problem(join("risk.priors", name), f"is not a quasi-identifier of the policy: {meant}")
+        if name not in names:
+            yield Problem(join("risk.priors", name), _unknown(name, "quasi", attributes, names))
+        elif name in attributes and attributes[name].role != "quasi":
+            yield Problem(
+                join("risk.priors", name), f"{name!r} is {attributes[name].role}, and priors are for quasi-identifiers"
+            )
 
 
 def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str, Any]) -> Iterator[Problem]:
@@ -297,7 +298,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from _names_of_releases(asked)
     yield from conflicts((*WITH_EARLIER, *WITH_DECOYS), asked)
     if asked.risk is not None:
-        yield from _risk(asked.risk, attributes)
+        yield from _risk(asked.risk, attributes, names)
     yield from conflicts(ROWS_ELSEWHERE, asked)
     yield from _files(parts, attributes)
 

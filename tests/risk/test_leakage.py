@@ -253,6 +253,21 @@ def test_priors_with_mistakes(
     assert all(one in message for one in [*told, "add up to 0.5"])
 
 
+def test_priors_are_of_quasi_identifiers() -> None:
+    """An attribute that is wrong itself is told of once."""
+    attributes = {"sex": {"role": "quasi", "hierarchy": "sufress"}, "ill": {"role": "sensitive"}}
+    attributes["zip"] = {"role": "quasi", "hierarchy": "suppress"}
+    given = {name: {"table": "shares"} for name in ("sex", "ill", "zipp")}
+    with pytest.raises(PolicyError) as raised:
+        sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy={"k": 2}, risk={"priors": given})
+    first, *others = [f"{one.place} {one.message}" for one in raised.value.problems]
+    assert first.startswith("attributes.sex.hierarchy ")
+    assert others == [
+        "risk.priors.ill 'ill' is sensitive, and priors are for quasi-identifiers",
+        "risk.priors.zipp there is no attribute 'zipp'; did you mean 'zip'?",
+    ]
+
+
 def test_limits_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
     with connected(live) as db, pytest.raises(PolicyError) as raised:
         db.risk(policy(), leakage=-1, leakage_seconds=float("nan"))
@@ -273,8 +288,6 @@ def test_priors_of_a_policy(tmp_path: Path) -> None:
     tree: dict[str, Any] = {"attributes": quasi, "privacy": {"k": 2}}
     shares = str(tmp_path / "zip.parquet")
     told = {
-        "is not a quasi-identifier": {"ill": {"table": "t"}},
-        "did you mean 'zip'": {"zio": {"table": "t"}},
         "give file = ... or table": {"zip": {"table": "t", "file": shares}},
         "is the file of risk.priors.zip": {"zip": {"file": shares}},
     }

@@ -269,7 +269,7 @@ class Forest:
         return one
 
     def grow(self, nearest: Sequence[tuple[int, int, int]]) -> None:
-        """Add edges from open roots, each to the nearest combination outside its tree as it was, with their prices.
+        """Link each open root to the combination outside its tree that is nearest: root, combination, and price.
 
         An edge is left for the next round where the tree has grown to its other end meanwhile. A root without an edge
         has nothing in common with the rest.
