@@ -74,7 +74,7 @@ def check_against_source(run: Run, prepared: SearchInput, found: Verification, p
     with attached(engine, found.path, manifest, VERIFIED) as released:
         checks += NoiseCheck(engine, work, prepared, manifest, released, rows).checks()
         # With noise, rows may have been suppressed that the recoded source has.
-        return checks + _audited(audit, run, released if policy.source.person is None else view)
+        return checks + _audited(audit, run, released if policy.source.person_column is None else view)
 
 
 def _recode(run: Run, prepared: SearchInput, again: Recoding, view: exp.Table) -> exp.Table:
@@ -121,7 +121,7 @@ def check_extended(run: Run, prepared: SearchInput, found: Verification, place: 
 def _macros_for(policy: Policy) -> Sequence[str]:
     """The files of the macro library that the policy's requirements are checked by."""
     plain = all(one.entry.plain_macros for one in requirements_in(policy.privacy))
-    return PLAIN if plain and policy.source.person is None else CHECKS
+    return PLAIN if plain and policy.source.person_column is None else CHECKS
 
 
 def check_policy(policy: Policy, found: Verification) -> list[Check]:

@@ -313,7 +313,7 @@ def _full_domain_releases(attacker: Attacker) -> tuple[list[tuple[ComparedReleas
         levels = one.manifest.levels(private.heights)
         if not policy.made(one.manifest.policy_hash):
             reasons.append(f"needs the policy that made {one.path}")
-        elif policy.noisy or policy.source.person is not None or not looks_at_rows_alone(requirements):
+        elif policy.noisy or policy.source.person_column is not None or not looks_at_rows_alone(requirements):
             reasons.append("covers rows and sensitive values, not persons, noise, populations or the whole table")
         elif any(level is None for level in levels.values()):
             reasons.append(f"needs one level for each attribute: {one.path} has several")

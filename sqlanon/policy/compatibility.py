@@ -320,7 +320,9 @@ SMALL_K = PolicyFeature(
     lambda asked: [Use("privacy.k")] if asked.privacy is not None and (asked.privacy.k or 1) < 2 else [],
 )
 
-PERSON = _given("source.person")
+PERSON = PolicyFeature(
+    "`source.person`", lambda asked: [Use("source.person")] if isinstance(asked.get("source.person"), str) else []
+)
 KEY = _setting("source.key")
 QUERY = _setting("source.query")
 RISK = _given("risk")
@@ -387,7 +389,7 @@ def _decided_before(asked: Asked) -> Iterator[Use]:
 
 def _decided_of_persons(asked: Asked) -> Iterator[Use]:
     yield from _decided_before(asked)
-    if asked.get("source.person") is not None:
+    if isinstance(asked.get("source.person"), str):
         yield from (Use(join("privacy", key), {"decided": "shields over persons were"}) for key in _shields(asked))
 
 
@@ -429,7 +431,7 @@ COMPARES_PERSONS = _requirements(
 
 def _without_persons(asked: Asked) -> Iterator[Use]:
     """A source that could have persons, and names none."""
-    if asked.written.get("source", {}).get("person") is None and not [*_elsewhere(asked)]:
+    if not asked.written.get("source", {}).get("person") and not [*_elsewhere(asked)]:
         yield Use("source")
 
 

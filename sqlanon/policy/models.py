@@ -376,7 +376,7 @@ class Policy(Section):
         """
         return {
             "undeclared": self.source.undeclared,
-            "persons": self.source.person is not None,
+            "persons": self.source.person_column is not None,
             "population": self.population is not None,
             "attributes": {name: redact(attribute) for name, attribute in self.attributes.items()},
             "privacy": self.privacy.model_dump(mode="json", exclude_none=True, exclude={"epsilon_total"}),

@@ -12,6 +12,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PlainValidator,
     WithJsonSchema,
 )
 
@@ -123,6 +124,19 @@ class Attribute(SparseSection):
         return bool(getattr(self, name) != type(self).model_fields[name].default)
 
 
+def _read_person(value: object) -> object:
+    if value is None or value is False or (isinstance(value, str) and value):
+        return value
+    raise ValueError("must be the name of a column, or false: each row is a person")
+
+
+Person: TypeAlias = Annotated[
+    str | Literal[False] | None,
+    PlainValidator(_read_person),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "boolean", "const": False}]}),
+]
+
+
 class _Relation(SparseSection):
     """Where rows are: a table or a query of a DuckDB file, or data files."""
 
@@ -143,11 +157,6 @@ class _Relation(SparseSection):
         description="Parquet, CSV, JSON or Excel files, patterns or addresses (`https://`, `s3://`) of them, "
         "`delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
         examples=["patients/*.parquet"],
-    )
-    person: Name | None = Field(
-        default=None,
-        description="the column that identifies a person: classes count persons, not rows",
-        examples=["patient_id"],
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -171,7 +180,8 @@ class SourceSection(_Relation):
     ----------
     person:
         A column that is never released. With it, a class counts its distinct persons: k, l and k-map are of
-        persons, and distributions of (person, value) pairs.
+        persons, and distributions of (person, value) pairs. False states that each row is a person; unset, `anonymize`
+        refuses a source whose classes hold too few values of a column that numbers people.
     """
 
     _optional = ("key", "postgres", "frequency_set", "spark", "fetch_limit", "scratch")
@@ -201,6 +211,11 @@ class SourceSection(_Relation):
         description="for a source in Spark: a folder that Spark and this machine share, for large fetches",
         examples=["/shared/scratch"],
     )
+    person: Person = Field(
+        default=None,
+        description="the column that identifies a person: classes count persons, not rows; false: each row is a person",
+        examples=["patient_id"],
+    )
     undeclared: Literal["error", "drop"] = Field(
         default="error", description="columns without a role: an error, or dropped from the release", examples=["drop"]
     )
@@ -210,6 +225,11 @@ class SourceSection(_Relation):
         "strategy forest divides equal rows",
         examples=["id"],
     )
+
+    @property
+    def person_column(self) -> str | None:
+        """The column that identifies a person; None: none is named, or each row is a person."""
+        return self.person or None
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
@@ -256,6 +276,12 @@ class PopulationSection(_Relation):
     person:
         With it, distinct persons are counted, else rows.
     """
+
+    person: Name | None = Field(
+        default=None,
+        description="the column that identifies a person: classes match persons, not rows",
+        examples=["person_id"],
+    )
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()

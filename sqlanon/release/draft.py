@@ -133,7 +133,7 @@ class ReleaseDraft:
 
     def checks(self, released: exp.Table) -> list[Check]:
         run, policy = self.run, self.prepared.policy
-        if not needs_source(policy.privacy, policy.source.person is not None):
+        if not needs_source(policy.privacy, policy.source.person_column is not None):
             return []
         macros = run.install_macros()
         plain = self.recoding.statement
@@ -199,7 +199,7 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, recoding: Recoding, rele
     those that it is based on), nothing is told: their rows could be taken from the sums.
     """
     policy, suppressed = prepared.policy, recoding.figures.suppressed_rows
-    may_show = policy.source.person is None and policy.population is None and not policy.noisy
+    may_show = policy.source.person_column is None and policy.population is None and not policy.noisy
     alone = not prepared.earlier.after and policy.kept_versions == 1
     if not may_show or not alone or policy.search.is_local or not suppressed:
         return []

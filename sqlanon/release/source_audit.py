@@ -80,7 +80,7 @@ class SourceAudit:
             [column.name for column in self.recoding.columns if column.quasi is not None],
             policy.with_role("sensitive"),
             self.prepared.marginals.rows,
-            policy.source.person is not None,
+            policy.source.person_column is not None,
             self.macros,
             private,
             combinations_of(policy.redacted()),

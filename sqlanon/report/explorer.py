@@ -133,7 +133,7 @@ def _why_not(draft: ReleaseDraft) -> str | None:
     several = asked.shields or asked.table or asked.separate or asked.covering is not None
     reasons = {
         _NO_LEVELS: search.is_local or search.traits.of_combinations or draft.result.levels is None,
-        "The policy counts persons, and a person may be in several groups.": policy.source.person is not None,
+        "The policy counts persons, and a person may be in several groups.": policy.source.person_column is not None,
         "A requirement of this policy is on more than one group at a time.": several or policy.population is not None,
         "The release is based on earlier ones.": prepared.earlier.after,
         "Noise, decoys or masked rows change what a generalization leaves.": policy.noisy

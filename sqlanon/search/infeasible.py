@@ -50,7 +50,7 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
         message += f". At least {unknown:,} rows have values that are missing from a hierarchy"
     if figures.classes == 0:
         message += ". No row would be released"
-    if rows < (prepared.policy.privacy.k or 0) and prepared.policy.source.person is None:
+    if rows < (prepared.policy.privacy.k or 0) and prepared.policy.source.person_column is None:
         message += f": a class needs {prepared.policy.privacy.k:,} rows, and the source has {rows:,}"
     message += remedies(prepared, figures, blamed)
     return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)

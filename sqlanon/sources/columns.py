@@ -51,7 +51,7 @@ def _meant(missing: Sequence[str], by_lower: Mapping[str, str]) -> str:
 def match_columns(policy: Policy, source: Source) -> Columns:
     """Find the source's columns: by their names, whatever the case."""
     by_lower = {name.lower(): name for name in source.columns}
-    person = policy.source.person
+    person = policy.source.person_column
     missing = [name for name in policy.attributes if name.lower() not in by_lower]
     key = policy.source.key
     asked = policy.risk.columns if policy.risk else {}

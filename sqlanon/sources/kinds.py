@@ -86,7 +86,7 @@ class Binding:
         """All columns that the policy names but the identifying, in lower case."""
         policy = self.policy
         more = policy.risk.columns.values() if policy.risk else ()
-        return self.declared | lower(*policy.source.key, *more, self.section.person)
+        return self.declared | lower(*policy.source.key, *more, self.section.person_column)
 
     @cached_property
     def as_text(self) -> frozenset[str]:

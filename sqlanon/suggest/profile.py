@@ -22,9 +22,9 @@ from sqlanon.sources.column_figures import (
     exact_counts,
     some_rows,
 )
+from sqlanon.sources.column_kinds import ICD, KINDS, MENTIONS
 from sqlanon.sources.run import Run
 from sqlanon.suggest.groupings import find_groupings, make_vocabulary
-from sqlanon.suggest.kinds import ICD, KINDS, MENTIONS
 
 ENOUGH = 50_000
 """About this many rows of a larger table are profiled: every n-th one."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlanon.hierarchies.parts import ColumnKind
 from sqlanon.records import dataclass
-from sqlanon.suggest.kinds import (
+from sqlanon.sources.column_kinds import (
     AGE,
     BIRTH,
     DATE,

@@ -20,12 +20,12 @@ from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.records import dataclass
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
+from sqlanon.sources.column_kinds import OTHER_CODE
 from sqlanon.sources.duckdb import known_tables
 from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.groupings import labelled_values
 from sqlanon.suggest.hierarchies import FileFolder, needs_labels, use_files, with_labels
-from sqlanon.suggest.kinds import OTHER_CODE
 from sqlanon.suggest.policy_text import SUPPRESSION_LIMIT, K, Seen, policy_text
 from sqlanon.suggest.profile import TableProfile, number_types, profile_table
 from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured, propose

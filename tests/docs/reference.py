@@ -93,6 +93,8 @@ def type_of(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
             if [one.get("type") for one in node[word]][1:] == ["array"]:  # one, or a list of them
                 return f"{next(iter(parts))}, or a list of them"
             return either(list(parts))
+    if node.get("type") == "boolean" and "const" in node:
+        return code(toml(node["const"]))
     if "enum" in node:
         return either([code(toml(one)) for one in node["enum"]])
     if node.get("type") == "array":

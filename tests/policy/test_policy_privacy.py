@@ -674,6 +674,12 @@ def test_the_column_of_persons(person: str) -> None:
     assert Policy(**tree({"k": 2}, source={"table": "t", "person": person})).source.person == person
 
 
+def test_false_states_that_each_row_is_a_person() -> None:
+    source = Policy(**tree({"k": 2}, source={"table": "t", "person": False})).source
+    assert source.person is False
+    assert source.person_column is None
+
+
 @pytest.mark.parametrize(
     ("person", "words"),
     [
@@ -681,8 +687,9 @@ def test_the_column_of_persons(person: str) -> None:
         ("ZIP", "'zip' is a quasi-identifier"),
         ("income", "'income' is declared sensitive"),
         ("cost", "'cost' is declared insensitive"),
-        ("", "must not be empty"),
-        (5, "must be a text"),
+        ("", "must be the name of a column, or false"),
+        (5, "must be the name of a column, or false"),
+        (True, "must be the name of a column, or false"),
     ],
 )
 def test_what_the_column_of_persons_says_of_a_mistake(person: Any, words: str) -> None:

@@ -26,7 +26,7 @@ from sqlanon.ledger.catalog import init_database
 from sqlanon.policy import Policy
 from sqlanon.policy.models import parse_toml
 from sqlanon.policy.toml import toml_key
-from sqlanon.suggest.kinds import KINDS, kind_by_name
+from sqlanon.sources.column_kinds import KINDS, kind_by_name
 
 Row = tuple[Any, ...]
 NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")

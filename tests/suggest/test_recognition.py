@@ -10,9 +10,9 @@ from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
+from sqlanon.sources.column_kinds import kind_by_name
 from sqlanon.suggest.groupings import RULES, Labelled, vocabulary
 from sqlanon.suggest.hierarchies import _by_frequency, _icd
-from sqlanon.suggest.kinds import kind_by_name
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.suggest.kinds import kind_by_name
+from sqlanon.sources.column_kinds import kind_by_name
 
 PATIENTS = """
     CREATE TABLE patients AS
