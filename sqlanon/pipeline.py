@@ -31,6 +31,7 @@ from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
 from sqlanon.release.target import kind_taking, target_for
+from sqlanon.release.undecided_persons import find_undecided_person, refuse_few_persons
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice, silent
@@ -175,12 +176,14 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
     with source_errors():
         noise = noise_of(steps, run, policy)  # what cannot be drawn is refused before the search
         prepared = prepare_with_earlier(steps, run, policy)
+        person = find_undecided_person(steps, prepared)
         warnings = warn_of_unique_columns(steps, prepared)
     laps.end("load")
     found = search(steps, prepared, partial(progress, "search"))
     if not steps.dry:
         keep_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows())
     recoding = recode(steps, prepared, found)
+    refuse_few_persons(steps, prepared, recoding.statement, person)
     dependencies = measure_dependencies(run.engine, steps, prepared, recoding.statement, recoding.generalization)
     laps.end("search")
     noised = filled = None

@@ -83,8 +83,11 @@ class Binding:
 
     @cached_property
     def wanted(self) -> frozenset[str]:
-        """All columns that the policy names but the identifying, in lower case."""
+        """All columns that the policy names but the identifying, in lower case. Where it does not say who a person is,
+        none, which stands for all: each may number people."""
         policy = self.policy
+        if policy.source.person is None:
+            return frozenset()
         more = policy.risk.columns.values() if policy.risk else ()
         return self.declared | lower(*policy.source.key, *more, self.section.person_column)
 

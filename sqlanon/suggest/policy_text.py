@@ -10,6 +10,7 @@ from sqlanon.policy.toml import toml_key, toml_text, toml_value
 from sqlanon.records import dataclass
 from sqlanon.release.dependencies import Narrowing
 from sqlanon.requirements import different_values
+from sqlanon.sources.persons import PersonColumn
 from sqlanon.suggest.propose import Proposal
 from sqlanon.suggest.trials import DIFFERENT, Diversity, Trial, chosen
 
@@ -31,6 +32,7 @@ class Seen:
     narrowing: Sequence[Narrowing]
     trials: Sequence[Trial]
     diversity: Sequence[Diversity]
+    person: PersonColumn | None = None
 
 
 def policy_text(
@@ -51,7 +53,8 @@ def policy_text(
             if "query" in source
             else []
         ),
-        *_pairs(source),
+        *_pairs({name: value for name, value in source.items() if name != "person"}),
+        *_about_person(seen.person),
         "",
         *_comment("identifying: never released. quasi: others may know it, so it is generalized."),
         *_comment("sensitive: nobody should learn it. insensitive: neither. Both are released unchanged."),
@@ -73,6 +76,19 @@ def policy_text(
         *_pairs(release),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _about_person(person: PersonColumn | None) -> list[str]:
+    if person is None:
+        return []
+    name = toml_key(person.name)
+    reason = (
+        f"{person.distinct:,} values of {name} number people, who have {person.rows_of_a_person:.3g} rows on average: "
+        "classes count persons, not rows. false: each row is a person."
+    )
+    if person.missing:
+        reason += f" The {person.missing:,} rows without a value count as one person."
+    return [*_comment(reason), f"person = {toml_value(person.name)}"]
 
 
 def _comment(text: str, indent: str = "") -> list[str]:

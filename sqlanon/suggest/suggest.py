@@ -20,8 +20,8 @@ from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.records import dataclass
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
-from sqlanon.sources.column_kinds import OTHER_CODE
 from sqlanon.sources.duckdb import known_tables
+from sqlanon.sources.persons import KeyColumn, PersonColumn, can_number_people, find_person_column
 from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.groupings import labelled_values
@@ -33,8 +33,6 @@ from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
 
 SIZE = 3
 """The size of the largest sets of quasi-identifiers."""
-
-_PERSONS = f"by its name: {OTHER_CODE}"
 
 
 @dataclass(frozen=True)
@@ -103,19 +101,21 @@ def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
         profile = profile_table(run)
         instead = None if place.query is not None else _with_numbers(begin, run, profile, place)
         if instead is None:
-            rules = _with_labels(run, profile, propose(profile.profiles), folder, place)
+            proposed = propose(profile.profiles)
+            person = find_person(run, profile, proposed)
+            rules = _with_labels(run, profile, _with_person(proposed, person), folder, place)
             combinations = _combinations(run, profile, rules)
             narrowing = _dependencies(run, profile, rules)
     if instead is not None:
         return suggest(begin, instead)
-    person = _person(rules)
+    of_person = {} if person is None else {"person": person.name}
     fitting = _fitting_files(begin, rules, use_files(rules, folder, place.shown), place.read)
     proposals = _advised(_valid_rules(begin, fitting, place.read))
-    trials, diversity = _trials(begin, proposals, place.read | person)
+    trials, diversity = _trials(begin, proposals, place.read | of_person)
     file_name = re.sub(r"\W+", "_", place.name).strip("_") or "table"
     release = {"database": f"{file_name}_release.duckdb", "table": place.name if place.table else file_name}
-    seen = Seen(profile.rows, profile.step, combinations, narrowing, trials, diversity)
-    return policy_text(place.source | person, release, proposals, seen)
+    seen = Seen(profile.rows, profile.step, combinations, narrowing, trials, diversity, person)
+    return policy_text(place.source | of_person, release, proposals, seen)
 
 
 def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> None:
@@ -242,14 +242,26 @@ def _dependencies(run: Run, table_profile: TableProfile, proposals: Sequence[Pro
     )
 
 
-def _person(proposals: Sequence[Proposal]) -> dict[str, object]:
-    """The column that tells persons apart, where persons have several rows."""
-    for one in proposals:
-        column = one.column
-        named = one.role == "identifying" and one.reason == _PERSONS
-        if named and column.many and not column.nearly_unique and column.values == column.rows:
-            return {"person": column.name}
-    return {}
+def find_person(run: Run, profile: TableProfile, proposals: Sequence[Proposal]) -> PersonColumn | None:
+    """The column that numbers people, where some of them have several rows."""
+    keys = [
+        KeyColumn(column.name, column.type, column.distinct, column.values, one.known and one.role != "identifying")
+        for one in proposals
+        if can_number_people((column := one.column).name, column.type)
+    ]
+    compared = {one.column.name: one.column.type for one in proposals if one.role == "quasi"}
+    steps = StatementRunner(run.engine)
+    return find_person_column(lambda query: steps.ask(query, []), run.source.relation, keys, compared, profile.rows)
+
+
+def _with_person(proposals: Sequence[Proposal], person: PersonColumn | None) -> Sequence[Proposal]:
+    """The proposals, with the column of persons among the identifying ones."""
+    return [
+        replace(one, role="identifying", hierarchy=None, shown=None, reason="its values number people")
+        if person is not None and one.column.name == person.name and one.role != "identifying"
+        else one
+        for one in proposals
+    ]
 
 
 def _valid_rules(

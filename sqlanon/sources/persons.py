@@ -1,0 +1,340 @@
+"""Columns whose values number people: where such a column repeats, several rows are of one person.
+
+k rows of one person protect nobody. Whether a column numbers people is seen in its values, whatever its name: rows that
+share a value agree in what people keep (sex, date of birth, most often the place) far more than rows of different
+values do. A ward or a doctor does not say who the patient is: such rows differ in sex and age. A ZIP code or a name
+decides one thing about a person, and not the others.
+
+Columns of the agreement, a row for each compared column: ``attribute`` (its position), ``persons`` (distinct values of
+the key), ``repeated`` (those with several rows), ``alike`` (how likely two rows of one value agree, a mean over these
+rows), ``by_chance`` (how likely two values of the key agree), ``different`` (distinct values among them).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.expressions import anonymous, cast, col, named, number, subquery, template, union_all
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.records import dataclass
+from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, kind_by_name
+
+FEWEST_PERSONS = 5
+"""A column with fewer values numbers no people."""
+
+MOST_ROWS = 400
+"""On average a person has at most this number of rows."""
+
+SAMPLE = 20_000
+"""The approximate number of rows that are compared; all rows of a value are in the sample, or none."""
+
+_AGREES = 0.8
+"""From this share of what chance leaves open, the rows of a value agree in a column."""
+_AGES = 3
+"""The ages of a person's rows, which may be years apart, agree at least this number of times as often as by chance."""
+_BY_CHANCE = 1e-3
+"""Repeated values that agree so seldom by chance are of one person."""
+_AS_GOOD = 0.02
+"""A coarser key is preferred to a finer one where its rows agree as well, up to this."""
+
+_INNATE = (SEX, BIRTH, RACE, AGE)
+_SHARED = (
+    NAME,
+    "geographic subdivisions: a street address",
+    "telephone numbers",
+    "fax numbers",
+    "URLs",
+    "IP addresses",
+)
+
+Ask = Callable[[exp.Query], Sequence[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column that may number people: its type, about how many distinct values it has, and its values that are not
+    NULL; and whether it would be released."""
+
+    name: str
+    type: str
+    distinct: int
+    values: int
+    is_released: bool
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is no name, and nothing where people are reached: families share these."""
+        kind = kind_by_name(self.name)
+        is_text = column_kind(self.type) is ColumnKind.TEXT
+        return not is_text or kind is None or kind.name not in _SHARED
+
+
+@dataclass(frozen=True)
+class PersonColumn:
+    """A column that numbers people, with the rows that have a value, its distinct values, and all rows."""
+
+    name: str
+    values: int
+    distinct: int
+    rows: int
+
+    @property
+    def rows_of_a_person(self) -> float:
+        """The rows of each person, on average."""
+        return self.values / max(self.distinct, 1)
+
+    @property
+    def missing(self) -> int:
+        """The rows without a value."""
+        return self.rows - self.values
+
+
+@dataclass(frozen=True)
+class _Agreement:
+    """How far the rows of one value of a key agree in a compared column."""
+
+    name: str
+    repeated: int
+    alike: float
+    by_chance: float
+    is_unique: bool  # nearly every value of the key has its own
+
+    @property
+    def share(self) -> float:
+        """0: as chance has it; 1: always."""
+        return (self.alike - self.by_chance) / (1 - self.by_chance)
+
+    @property
+    def kind(self) -> str | None:
+        kind = kind_by_name(self.name)
+        return None if kind is None else kind.name
+
+    @property
+    def holds(self) -> bool:
+        grows = self.kind == AGE and self.alike >= _AGES * self.by_chance
+        return self.share >= _AGREES or grows
+
+
+def can_number_people(name: str, type_: str) -> bool:
+    """Whether a column can number people, by its type, and by a name that says what else it is.
+
+    >>> [can_number_people(*one) for one in (("mrn", "BIGINT"), ("subject", "VARCHAR"), ("zip", "VARCHAR"))]
+    [True, True, False]
+    """
+    if is_nested(type_) or type_ in ("BOOLEAN", "BLOB", "BIT", "GEOMETRY", "JSON"):
+        return False
+    if type_ != "UUID" and column_kind(type_) in (ColumnKind.DATE, ColumnKind.ZONED, ColumnKind.OTHER):
+        return False
+    kind = kind_by_name(name)
+    return kind is None or kind.role == "identifying"
+
+
+def find_person_column(
+    ask: Ask, relation: exp.Table, keys: Sequence[KeyColumn], compared: Mapping[str, str], rows: int
+) -> PersonColumn | None:
+    """The column whose values number the people of a table with several rows of some of them; None if there is none.
+
+    Parameters
+    ----------
+    ask:
+        Answers a query with rows of figures.
+    keys:
+        The columns that may number people.
+    compared:
+        The types of the quasi-identifiers.
+    rows:
+        The rows of the table.
+    """
+    found: list[tuple[KeyColumn, PersonColumn, float]] = []
+    for key in keys:
+        if not max(FEWEST_PERSONS, key.values / MOST_ROWS) <= key.distinct or key.values < 2 * FEWEST_PERSONS:
+            continue
+        others = {other: type_ for other, type_ in compared.items() if other != key.name and not is_nested(type_)}
+        if not others:
+            continue
+        step = max(1, key.values // SAMPLE)
+        sample = _sample(relation, key.name, [*others], step)
+        agreements, persons, repeated = _agreements(ask, sample, [*others])
+        if repeated and _numbers_people(ask, sample, key, others, agreements):
+            column = PersonColumn(key.name, key.values, min(persons * step, key.values), rows)
+            alike = [one.alike for one in agreements if one.holds and one.kind != AGE]
+            found.append((key, column, sum(alike) / max(len(alike), 1)))
+    return _best(found)
+
+
+def _best(found: Sequence[tuple[KeyColumn, PersonColumn, float]]) -> PersonColumn | None:
+    """The column of people: of those whose rows agree as well, one that gives each the most rows (a case belongs to one
+    patient, who may have several cases), and of these the one that most rows have."""
+    if not found:
+        return None
+    most = max(key.values for key, _, _ in found)
+    whole = [one for one in found if 2 * one[0].values >= most]
+    best = max(alike for _, _, alike in whole)
+    as_good = [(key, column) for key, column, alike in whole if alike >= best - _AS_GOOD]
+    columns = [column for key, column in as_good if key.is_number] or [column for _, column in as_good]
+    coarsest = max(column.rows_of_a_person for column in columns)
+    return max((one for one in columns if 3 * one.rows_of_a_person >= 2 * coarsest), key=lambda one: one.values)
+
+
+def _numbers_people(
+    ask: Ask, sample: exp.Select, key: KeyColumn, compared: Mapping[str, str], agreements: Sequence[_Agreement]
+) -> bool:
+    varying = [one for one in agreements if one.by_chance < 0.95]
+    innate = [one for one in varying if one.kind in _INNATE]
+    if not all(one.holds for one in innate):
+        return False
+    lasting = [one for one in varying if one in innate or not _is_of_a_visit(one, compared)]
+    alike = [one for one in lasting if one.holds]
+    if len(alike) < min(2, max(1, len(lasting))):
+        return False
+    surprise = sum(-math.log(max(one.by_chance, 1e-9)) for one in alike if one.share >= _AGREES)
+    if max(one.repeated for one in alike) * surprise < -math.log(_BY_CHANCE):
+        return False
+    is_half = 2 * len(alike) >= len(lasting)
+    if key.is_number and not key.is_released:
+        return bool(innate) or is_half
+    if key.is_number and _traits_of_a_body(innate) > 1:
+        return True
+    return is_half and _are_independent(ask, sample, [*compared], alike)
+
+
+def _traits_of_a_body(innate: Sequence[_Agreement]) -> int:
+    """How many of sex, age and origin are among the columns."""
+    return len({BIRTH if one.kind == AGE else one.kind for one in innate})
+
+
+def _is_of_a_visit(agreement: _Agreement, compared: Mapping[str, str]) -> bool:
+    """Whether a column is a date that may be another one in each row of a person."""
+    dates = column_kind(compared[agreement.name]) in (ColumnKind.DATE, ColumnKind.ZONED)
+    return agreement.kind == DATE or (dates and agreement.kind != BIRTH)
+
+
+_SAMPLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND :place % :step = 0")
+_VALUES = template("SELECT person, :attribute AS attribute, :value AS value FROM sample")
+_TRAITS = template("""
+    SELECT person, attribute, min(value) AS value, sum(n) AS n, sum(n * (n - 1)) AS pairs
+    FROM (
+        SELECT person, attribute, value, count(*)::DOUBLE AS n
+        FROM :values AS v
+        GROUP BY person, attribute, value
+    ) AS cells
+    GROUP BY person, attribute
+""")
+_AGREEMENT = template("""
+    WITH sample AS MATERIALIZED (SELECT * FROM :sample AS s),
+    traits AS MATERIALIZED (SELECT * FROM :traits AS t),
+    repeated AS (
+        SELECT attribute, count(*) AS persons, sum(n) AS n, sum(pairs / (n - 1)) AS pairs
+        FROM traits
+        WHERE n > 1
+        GROUP BY attribute
+    ),
+    chance AS (
+        SELECT attribute, sum(n) AS persons, count(*) AS different, sum(n * (n - 1)) AS pairs
+        FROM (SELECT attribute, value, count(*)::DOUBLE AS n FROM traits GROUP BY attribute, value) AS v
+        GROUP BY attribute
+    )
+    SELECT
+        c.attribute AS attribute,
+        c.persons::BIGINT AS persons,
+        coalesce(r.persons, 0) AS repeated,
+        coalesce(r.pairs / r.n, 0)::DOUBLE AS alike,
+        (c.pairs / greatest(c.persons * (c.persons - 1), 1))::DOUBLE AS by_chance,
+        c.different AS different
+    FROM chance AS c
+    LEFT JOIN repeated AS r ON r.attribute = c.attribute
+""")
+_TOGETHER = template("""
+    WITH sample AS MATERIALIZED (SELECT * FROM :sample AS s),
+    traits AS MATERIALIZED (SELECT * FROM :traits AS t),
+    pairs AS (
+        SELECT a.attribute AS given, a.value AS given_value, b.attribute AS attribute, b.value AS value,
+            count(*)::DOUBLE AS n
+        FROM traits AS a
+        JOIN traits AS b ON a.person = b.person
+        WHERE a.attribute IN (:attributes) AND b.attribute IN (:attributes) AND a.attribute <> b.attribute
+        GROUP BY a.attribute, a.value, b.attribute, b.value
+    ),
+    sharing AS (
+        SELECT given, given_value, attribute, sum(n) AS n, sum(n * (n - 1)) AS alike
+        FROM pairs
+        GROUP BY given, given_value, attribute
+        HAVING sum(n) > 1
+    )
+    SELECT given, attribute, (sum(alike / (n - 1)) / sum(n))::DOUBLE AS alike
+    FROM sharing
+    GROUP BY given, attribute
+""")
+
+
+def _sample(relation: exp.Table, key: str, columns: Sequence[str], step: int) -> exp.Select:
+    """The rows of some values of a key, with ``person`` and ``v0``, ``v1``, ... Spaces around a text do not count."""
+    output: list[exp.Expr] = [named(col(name), f"v{i}") for i, name in enumerate(columns)]
+    value = exp.Trim(this=cast(col(key), "VARCHAR"))
+    return _SAMPLE(key=value, columns=output, source=relation.copy(), place=anonymous("HASH", value.copy()), step=step)
+
+
+def _traits(count: int) -> exp.Subquery:
+    """By person of the sample and compared column one value, the person's rows, and its pairs of rows that agree."""
+    values = [_VALUES(attribute=number(i), value=cast(col(f"v{i}"), "VARCHAR")) for i in range(count)]
+    return subquery(_TRAITS(values=subquery(union_all(*values))))
+
+
+def _agreements(ask: Ask, sample: exp.Select, names: Sequence[str]) -> tuple[list[_Agreement], int, int]:
+    """The agreement in each compared column; the values of the key, and those with several rows."""
+    answers = ask(_AGREEMENT(sample=subquery(sample.copy()), traits=_traits(len(names))))
+    found = [
+        _Agreement(names[attribute], repeated, alike, by_chance, different >= 0.9 * persons)
+        for attribute, persons, repeated, alike, by_chance, different in answers
+    ]
+    persons = max((row[1] for row in answers), default=0)
+    return found, persons, max((row[2] for row in answers), default=0)
+
+
+def _are_independent(ask: Ask, sample: exp.Select, names: Sequence[str], alike: Sequence[_Agreement]) -> bool:
+    """Whether two of the columns that the key decides do not decide one another: a person has several such traits."""
+    if _traits_of_a_body([one for one in alike if one.kind in _INNATE]) > 1:
+        return True
+    by_position = {names.index(one.name): one for one in alike if not one.is_unique or one.kind in _INNATE}
+    if len(by_position) < 2:
+        return False
+    positions = [number(position) for position in by_position]
+    query = _TOGETHER(sample=subquery(sample.copy()), traits=_traits(len(names)), attributes=positions)
+    given = {
+        (first, second): (value - by_position[second].by_chance) / (1 - by_position[second].by_chance)
+        for first, second, value in ask(query)
+    }
+    return any(
+        max(given.get((first, second), 0.0), given.get((second, first), 0.0)) < 0.5
+        for first in by_position
+        for second in by_position
+        if first < second and ((first, second) in given or (second, first) in given)
+    )
+
+
+_SMALL_CLASSES = template("""
+    SELECT count(*) AS classes, coalesce(sum(rows), 0)::BIGINT AS rows
+    FROM (
+        SELECT count(*) AS rows, count(DISTINCT trim(person::VARCHAR)) + max((person IS NULL)::INTEGER) AS persons
+        FROM :released
+        GROUP BY :keys
+    ) AS classes
+    WHERE persons < :least
+""")
+
+
+def count_small_classes(released: exp.Query, keys: Sequence[str], least: int) -> exp.Select:
+    """One row: the classes with fewer than ``least`` values of ``person``, and their rows. Rows without a value are of
+    one person.
+
+    >>> from sqlanon.expressions import select, table
+    >>> query = count_small_classes(select([col("person"), col("zip")], table("t")), ["zip"], 5)
+    >>> query.named_selects
+    ['classes', 'rows']
+    """
+    return _SMALL_CLASSES(released=subquery(released, "r"), keys=[col(name) for name in keys], least=least)

@@ -1,0 +1,122 @@
+"""Where a column numbers people who have several rows, somebody decides who a person is before anything is released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from support import cli
+
+import sqlanon
+from sqlanon.errors import PolicyError
+from sqlanon.policy import Policy
+
+# 60 persons with five to seven rows: five rows with the same birth date and ZIP code are one person.
+VISITS = """
+    SELECT 100 + i AS {key}, ['m', 'w'][1 + i % 2] AS sex, DATE '1950-01-01' + (i * 311)::INTEGER AS birth_date,
+        (10000 + i * 17)::VARCHAR AS zip, 'diagnosis ' || (hash(i * 10 + v) % 9) AS diagnosis
+    FROM range(60) AS persons(i), range(7) AS rows(v)
+    WHERE v < 5 + i % 3
+"""
+QUASI = {
+    "sex": {"role": "quasi", "hierarchy": "suppress"},
+    "birth_date": {"role": "quasi", "hierarchy": {"dates": ["month", "year", "decade"]}},
+    "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+}
+
+
+def policy_of(key: str | None, role: str | None, **source: Any) -> Policy:
+    attributes = {**QUASI, "diagnosis": {"role": "sensitive"}}
+    if key is not None and role is not None:
+        attributes[key] = {"role": role}
+    return Policy(
+        source={"table": "visits"} | source, attributes=attributes, privacy={"k": 5}, search={"suppression_limit": 0.05}
+    )
+
+
+def visits(key: str = "mrn") -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE visits AS {VISITS.format(key=key)}")
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("key", "role"),
+    [("id", "identifying"), ("mrn", "identifying"), ("case_no", "insensitive"), ("x", "sensitive"), ("PatID", None)],
+)
+def test_a_release_is_refused_whose_classes_are_single_persons(key: str, role: str | None) -> None:
+    policy = policy_of(key, role, undeclared="drop")
+    with sqlanon.connect(visits(key)) as db, pytest.raises(PolicyError) as refused:
+        db.anonymize(policy)
+    (problem,) = refused.value.problems
+    assert problem.place == "source.person"
+    assert f"'{key}' numbers people: 60 values in 360 rows" in problem.message
+    assert f"60 classes (360 rows) hold fewer than 5 values of '{key}'" in problem.message
+
+
+def test_the_figures_are_those_of_the_release() -> None:
+    """The first 30 persons share their values in groups of six, the others are alone."""
+    connection = visits()
+    connection.execute("""
+        CREATE OR REPLACE TABLE visits AS
+        SELECT * REPLACE (
+            CASE WHEN mrn < 130 THEN 'm' ELSE sex END AS sex,
+            CASE WHEN mrn < 130 THEN DATE '1950-01-01' + ((mrn - 100) // 6 * 31)::INTEGER ELSE birth_date END
+                AS birth_date,
+            CASE WHEN mrn < 130 THEN '10000' ELSE zip END AS zip
+        )
+        FROM visits
+    """)
+    alone = connection.execute("SELECT count(*) FROM visits WHERE mrn >= 130").fetchone()
+    with sqlanon.connect(connection) as db, pytest.raises(PolicyError, match=r"source\.person") as refused:
+        db.anonymize(policy_of("mrn", "identifying"))
+    assert alone is not None
+    assert f"30 classes ({alone[0]} rows) hold fewer than 5 values of 'mrn'" in str(refused.value)
+
+
+def test_whoever_decides_gets_a_release() -> None:
+    with sqlanon.connect(visits()) as db:
+        of_rows = db.anonymize(policy_of("mrn", "identifying", person=False))
+        of_persons = db.anonymize(policy_of("mrn", "identifying", person="mrn"))
+    assert of_rows.generalization == {"sex": 0, "birth_date": 0, "zip": 0}
+    assert of_persons.generalization != of_rows.generalization
+
+
+def test_classes_of_enough_persons_need_no_decision() -> None:
+    coarse = {name: {**one, "min_level": level} for (name, one), level in zip(QUASI.items(), (0, 4, 5), strict=True)}
+    policy = Policy(
+        source={"table": "visits"},
+        attributes={**coarse, "diagnosis": {"role": "sensitive"}, "mrn": {"role": "identifying"}},
+        privacy={"k": 5},
+    )
+    with sqlanon.connect(visits()) as db:
+        assert db.anonymize(policy).suppressed_rows == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb"])
+def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str) -> None:
+    with duckdb.connect(str(tmp_path / "visits.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE visits AS {VISITS.format(key='mrn')}")
+        if kind != "duckdb":
+            connection.execute(f"COPY visits TO '{tmp_path / 'visits'}.{kind}'")
+    source = f'files = "visits.{kind}"' if kind != "duckdb" else 'database = "visits.duckdb"\ntable = "visits"'
+    (tmp_path / "policy.toml").write_text(f"""
+        [source]
+        {source}
+        undeclared = "drop"
+        [attributes]
+        sex = {{ role = "quasi", hierarchy = "suppress" }}
+        birth_date = {{ role = "quasi", hierarchy = {{ dates = ["month", "year", "decade"] }} }}
+        zip = {{ role = "quasi", hierarchy = {{ mask = "right" }} }}
+        [privacy]
+        k = 5
+        [release]
+        file = "release.parquet"
+    """)
+    ended = cli("anonymize", "policy.toml", cwd=tmp_path)
+    assert ended.status == 2
+    assert "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows" in ended.err
+    assert 'set person = "mrn" under [source]' in ended.err
+    assert not (tmp_path / "release.parquet").exists()
