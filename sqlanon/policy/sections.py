@@ -158,6 +158,11 @@ class _Relation(SparseSection):
         "`delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
         examples=["patients/*.parquet"],
     )
+    person: Person = Field(
+        default=None,
+        description="the column that identifies a person: classes count persons, not rows; false: each row is a person",
+        examples=["patient_id"],
+    )
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.table is not None and self.query is not None:
@@ -210,11 +215,6 @@ class SourceSection(_Relation):
         default=None,
         description="for a source in Spark: a folder that Spark and this machine share, for large fetches",
         examples=["/shared/scratch"],
-    )
-    person: Person = Field(
-        default=None,
-        description="the column that identifies a person: classes count persons, not rows; false: each row is a person",
-        examples=["patient_id"],
     )
     undeclared: Literal["error", "drop"] = Field(
         default="error", description="columns without a role: an error, or dropped from the release", examples=["drop"]

@@ -355,6 +355,25 @@ NUMBERED = re.compile(rf"(?:[a-z0-9]+_)*(?:{_NUMBER})|[a-z]+(?:nummer|nr)|id_[a-
 """Words of a column that may number persons, or wards: its values tell."""
 
 
+_ONE_OF_THE_PEOPLE = (
+    "patient(?:en|in)?|person|customer|client|member|citizen|resident|voter|subject|participant|respondent|insured|"
+    "subscriber|student|pupil|kunden?|versicherten?|einwohner|schueler|studenten?|mandant(?:en)?|cliente|paciente|paziente|"
+    "klant|inwoner|aluno|alumno|etudiant|studente"
+)
+_NUMBER_OF_A_PERSON = re.compile(
+    rf"(?:[a-z]+_)?(?:{_ONE_OF_THE_PEOPLE})_?(?:{_NUMBER})|ssn|social_security_(?:{_NUMBER})"
+)
+
+
+def names_people(name: str) -> bool:
+    """Whether a column is named as a number of the people that a table is about, not of those who serve them.
+
+    >>> [names_people(name) for name in ("PatientID", "customer_no", "doctor_id", "id")]
+    [True, True, False, False]
+    """
+    return _NUMBER_OF_A_PERSON.fullmatch(words_of(name)) is not None
+
+
 def words_of(name: str) -> str:
     """The words of a column's name, in lower case, without accents, joined by ``_``.
 

@@ -1,9 +1,9 @@
 """Columns whose values number people: where such a column repeats, several rows are of one person.
 
-k rows of one person protect nobody. Whether a column numbers people is seen in its values, whatever its name: rows that
-share a value agree in what people keep (sex, date of birth, most often the place) far more than rows of different
-values do. A ward or a doctor does not say who the patient is: such rows differ in sex and age. A ZIP code or a name
-decides one thing about a person, and not the others.
+k rows of one person protect nobody. A repeated ``patient_id`` says so itself. Otherwise the values show it, whatever
+the column is called: rows that share a value agree in what people keep (sex, date of birth, most often the place) far
+more than rows of different values do. A ward or a doctor does not say who the patient is: such rows differ in sex and
+age. A ZIP code or a name decides one thing about a person, and not the others.
 
 Columns of the agreement, a row for each compared column: ``attribute`` (its position), ``persons`` (distinct values of
 the key), ``repeated`` (those with several rows), ``alike`` (how likely two rows of one value agree, a mean over these
@@ -14,15 +14,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
-from sqlanon.expressions import anonymous, cast, col, named, number, subquery, template, union_all
+from sqlanon.expressions import (
+    anonymous,
+    cast,
+    col,
+    create_temporary_view,
+    named,
+    number,
+    subquery,
+    template,
+    union_all,
+)
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.records import dataclass
-from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, kind_by_name
+from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, kind_by_name, names_people
 
 FEWEST_PERSONS = 5
 """A column with fewer values numbers no people."""
@@ -107,7 +120,7 @@ class _Agreement:
     @property
     def share(self) -> float:
         """0: as chance has it; 1: always."""
-        return (self.alike - self.by_chance) / (1 - self.by_chance)
+        return (self.alike - self.by_chance) / (1 - self.by_chance) if self.by_chance < 1 else 0.0
 
     @property
     def kind(self) -> str | None:
@@ -184,16 +197,13 @@ def _best(found: Sequence[tuple[KeyColumn, PersonColumn, float]]) -> PersonColum
 def _numbers_people(
     ask: Ask, sample: exp.Select, key: KeyColumn, compared: Mapping[str, str], agreements: Sequence[_Agreement]
 ) -> bool:
+    if names_people(key.name):
+        return True
     varying = [one for one in agreements if one.by_chance < 0.95]
     innate = [one for one in varying if one.kind in _INNATE]
-    if not all(one.holds for one in innate):
-        return False
     lasting = [one for one in varying if one in innate or not _is_of_a_visit(one, compared)]
     alike = [one for one in lasting if one.holds]
-    if len(alike) < min(2, max(1, len(lasting))):
-        return False
-    surprise = sum(-math.log(max(one.by_chance, 1e-9)) for one in alike if one.share >= _AGREES)
-    if max(one.repeated for one in alike) * surprise < -math.log(_BY_CHANCE):
+    if not all(one.holds for one in innate) or not _is_borne_out(alike, min(2, max(1, len(lasting)))):
         return False
     is_half = 2 * len(alike) >= len(lasting)
     if key.is_number and not key.is_released:
@@ -201,6 +211,14 @@ def _numbers_people(
     if key.is_number and _traits_of_a_body(innate) > 1:
         return True
     return is_half and _are_independent(ask, sample, [*compared], alike)
+
+
+def _is_borne_out(alike: Sequence[_Agreement], least: int) -> bool:
+    """Whether rows of one value agree in enough columns, and would hardly do so by chance."""
+    if len(alike) < least:
+        return False
+    surprise = sum(-math.log(max(one.by_chance, 1e-9)) for one in alike if one.share >= _AGREES)
+    return max(one.repeated for one in alike) * surprise >= -math.log(_BY_CHANCE)
 
 
 def _traits_of_a_body(innate: Sequence[_Agreement]) -> int:
@@ -315,6 +333,20 @@ def _are_independent(ask: Ask, sample: exp.Select, names: Sequence[str], alike: 
         for second in by_position
         if first < second and ((first, second) in given or (second, first) in given)
     )
+
+
+_TRIMMED = template("SELECT * REPLACE (trim(:person) AS :person) FROM :source")
+
+
+def without_padding(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
+    """A source whose persons have no spaces around their texts: ``"A12 "`` and ``"A12"`` are one."""
+    names = {name.lower(): name for name in source.columns}
+    name = names.get((person or "").lower())
+    if name is None or source.access != "rows" or source.columns[name] != "VARCHAR":
+        return source
+    view = place.view("persons")
+    engine.execute(create_temporary_view(view, _TRIMMED(person=col(name), source=source.relation)))
+    return replace(source, relation=view)
 
 
 _SMALL_CLASSES = template("""

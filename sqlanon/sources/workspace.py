@@ -35,6 +35,7 @@ from sqlanon.sources.copies import Copies
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower, read_given
+from sqlanon.sources.persons import without_padding
 from sqlanon.sources.run import Run
 from sqlanon.sources.scope import bring_temporary, refuse_functions
 from sqlanon.workdir import spill_directory
@@ -159,6 +160,7 @@ class Workspace:
         home = self._home(section)
         binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
         engine, source = kind.bind(binding)
+        source = without_padding(engine, source, place, section.person_column)
         population = self._population(policy, engine, place, work, copies, binding.as_text)
         run = Run(engine, work, place, source, population, kind.identity(section, source, self._is_live), copies)
         if self._is_live:

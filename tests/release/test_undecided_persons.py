@@ -95,6 +95,26 @@ def test_classes_of_enough_persons_need_no_decision() -> None:
         assert db.anonymize(policy).suppressed_rows == 0
 
 
+def test_padded_texts_are_one_person() -> None:
+    """Five rows of one person, each padded in its own way, are no class of five persons."""
+    connection = duckdb.connect()
+    connection.execute("""
+        CREATE TABLE visits AS
+        SELECT repeat(' ', v) || 'A' || i || repeat(' ', 4 - v) AS mrn, i AS ward
+        FROM range(6) AS persons(i), range(5) AS rows(v)
+    """)
+    policy = Policy(
+        source={"table": "visits", "person": "mrn", "undeclared": "drop"},
+        attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}},
+        privacy={"k": 5},
+    )
+    with sqlanon.connect(connection) as db:
+        assert db.anonymize(policy).generalization == {"ward": 1}
+        undecided = policy.model_copy(update={"source": policy.source.model_copy(update={"person": None})})
+        with pytest.raises(PolicyError, match="hold fewer than 5 values of 'mrn'"):
+            db.anonymize(undecided)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb"])
 def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str) -> None:
     with duckdb.connect(str(tmp_path / "visits.duckdb")) as connection:
