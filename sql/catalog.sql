@@ -4,8 +4,8 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The format of these tables, for later versions. 2: the ledger. 3: versions in one place.
 -- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
--- 6: drafts. 7: catalogs that were merged into this one.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 7 AS format;
+-- 6: drafts. 7: catalogs that were merged into this one. 8: people of sources.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 8 AS format;
 
 -- One row for each run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -100,6 +100,27 @@ CREATE TABLE IF NOT EXISTS sqlanon.source_samples (
     hashes UBIGINT[] NOT NULL             -- one for each column
 );
 
+-- The people of the sources of releases, as hashes made with the secret, by each column that can number people: of many
+-- people the 4,000 with the least hashes. They show whether a later source has the same people, wherever it lies.
+CREATE TABLE IF NOT EXISTS sqlanon.source_people (
+    run_id VARCHAR NOT NULL,
+    column_name VARCHAR NOT NULL,         -- the column that numbers people
+    is_person BOOLEAN NOT NULL,           -- true: the policy names it as source.person
+    is_personal BOOLEAN NOT NULL,         -- true: it numbers people, and nothing else, as far as can be told
+    people BIGINT NOT NULL,               -- the people of the source
+    most_rows BIGINT NOT NULL,            -- the most rows of one person
+    running DOUBLE,                       -- the share of the numbers that have a neighbour; NULL of names
+    column_names VARCHAR[] NOT NULL,      -- the other columns
+    person UBIGINT NOT NULL,
+    hashes UBIGINT[] NOT NULL             -- of each other column the least hash of the person's values
+);
+
+-- The people that a release has, where its policy names persons: hashes made with the secret.
+CREATE TABLE IF NOT EXISTS sqlanon.released_people (
+    run_id VARCHAR NOT NULL,
+    person UBIGINT NOT NULL
+);
+
 -- The secret with which keys and samples are hashed: one row. Without it, a reader of a release cannot test guesses of
 -- keys.
 CREATE TABLE IF NOT EXISTS sqlanon.secret (secret VARCHAR NOT NULL);
@@ -151,4 +172,4 @@ LEFT JOIN runs AS n ON r.run_id = n.run_id;
 
 -- Before format 5 samples had other hashes.
 DELETE FROM sqlanon.source_samples WHERE (SELECT format FROM sqlanon.catalog_format LIMIT 1) < 5;
-UPDATE sqlanon.catalog_format SET format = 7 WHERE format < 7;
+UPDATE sqlanon.catalog_format SET format = 8 WHERE format < 8;

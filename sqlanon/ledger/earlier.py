@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlglot import exp
 
@@ -25,6 +26,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.expressions import (
+    aliased,
+    col,
     create_table,
     create_temporary_view,
     drop_table,
@@ -34,9 +37,19 @@ from sqlanon.expressions import (
     template,
 )
 from sqlanon.ledger import catalog
-from sqlanon.ledger.marks import EarlierAttribute, marked, marked_by_key, marks, rows_there, unmarked
+from sqlanon.ledger.marks import (
+    EarlierAttribute,
+    marked,
+    marked_by_key,
+    marked_by_person,
+    marks,
+    rows_there,
+    unmarked,
+)
+from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
+from sqlanon.ledger.recognition import recognize
 from sqlanon.ledger.recording import history
-from sqlanon.ledger.records import Publication, named_publications, read_history
+from sqlanon.ledger.records import History, Publication, named_publications, read_history
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, shown_place
@@ -56,6 +69,13 @@ MOST = 60
 """The bits of a mark."""
 
 _KEYS = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
+
+_PEOPLE = template("SELECT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")
+_HAS_PEOPLE = template("""
+    SELECT count(*) > 0
+    FROM (SELECT :person AS person FROM :source) AS s
+    SEMI JOIN :people AS p ON s.person = p.person
+""")
 
 EARLIER_FILE = "sqlanon_earlier_file"
 """So begins the name of an earlier release, for the engine that has its source."""
@@ -111,7 +131,7 @@ def mark_earlier(
     policy, columns = first.policy, _needed(first)
     rows = run.place.view("unmarked")
     run.engine.execute(create_temporary_view(rows.copy(), unmarked(run.source.relation, columns)))
-    floors, ks, problems, lost = dict[str, int](), list[int](), list[Problem](), set[str]()
+    floors, ks, problems, lost, by_person = dict[str, int](), list[int](), list[Problem](), set[str](), set[str]()
     for i, publication in enumerate(earlier):
         with opened(run.engine, publication, Reach(), publication.run_id in verified) as one:
             problems += _differences(run, first, one, fixed is None)
@@ -120,6 +140,10 @@ def mark_earlier(
             for name, floor in _floors(first, one).items():
                 floors[name] = max(floor, floors.get(name, 0))
             ks.append(one.promised)
+            if (people := _people_of(run, first, publication, run.work(f"people_{i}"))) is not None:
+                rows = _mark_people(run, one, people, rows, columns, i)
+                by_person.add(publication.run_id)
+                continue
             # The rows of a release that is extended stay in it, whatever has become of them in the source.
             rows, whole = _mark(run, first, one, rows, columns, i, counted=fixed is None or i > 0)
             lost |= set() if whole else {publication.run_id}
@@ -130,7 +154,8 @@ def mark_earlier(
         floors = {name: level or 0 for name, level in fixed.levels(first.heights).items()}
     searched = _search_policy(policy, floors, ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
-    return source, EarlierReleases(tuple(one.run_id for one in earlier), frozenset(lost), searched)
+    after = tuple(one.run_id for one in earlier)
+    return source, EarlierReleases(after, frozenset(lost), frozenset(by_person), searched)
 
 
 def earlier_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
@@ -149,10 +174,11 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     if wrong := list(conflicts(IN_LEDGER, asked_of(dict(policy)))):
         raise PolicyError(wrong)
     assert policy.catalog is not None
-    found = history(run.engine, policy.catalog.database, Reach(policy, run.source))
+    path = policy.catalog.database
+    found = history(run.engine, path, Reach(policy, run.source))
     known = found.publications
     if runs is None:
-        return named_publications(found, after, run.identity)
+        return named_publications(found, after, lambda: _recognized_releases(run, policy, path, found))
     based = [one for one in known if one.run_id in runs]
     if gone := len(set(runs) - {one.run_id for one in based}):
         raise ReleaseError(
@@ -160,6 +186,16 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
             "it cannot be made again from the source"
         )
     return based
+
+
+def _recognized_releases(run: Run, policy: Policy, path: Path, found: History) -> list[Publication]:
+    """The releases of a run's source: by its description, its rows or its people."""
+    people = PeopleOfSource(run, policy)
+    try:
+        recognition = recognize(run, policy, path, found, found.publications, people)
+    finally:
+        people.drop()
+    return [one for one in found.publications if recognition.recognizes(one.source)]
 
 
 def _needed(prepared: SearchInput) -> list[str]:
@@ -259,6 +295,36 @@ def _mark(
         hint = "check that it is a release of this table and that the keys are written in the same way"
         raise SourceError(f"no row of {shown_place(one.path)} was found in the source: {hint}")
     return target, there == one.manifest.released_rows
+
+
+def _people_of(
+    run: Run, first: SearchInput, publication: Publication, target: exp.Table
+) -> tuple[exp.Expr, exp.Table] | None:
+    """The hash of the person of a row, and the people in an earlier release of another table, where the ledger has them
+    and the source has some of them.
+
+    Makes ``target``.
+    """
+    person, catalog_section = first.columns.person, first.policy.catalog
+    if person is None or catalog_section is None or publication.source in (None, run.identity):
+        return None
+    with catalog.open_catalog(run.engine, catalog_section.database):
+        secret = read_history(run.engine).secret_of(publication.run_id)
+        run.engine.execute(create_table(target.copy(), _PEOPLE(run_id=publication.run_id)))
+    hashed = person_hash(col(person, "r"), first.source.columns[person], secret)
+    if not run.engine.rows(_HAS_PEOPLE(source=aliased(run.source.relation, "r"), person=hashed, people=target))[0][0]:
+        return None
+    return hashed, target
+
+
+def _mark_people(
+    run: Run, one: Earlier, people: tuple[exp.Expr, exp.Table], rows: exp.Table, columns: Sequence[str], i: int
+) -> exp.Table:
+    """Mark the rows of the people that an earlier release has; what was marked before is dropped."""
+    target = run.work(f"marked_{i + 1}")
+    run.engine.execute(create_table(target, marked_by_person(rows, columns, *people, 1 << i)))
+    run.engine.execute(drop_table(rows) if i else drop_view(rows))
+    return target
 
 
 def _shown(

@@ -61,6 +61,7 @@ from sqlanon.ledger.row_matching import (
     swapped_met,
     titled,
 )
+from sqlanon.ledger.same_people import SharedPeople
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
@@ -97,10 +98,6 @@ _GROUPED = template("""
 """)
 _FEW = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")
 _COUNT = template("SELECT count(*) FROM :rows")
-_ROWS_OF_A_PERSON = template("""
-    SELECT max(n)
-    FROM (SELECT count(*) AS n FROM :source GROUP BY :person) AS p
-""")
 
 
 def grouped(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
@@ -213,6 +210,8 @@ class _Attack:
     build: Callable[[ReleaseLink, int], exp.Select]
     public: ReleaseLink
     k: int
+    why: str = ""
+    """Why k rows are asked for, where that is not the k of a policy."""
 
 
 @dataclass(frozen=True)
@@ -220,10 +219,12 @@ class SourceHistory:
     """The releases of the source of a new release, by the time it is published.
 
     ``earlier`` are the releases that the new one is compared with, ``replaced`` is the one whose place it takes, and
-    ``known`` are all of them, by run and path; ``spent`` are those with noise of other runs; ``elsewhere`` are other
-    catalogs with releases of the source. ``shares`` is the share of rows in common with sources of another description,
-    and ``same_source`` the name in the ledger of the source that one of these is; ``notes`` say what was not compared.
-    Keys and samples are hashed with the ``secret``, and those of a run with ``secret_of`` it.
+    ``known`` are all of the catalog, by run and path; ``spent`` are those with noise of other runs; ``elsewhere`` are
+    other catalogs with releases of the source. ``shares`` is the share of rows in common with sources of another
+    description, ``people`` the people in common with them, and ``same_source`` the name in the ledger of the source
+    that one of these is. ``most_rows`` is the most rows of one person, if the policy names persons, and
+    ``most_rows_before`` the same of the source of each earlier run; ``notes`` say what was not compared. Keys and
+    samples are hashed with the ``secret``, and those of a run with ``secret_of`` it.
     """
 
     earlier: Sequence[Publication]
@@ -232,6 +233,9 @@ class SourceHistory:
     spent: Sequence[Spent]
     elsewhere: Sequence[Path]
     shares: Mapping[str, float]
+    people: Mapping[str, SharedPeople]
+    most_rows: int
+    most_rows_before: Mapping[str, int]
     same_source: str | None
     notes: Sequence[str]
     secret: str
@@ -360,7 +364,7 @@ class JointAudit:
             return self._not_compared(name, publication, why, getattr(error, "remedy", None))
         if not found:
             return Check(name, True, "neither release reveals more beside the other")
-        message = self._recognized(publication) + "; ".join(attack.message for attack in found)
+        message = self._recognized(publication) + "; ".join(attack.message for attack in found) + found[0].why
         if publication.run_id in self.prepared.earlier.lost:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
@@ -389,6 +393,7 @@ class JointAudit:
             yield from dict.fromkeys(one.remedy for one in self.refusals if one.remedy is not None)
             yield from self._base()
             yield from self._replacement()
+            yield from self._other_people()
         if not self.extends:
             yield "try it out with --draft (in Python publish(draft=True)): a draft is not for sharing"
         yield "publish it all the same with --force (in Python publish(force=True)): the catalog records it"
@@ -408,6 +413,21 @@ class JointAudit:
         if policy.search.traits.local:
             based += ' and [search] strategy = "optimal"'
         yield f"base this release on {'those' if several else 'that one'}: set {based}"
+
+    def _other_people(self) -> Iterator[str]:
+        """What to do if people were taken for others."""
+        sources = [one.publication.source or "" for one in self.refusals]
+        columns = [
+            self.history.people[source].column
+            for source in sources
+            if source in self.history.people and source not in self.history.shares
+        ]
+        if columns:
+            yield (
+                f"if {columns[0]} numbers other people in that source (both may count from 1), compare the two tables "
+                "first; then publish with --force, or give this policy a [catalog] database of its own: releases in it "
+                "are never compared with that one"
+            )
 
     def _replacement(self) -> Iterator[str]:
         """To take the place of the earlier one, where it is one."""
@@ -434,7 +454,17 @@ class JointAudit:
     def _recognized(self, publication: Publication) -> str:
         """Why a release of a source under another description is compared with this one."""
         share = self.history.shares.get(publication.source or "")
-        return "" if share is None else f"the source shares about {share:.0%} of its rows with that of this release; "
+        if share is not None:
+            return f"the source shares about {share:.0%} of its rows with that of this release; "
+        people = self.history.people.get(publication.source or "")
+        if people is None:
+            return ""
+        columns = f"the values of {people.column}"
+        if people.earlier_column.lower() != people.column.lower():
+            columns += f" and, in that source, {people.earlier_column}"
+        return (
+            f"the source has about {people.share:.0%} of its people in common with that of this release, by {columns}; "
+        )
 
     def _not_compared(self, name: str, publication: Publication, why: str, remedy: str | None) -> Check:
         """Nobody can open a release that is gone; one that is there and cannot be read may be broken."""
@@ -523,37 +553,45 @@ class JointAudit:
         promised = promised_k(policy.privacy, policy.quasi)
         k, shared = min(promised, one.promised), linked.shared
         based = one.publication.run_id in self.prepared.earlier.after
+        most_rows = 1
         if not based:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
             # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
-            k = (k - 1) * self._rows_of_a_person() + 1
+            most_rows = self._most_rows_of_a_person(one.publication)
+        persons, k = k, (k - 1) * most_rows + 1
+        why = _why_more_rows(k, persons, most_rows)
+        has_rows = one.publication.source == self.run.identity or one.publication.source in self.history.shares
+        if not (has_rows or shared or any(attribute.is_shared for attribute in linked.attributes)):
+            return  # other records of the same people, without a column in common
 
         with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
             if shared:
                 combinations, count = audit.complementary()
                 if combinations:
-                    few = f"has fewer than {k} rows" if combinations == 1 else f"have fewer than {k} rows each"
+                    few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
                     message = f"joined with it, {_counted(combinations, 'combination')} of values {few}"
                     message += f" ({_counted(count, 'row')} in all; complementary release)"
-                    yield _Attack(message, complementary_release, public, k)
+                    yield _Attack(message, complementary_release, public, k, why)
+            if one.publication.run_id in self.prepared.earlier.by_person:
+                return  # its rows are other records: parts of classes have been counted by the people that it has
             classes, rows = audit.came()
             if classes:
                 message = _few(rows, "new", k, classes)
-                yield _Attack(f"{message} (temporal attack)", temporal, public, k)
+                yield _Attack(f"{message} (temporal attack)", temporal, public, k, why)
             if based:  # what has left the source is in no release of it
                 return
             classes, rows = audit.gone()
             if classes:
                 message = _few(rows, "gone", k, classes)
-                yield _Attack(f"{message} (temporal attack)", temporal, public.swapped, k)
+                yield _Attack(f"{message} (temporal attack)", temporal, public.swapped, k, why)
 
-    def _rows_of_a_person(self) -> int:
-        """The most rows of one person."""
-        person = self.prepared.columns.person
-        if person is None:
-            return 1
-        query = _ROWS_OF_A_PERSON(source=self.prepared.source.relation, person=col(person))
-        return int(self.run.engine.rows(query)[0][0] or 1)
+    def _most_rows_of_a_person(self, publication: Publication) -> int:
+        """The most rows of one person, in this source or in that of an earlier release."""
+        most = [self.history.most_rows, self.history.most_rows_before.get(publication.run_id, 1)]
+        shared = self.history.people.get(publication.source or "")
+        if shared is not None:
+            most += [shared.most_rows, shared.earlier_most_rows]
+        return max(most)
 
     def _script(self, publication: Publication, attack: _Attack) -> str:
         """The query of an attack, with the statements that open the files."""
@@ -601,7 +639,19 @@ def _counted(count: int, noun: str) -> str:
 
 def _few(rows: int, what: str, k: int, classes: int) -> str:
     each = "in one class" if classes == 1 else f"in each of {classes:,} classes"
-    return f"{_counted(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k} {each}"
+    return f"{_counted(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k:,} {each}"
+
+
+def _why_more_rows(rows: int, persons: int, most_rows: int) -> str:
+    """Why so many rows are asked for of so many persons.
+
+    >>> _why_more_rows(105, 5, 26)
+    ' (why 105 rows with k = 5: one person has up to 26 rows, so 104 rows can be those of 4 persons)'
+    """
+    if most_rows == 1:
+        return ""
+    of_persons = f"{rows - 1:,} rows can be those of {_counted(persons - 1, 'person')}"
+    return f" (why {rows:,} rows with k = {persons:,}: one person has up to {most_rows:,} rows, so {of_persons})"
 
 
 def _stored(names: Sequence[str], height: int) -> Tree:

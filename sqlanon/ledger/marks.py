@@ -159,6 +159,20 @@ def marked_by_key(
     )
 
 
+def marked_by_person(
+    rows: exp.Table, columns: Sequence[str], person: exp.Expr, people: exp.Expr, bit: int
+) -> exp.Select:
+    """The rows ``r`` with one bit more in `EARLIER` where the hash of their person is among those of a release."""
+    return _MARKED(
+        columns=[col(name, "r") for name in columns],
+        there=is_there(col("person", "e")),
+        bit=bit,
+        rows=rows,
+        release=people,
+        same=person.eq(col("person", "e")),
+    )
+
+
 def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.Expr:
     """The hash of a key: 128 bits of a SHA-256 with a secret, and of the SHA-256 of the key with it.
 

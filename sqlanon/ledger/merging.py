@@ -43,7 +43,9 @@ _ROWS = {
     "runs": _OF_RUNS,
     "lattice": _OF_RUNS,
     "released_keys": _OF_RUNS,
+    "released_people": _OF_RUNS,
     "source_samples": _OF_RUNS,
+    "source_people": _OF_RUNS,
     "exports": fragment("NOT (run_id, path) IN (SELECT (run_id, path) FROM :own)"),
     "releases": fragment("""
         NOT (run_id, path, published_at, coalesce(version, 0)) IN (

@@ -12,14 +12,17 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.errors import ReleaseError
-from sqlanon.expressions import named, select, subquery, union_all
+from sqlanon.expressions import col, named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.catalog import open_catalog
 from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
 from sqlanon.ledger.marks import KEY_HASH, key_hash
+from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
+from sqlanon.ledger.recognition import recognize
 from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
 from sqlanon.ledger.records import Publication, Spent, kept_secret, not_compared, not_in_catalog, publications_elsewhere
-from sqlanon.ledger.source_match import SameRows, sample_of
+from sqlanon.ledger.same_people import most_rows_of_a_person
+from sqlanon.ledger.source_match import sample_of
 from sqlanon.policy import shown_place
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
@@ -44,7 +47,8 @@ class ExtendedRelease:
 class LedgerEntry:
     """What the ledger has to do with a release that goes to a place: a `sqlanon.release.publish.Ledger`.
 
-    ``keyed`` has the released rows with their keys. ``joint_audit`` is what the release was compared with.
+    ``keyed`` has the released rows with their keys, and ``peopled`` those with their persons, where the policy names
+    these. ``joint_audit`` is what the release was compared with.
     """
 
     run: Run
@@ -56,7 +60,9 @@ class LedgerEntry:
     keyed: exp.Query | None = None
     extended: ExtendedRelease | None = None
     joint_audit: JointAudit | None = None
+    peopled: exp.Query | None = None
     _kept: Kept | None = None
+    _people: PeopleOfSource | None = None
 
     @property
     def held_against(self) -> tuple[Path, ...]:
@@ -76,7 +82,11 @@ class LedgerEntry:
         if not policy.catalog.database.exists():  # removed since the run was recorded
             with open_catalog(self.run.engine, policy.catalog.database):
                 kept_secret(self.run.engine)
-        known = history_of_source(self.run, self.prepared, self.place, self.run_id)
+        people = PeopleOfSource(self.run, policy)
+        if self._people is not None:  # a result may be published twice
+            self._people.drop()
+        self._people = people
+        known = history_of_source(self.run, self.prepared, self.place, self.run_id, people)
         if extended is not None:
             # An extension has the rows of that release, unchanged, and classes of at least k new rows each
             # (`ExtensionDraft.checks` counts both): a reader of the two can tell no fewer apart.
@@ -90,7 +100,9 @@ class LedgerEntry:
         trees = self.prepared.own_hierarchies if extended is None else extended.trees
         row_of_run = None if extended is None else extended.row_of_run
         own = None if secret == known.secret else secret
-        self._kept = Kept(trees, self._key_hashes(secret), sample, own, row_of_run)
+        samples = [one.rows_for(self.run_id) for one in people.samples(secret)]
+        kept = Kept(trees, self._key_hashes(secret), sample, own, row_of_run)
+        self._kept = replace(kept, people=samples, released_people=self._person_hashes(secret))
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Whether the release is safe beside earlier ones."""
@@ -125,6 +137,13 @@ class LedgerEntry:
     def notes(self, digest: str) -> Sequence[str]:
         """What to warn of, once the release with a digest is published."""
         return () if self.joint_audit is None else self.joint_audit.notes(digest)
+
+    def _person_hashes(self, secret: str) -> exp.Query | None:
+        person = self.prepared.columns.person
+        if self.peopled is None or person is None:
+            return None
+        hashed = person_hash(col(person), self.prepared.source.columns[person], secret)
+        return select([named(hashed, "person")], subquery(self.peopled, "released")).distinct()
 
     def _key_hashes(self, secret: str) -> exp.Query | None:
         if self.keyed is None:
@@ -198,7 +217,9 @@ def _row(run_id: str, place: Path, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str) -> SourceHistory:
+def history_of_source(
+    run: Run, prepared: SearchInput, target: Path, run_id: str, people: PeopleOfSource
+) -> SourceHistory:
     """The releases that stand of a source, and those that a new one is based on; those that it replaces apart."""
     policy = prepared.policy
     assert policy.catalog is not None
@@ -206,29 +227,30 @@ def history_of_source(run: Run, prepared: SearchInput, target: Path, run_id: str
     found = history(run.engine, path, Reach(policy, prepared.source))
     known, noisy = found.publications, found.spent if policy.noisy else ()
     everything: list[Publication | Spent] = [*known, *noisy]
-    others = [one for one in everything if one.source not in (None, run.identity)]
-    same_rows = SameRows(run, policy, path, found.secret_of)
-    shares = same_rows.shares({str(one.source): one.run_id for one in others})
-    names = {run.identity, *shares}
-    of_source = [one for one in known if one.source in names or one.run_id in prepared.earlier.after]
-    noisy = [one for one in noisy if one.source in names]
+    recognition = recognize(run, policy, path, found, everything, people)
+    of_source = [one for one in known if recognition.recognizes(one.source) or one.run_id in prepared.earlier.after]
+    noisy = [one for one in noisy if recognition.has_rows_of(one.source)]
     in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.after]
     in_place.sort(key=lambda one: one.version or 1, reverse=True)
     keep = policy.kept_versions
     kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
     folders = {file.parent for file in prepared.source.files}
     folders |= {target.parent} if kind_at(target).in_files else set()
+    others = [one for one in everything if one.source is not None]
     return SourceHistory(
         earlier=[one for one in of_source if one not in in_place or one in kept],
         replaced=replaced,
-        known=frozenset([(one.run_id, one.path) for one in of_source] + [(one.run_id, one.path) for one in noisy]),
+        known=frozenset([*((one.run_id, one.path) for one in known), *((one.run_id, one.path) for one in found.spent)]),
         spent=[one for one in noisy if one.run_id != run_id],  # published twice, a result shows the same noise
         elsewhere=publications_elsewhere(run.engine, path, run.identity, target, folders),
-        shares=shares,
-        same_source=next((one.same_source or one.source for one in others if one.source in shares), None),
+        shares=recognition.shares,
+        people=recognition.people.shared,
+        most_rows=max((one.most_rows for one in people.samples(found.secret) if one.is_person), default=1),
+        most_rows_before=most_rows_of_a_person(run.engine, path),
+        same_source=next((one.same_source or one.source for one in others if one.source in recognition.shares), None),
         notes=[
-            *same_rows.warnings,
-            *_undecided([one for one in known if one.source in same_rows.undecided]),
+            *recognition.same_rows.warn(recognition.people.compared),
+            *_undecided([one for one in known if one.source in recognition.undecided]),
             *not_in_catalog(run.engine, path),
             *not_compared(found.exports),
         ],

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, ReleaseError, SourceError, SqlanonError
-from sqlanon.expressions import fragment, number, template
+from sqlanon.expressions import fragment, number, template, text
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
 from sqlanon.ledger.records import Export, History, Publication, read_history, spent_so_far, standing
@@ -58,15 +58,30 @@ _FORGET_SAMPLES = fragment("""
         SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL -- it counts for good
     )
 """)
+_FORGET_PEOPLE = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_people WHERE :gone")
+_FORGET_RELEASED_PEOPLE = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_people WHERE :gone")
 _KEEP_KEYS = fragment("""
     INSERT INTO sqlanon_catalog.sqlanon.released_keys
     SELECT :run AS run_id, key_hash FROM :keys
 """)
 _KEEP_SAMPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_samples SELECT * FROM :sample")
+_KEEP_PEOPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_people SELECT * FROM :people")
+_SHARED_PEOPLE = template("""
+    SELECT count(*)
+    FROM sqlanon_catalog.sqlanon.source_people AS s
+    SEMI JOIN :people AS p ON s.person = p.person
+    WHERE s.run_id IN (:runs)
+""")
+_KEEP_RELEASED_PEOPLE = fragment("""
+    INSERT INTO sqlanon_catalog.sqlanon.released_people
+    SELECT :run AS run_id, person FROM :people
+""")
 _KEEP_SECRET = fragment("INSERT OR REPLACE INTO sqlanon_catalog.sqlanon.merged_secrets VALUES (:run, :secret)")
 _FORGET_RUN = fragment("DELETE FROM sqlanon_catalog.sqlanon.runs WHERE run_id = :run")
 _FORGET_KEYS_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run")
 _FORGET_SAMPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_samples WHERE run_id = :run")
+_FORGET_PEOPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_people WHERE run_id = :run")
+_FORGET_RELEASED_PEOPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run")
 _DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
 
 UNRECORDED = ""
@@ -137,6 +152,8 @@ def forget_gone(engine: DuckDBEngine) -> None:
     forget_trees(engine)
     engine.execute(_FORGET_KEYS(gone=is_gone()))
     engine.execute(_FORGET_SAMPLES(gone=is_gone()))
+    engine.execute(_FORGET_PEOPLE(gone=is_gone()))
+    engine.execute(_FORGET_RELEASED_PEOPLE(gone=is_gone()))
 
 
 def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[tuple[str, int | None]] | None:
@@ -209,13 +226,16 @@ def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verifica
 @dataclass(frozen=True)
 class Kept:
     """What the ledger keeps of a release beside its row: hierarchies, hashes of its keys, a sample of its source; the
-    secret of these hashes, if it is not the catalog's; and the row of its run, if that is not recorded yet."""
+    secret of these hashes, if it is not the catalog's; the row of its run, if that is not recorded yet; and samples of
+    the people of its source, and hashes of its own people."""
 
     hierarchies: Sequence[Hierarchy]
     keys: exp.Query | None
     sample: exp.Query | None
     secret: str | None
     run: Mapping[str, Any] | None
+    people: Sequence[exp.Query] = ()
+    released_people: exp.Query | None = None
 
     def write(self, engine: DuckDBEngine, run_id: str) -> None:
         """Write it to the open catalog, in place of an earlier attempt of the run."""
@@ -228,6 +248,12 @@ class Kept:
         if self.sample is not None:
             engine.execute(_FORGET_SAMPLE_OF(run=run_id))
             engine.execute(_KEEP_SAMPLE(sample=self.sample))
+        engine.execute(_FORGET_PEOPLE_OF(run=run_id))
+        for people in self.people:
+            engine.execute(_KEEP_PEOPLE(people=people))
+        if self.released_people is not None:
+            engine.execute(_FORGET_RELEASED_PEOPLE_OF(run=run_id))
+            engine.execute(_KEEP_RELEASED_PEOPLE(run=run_id, people=self.released_people))
         if self.secret is not None:
             engine.execute(_KEEP_SECRET(run=run_id, secret=self.secret))
         keep_trees(engine, run_id, self.hierarchies)
@@ -254,7 +280,7 @@ def recording(
     with alone_with(path):
         with _settled(engine, path, reach):
             if kept is not None:
-                _refuse_overtaken(engine, row, known, kept_versions)
+                _refuse_overtaken(engine, row, known, kept_versions, kept.people)
             catalog.insert(engine, "releases", row | {"intended_at": now})
             if kept is not None:
                 kept.write(engine, run_id)
@@ -302,14 +328,23 @@ def _until_known(
 
 
 def _refuse_overtaken(
-    engine: DuckDBEngine, row: dict[str, Any], known: Collection[tuple[str, Path]], kept: Collection[int]
+    engine: DuckDBEngine,
+    row: dict[str, Any],
+    known: Collection[tuple[str, Path]],
+    kept: Collection[int],
+    people: Sequence[exp.Query],
 ) -> None:
+    others = set()
     for one in standing(engine):
-        if one.draft:
-            continue
         stays = str(one.path) != row["path"] or (one.version or 1) in kept
-        if one.source == row["source"] and stays and (one.run_id, one.path) not in known:
+        if one.draft or not stays or (one.run_id, one.path) in known:
+            continue
+        if one.source == row["source"]:
             raise OvertakenError("another release of this source was published meanwhile: try again")
+        others.add(one.run_id)
+    runs = [text(run_id) for run_id in sorted(others)]
+    if others and any(engine.rows(_SHARED_PEOPLE(runs=runs, people=one))[0][0] for one in people):
+        raise OvertakenError("a release of the same people was published meanwhile: try again")
     if row["epsilon"] is not None:
         noisy = [one for one in spent_so_far(engine) if one.source == row["source"] and one.run_id != row["run_id"]]
         if any((one.run_id, one.path) not in known for one in noisy):

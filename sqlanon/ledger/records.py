@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
@@ -202,11 +202,14 @@ def not_in_catalog(engine: DuckDBEngine, path: Path) -> list[str]:
     ]
 
 
-def named_publications(history: History, after: Sequence[str], source: str) -> list[Publication]:
-    """The releases that a policy's ``after`` names, and those on which these are based, unless replaced."""
+def named_publications(
+    history: History, after: Sequence[str], of_source: Callable[[], list[Publication]]
+) -> list[Publication]:
+    """The releases that a policy's ``after`` names, and those on which these are based, unless replaced; ``of_source``
+    has all releases of its source."""
     known = history.publications
     if "all" in after:
-        return [one for one in known if one.source == source]
+        return of_source()
     found, problems = [], []
     for name in after:
         theirs = [one for one in known if name in one.names]

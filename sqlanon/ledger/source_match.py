@@ -17,7 +17,7 @@ two: by the inequality of Cauchy and Schwarz f1² is at most 2 f0 f2. Rows in co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
@@ -98,14 +98,14 @@ def _key_of(secret: str) -> str:
 @dataclass
 class SameRows:
     """Compares the source of a run with the samples of others in the catalog at ``path``, each hashed with the secret
-    of its run; ``unknown`` is how many could not be compared, and ``why`` the reason if none could. ``undecided`` are
-    those with the same columns and about as many rows, which may have the same rows."""
+    of its run; ``unknown`` are the descriptions of those that could not be compared, and ``why`` is the reason if none
+    could. ``undecided`` are those with the same columns and about as many rows, which may have the same rows."""
 
     run: Run
     policy: Policy
     path: Path
     secret_of: Callable[[str], str]
-    unknown: int = 0
+    unknown: set[str] = field(default_factory=set)
     why: str = ""
     undecided: set[str] = field(default_factory=set)
 
@@ -116,11 +116,11 @@ class SameRows:
         by_secret = sorted([*runs.items()][-MOST_SOURCES:], key=lambda one: self.secret_of(one[1]))
         rows = _rows_of(self.run, self.policy, self.secret_of(by_secret[0][1]))
         if rows is None:
-            self.unknown = len(runs)
-            self.why = "sources in Spark, and frequency sets, are known by their descriptions only"
+            self.unknown = set(runs)
+            self.why = "rows of sources in Spark, and of frequency sets, are not sampled"
             return {}
         shares = {}
-        self.unknown = len(runs) - len(by_secret)
+        self.unknown = set(runs) - {description for description, _ in by_secret}
         try:
             for description, run_id in by_secret:
                 rows = self._hashed_for(rows, run_id)
@@ -130,7 +130,7 @@ class SameRows:
         except SourceError as error:
             if self.run.source.access == "rows":
                 raise
-            self.unknown, self.why = len(runs) - len(shares), str(error)
+            self.unknown, self.why = set(runs) - set(shares), str(error)
         finally:
             rows.drop()
         return shares
@@ -143,15 +143,15 @@ class SameRows:
         rows.drop()
         return type(rows)(rows.run, rows.columns, _key_of(secret), rows.sampled)
 
-    @property
-    def warnings(self) -> list[str]:
-        """The warning about sources that could not be compared."""
-        if not self.unknown:
+    def warn(self, compared: Collection[str]) -> list[str]:
+        """The warning about sources that could not be compared, but for those that were compared by their people."""
+        count = len(self.unknown - set(compared))
+        if not count:
             return []
-        few = self.unknown == 1
+        few = count == 1
         why = self.why or ("there is no sample of its rows" if few else "there are no samples of their rows")
         return [
-            f"the catalog has releases of {self.unknown} other source{'' if few else 's'}, which may be this one "
+            f"the catalog has releases of {count} other source{'' if few else 's'}, which may be this one "
             f"under another name. They were not compared with this release: {why}"
         ]
 
@@ -162,7 +162,7 @@ class SameRows:
         try:
             known = engine.rows(_ITS_SOURCE(sampled=sampled))
             if not known:
-                self.unknown += 1
+                self.unknown.add(description)
                 return 0.0
             source_rows, names = known[0]
             pairs = [*_paired(rows, sampled, names)]

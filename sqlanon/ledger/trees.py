@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.engines.dialects.kinds import WHOLE
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import col, drop_table, fragment, star, template
 from sqlanon.hierarchies import Hierarchy
@@ -74,9 +75,9 @@ def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
 
 
 def is_same_tree(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
-    """Whether the values that both have are under the same labels."""
-    types = [engine.columns(one.table)["level_0"] for one in (then, now)]
-    if then.height != now.height or types[0] != types[1]:
+    """Whether the values that both have are under the same labels. Integers are the same in any width."""
+    types = {engine.columns(one.table)["level_0"] for one in (then, now)}
+    if then.height != now.height or (len(types) > 1 and not types <= WHOLE):
         return False
     return not any(engine.rows(changed_labels(then.table, now.table, level))[0][0] for level in range(1, now.height))
 

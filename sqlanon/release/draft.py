@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -180,12 +180,20 @@ class ReleaseDraft:
 
     def keyed_rows(self) -> exp.Query | None:
         """The released rows with the key that the policy names; None without one."""
-        key, statement = self.prepared.columns.key, self.statement
+        return self._rows_with(self.prepared.columns.key)
+
+    def rows_with_persons(self) -> exp.Query | None:
+        """The released rows with the person of each; None where persons are not named, or rows are elsewhere."""
+        person = self.prepared.columns.person
+        return None if person is None or self.prepared.source.access != "rows" else self._rows_with([person])
+
+    def _rows_with(self, columns: Sequence[str]) -> exp.Query | None:
+        statement = self.statement
         if self.decoys is not None and self.decoys.statement is not None:
             statement = self.decoys.statement.real  # a decoy is nobody, and has none
-        if not key:
+        if not columns:
             return None
-        for name in key:
+        for name in columns:
             statement = statement.with_column(Column(name))
         return statement.select(shuffled=False)
 

@@ -20,6 +20,7 @@ from sqlanon.errors import SqlanonError
 from sqlanon.expressions import cast, col, create_table, drop_table, fragment, number, template
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.ledger import JointAudit
+from sqlanon.ledger.people_samples import PeopleOfSource
 from sqlanon.ledger.publication import history_of_source
 from sqlanon.policy import AboutSection, PrivacySection
 from sqlanon.policy.names import EARLIER
@@ -268,8 +269,12 @@ class Unpublished:
             has_a_place = policy.release is not None and policy.release.has_a_place
             beside = policy.catalog.database.with_name("no release.duckdb")  # where none is
             target = target_for(self.draft, None if has_a_place else beside, None).path
-            audit = JointAudit(run, prepared, target, history_of_source(run, prepared, target, ""))
-            return audit.checks(claims, rows), None
+            people = PeopleOfSource(run, policy)
+            try:
+                audit = JointAudit(run, prepared, target, history_of_source(run, prepared, target, "", people))
+                return audit.checks(claims, rows), None
+            finally:
+                people.drop()
         except SqlanonError as error:
             return [], f"Earlier releases could not be compared: {error}."
 

@@ -38,11 +38,13 @@ class EarlierReleases:
     the source any more, or are others now.
 
     With them, the search has a policy of its own: its levels are no finer than theirs, and the mark of the rows that
-    they have is a quasi-identifier, the last one.
+    they have is a quasi-identifier, the last one. Those ``by_person`` have other records of the same people: the rows
+    of these people are marked.
     """
 
     after: tuple[str, ...] = ()
     lost: frozenset[str] = frozenset()
+    by_person: frozenset[str] = frozenset()
     searched: Policy | None = None
 
 

@@ -22,7 +22,7 @@ from sqlanon.records import dataclass
 from sqlanon.sources.bind import bind_relation, without_values
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.extensions import load_extension
-from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.kinds import Binding, SourceKind, lower
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.scope import one_statement, read_by_holder
 
@@ -48,7 +48,8 @@ class _Attached(SourceKind):
     name = "attached"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        return binding.engine, bind_attached(binding.engine, binding.section, binding.place, binding.wanted)
+        wanted = binding.wanted | lower(*binding.policy.with_role("identifying"))
+        return binding.engine, bind_attached(binding.engine, binding.section, binding.place, wanted)
 
 
 KIND = _Attached()

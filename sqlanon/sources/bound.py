@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlanon.coding import Column
 from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
-from sqlanon.expressions import table
+from sqlanon.expressions import subquery, table
 from sqlanon.policy import SourceSection
 from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import distinct_counts
@@ -86,6 +86,19 @@ class Sampled:
 
 
 @dataclass(frozen=True)
+class EveryColumn:
+    """The rows of a source with all of its columns, those that are never released included: for hashes of them.
+
+    ``types`` are DuckDB's names of the types of its columns. Where it is read ``again``, a copy is worth its room.
+    """
+
+    engine: Any
+    relation: exp.Expr
+    types: Mapping[str, str]
+    again: bool = False
+
+
+@dataclass(frozen=True)
 class Source:
     """The private table, bound; here its rows are read by the engine of the run."""
 
@@ -99,6 +112,7 @@ class Source:
     counted: Counted | None = None
     home: str | None = None  # what tells its database from others, for the ledger
     scan: exp.Expr | None = None  # what reads its files, in SQL that people run
+    whole: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
 
     access: ClassVar[Access] = "rows"
     recodes: ClassVar[bool] = True
@@ -167,6 +181,12 @@ class Source:
     def sampled(self, engine: Engine) -> Sampled | None:
         """What takes samples of its rows; None where none can be taken."""
         return Sampled(engine, self.relation, [*engine.columns(self.relation)])
+
+    def every_column(self, engine: Engine) -> EveryColumn | None:
+        """Its rows with all of its columns; None where it has no rows."""
+        if self.whole is None:
+            return EveryColumn(engine, self.relation, engine.columns(self.relation), again=not self.in_place)
+        return EveryColumn(engine, subquery(self.whole.copy(), "source"), self.columns, again=True)
 
     def why_not_measured(self) -> str | None:
         """Why dependencies between columns cannot be measured on its rows; None: they can."""

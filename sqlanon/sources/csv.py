@@ -80,6 +80,16 @@ def copy_csv(
     return layout
 
 
+def read_every_column(paths: list[str], layout: Layout, wanted: Collection[str]) -> exp.Query | None:
+    """The query that reads CSV files again with all columns, those that were not copied as text; None where all were
+    copied."""
+    copied = set(_wanted(layout, wanted))
+    if len(copied) == len(layout.columns):
+        return None
+    types = {name: type_ if name in copied else "VARCHAR" for name, type_ in layout.columns.items()}
+    return star(_read(paths, replace(layout, columns=types)))
+
+
 def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
     """The query that would read CSV files, by their first rows alone: it is for its columns."""
     return star(_read(paths, _layout([_sniff(engine, path) for path in paths], paths, text_columns)))

@@ -44,7 +44,7 @@ from sqlanon.policy.databases import (
 from sqlanon.records import dataclass
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.csv import copy_csv, scan_csv
+from sqlanon.sources.csv import copy_csv, read_every_column, scan_csv
 from sqlanon.sources.excel import scan_excel
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
@@ -153,10 +153,10 @@ def bind_files(
             raise SourceError(f"{shown_name(empty[0])} is empty: it has no header and no rows")
         sheet = section.table if name == "excel" and isinstance(section, SourceSection) else None
         scan = Scan(engine, [without_format(path) for path in paths], text_columns, sheet)
-        found, more = _relation(name, format_, scan, place, wanted)
+        found, more, whole = _relation(name, format_, scan, place, wanted)
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
         bound = bind_relation(engine, found, place, True, local, more, home)
-    return replace(bound, scan=_for_people(name, format_, scan, bound.columns))
+    return replace(bound, scan=_for_people(name, format_, scan, bound.columns), whole=whole)
 
 
 def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
@@ -198,22 +198,24 @@ def _is_table(folder: Path) -> str:
 
 def _relation(
     name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]
-) -> tuple[exp.Table, Mapping[str, str]]:
+) -> tuple[exp.Table, Mapping[str, str], exp.Query | None]:
+    """The relation of some files; the types of all columns, where it has not all of them, and what reads all."""
     local = [Path(path) for path in scan.paths if not is_remote(path)]
     is_copied = place.reads and not (format_.in_place and len(local) == len(scan.paths))
     copy = place.copy_of(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
     if copy is not None and name == "csv":
-        return copy, copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy).columns
+        layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy)
+        return copy, layout.columns, read_every_column(scan.paths, layout, wanted)
     query = format_.query(scan)
     if copy is not None:
         columns = scan.engine.columns(subquery(query, "files"))
         names = [one for one in columns if one.lower() in wanted] or list(columns)
         output: list[exp.Expr] = [col(one) for one in names]
         scan.engine.execute(create_table(copy.copy(), select(output, subquery(query, "files"))))
-        return copy, columns
+        return copy, columns, None if len(names) == len(columns) else query
     view = place.view("files")
     scan.engine.execute(create_temporary_view(view, query))
-    return view, {}
+    return view, {}, None
 
 
 def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[str]) -> exp.Expr:

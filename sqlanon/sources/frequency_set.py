@@ -72,6 +72,9 @@ class FrequencySetSource(Source):
     def sampled(self, engine: Engine) -> None:
         """None: its rows are not here."""
 
+    def every_column(self, engine: Engine) -> None:
+        """None: its rows are not here."""
+
 
 class _FrequencySet(SourceKind):
     name = "frequency_set"

@@ -7,7 +7,7 @@ source a view that repeats each as often as it was counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import field
 from typing import Any, TypeVar
@@ -43,7 +43,7 @@ from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
 from sqlanon.records import dataclass
 from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import Ask, Counted, Recodes, Sampled, Source
+from sqlanon.sources.bound import Ask, Counted, EveryColumn, Recodes, Sampled, Source
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, types_here
 from sqlanon.sources.scope import as_it_stands, one_select
@@ -75,6 +75,8 @@ class PostgresSource(Source):
     engine: PostgresEngine  # a connection to it, and where that leads; it may hold a password
     address: str = field(repr=False)
     there: exp.Subquery  # the source there: its columns that are looked at or released, each plain
+    every: exp.Subquery  # the source there: all of its columns
+    types: Mapping[str, str]  # the types of these
     statement: exp.Select  # what counted it
     schema: str | None = None  # of the table there; None of a query, which may read many
     # the table with its schema, or the query with the schemas of its tables, as the user's own path found them
@@ -185,6 +187,9 @@ class PostgresSource(Source):
     def sampled(self, engine: Engine) -> Sampled:
         return Sampled(self.engine, self.there, self.there.named_selects)
 
+    def every_column(self, engine: Engine) -> EveryColumn:
+        return EveryColumn(self.engine, self.every, self.types)
+
     def why_not_measured(self) -> str | None:
         with self.engine.reading():
             may = self.engine.rows(pg.may_make_temporary())[0][0]
@@ -244,6 +249,8 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         if name.lower() in wanted
     ]
     plain = select(values, there.relation)
+    enums = {name for name, _, is_enum in own if is_enum}
+    every, types_of_every = _every_column(there.relation, types_there, enums)
     by_lower = {name.lower(): name for name in columns}
     names = [by_lower[name.lower()] for name in looked_at if name.lower() in by_lower]
     count = count_column(by_lower)
@@ -272,11 +279,27 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         engine=server,
         address=address,
         there=relation,
+        every=every,
+        types=types_of_every,
         statement=statement,
         schema=there.schema,
         name=there.name,
         query=there.query,
     )
+
+
+def _every_column(
+    relation: exp.Expr, own: Sequence[tuple[str, str, str | None]], enums: Collection[str]
+) -> tuple[exp.Subquery, dict[str, str]]:
+    """A relation there with each of its columns whose text is known, and DuckDB's names of their types."""
+    kinds = {name: kind for name, kind, _ in own}
+    # A numeric without precision has no equal here, but a text.
+    types = {name: "VARCHAR" if kind == "numeric" else type_ for name, kind, type_ in own}
+    known = {name: type_ for name, type_ in types.items() if type_ is not None}
+    columns: list[exp.Expr] = [
+        named(pg.plain_there(name, kinds[name], type_, name in enums), name) for name, type_ in known.items()
+    ]
+    return subquery(select(columns, relation.copy()), "source"), known
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from sqlanon.engines.federated import FederatedEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import by_class, named, row_count, select, subquery
 from sqlanon.records import dataclass
-from sqlanon.sources.bound import Recodes, Source, WorkNames
+from sqlanon.sources.bound import EveryColumn, Recodes, Source, WorkNames
 from sqlanon.sources.plain import types_here
 
 _Server = TypeVar("_Server")
@@ -28,6 +28,8 @@ class RemoteSource(Source):
     """A source whose rows stay where they are: the engine of the run runs there what reads its relation."""
 
     engine: FederatedEngine  # has it beside us
+    every: exp.Subquery  # the source there: all of its columns
+    types: Mapping[str, str]  # the types of these
 
     access = "remote"
     measures = False
@@ -74,6 +76,9 @@ class RemoteSource(Source):
     def sampled(self, engine: Engine) -> None:
         """None: no hash of a row leaves it."""
 
+    def every_column(self, engine: Engine) -> EveryColumn:
+        return EveryColumn(self.engine.there.server, self.every, self.types)
+
     def drop(self) -> None:
         self.engine.let_go()
 
@@ -104,4 +109,7 @@ def bind_remote(
             there.most = int(there.server.rows(row_count(rows=relation))[0][0])
     # What is fetched is scanned once: then all else is here.
     fetched = (there.most or 0) <= min(FETCHED, there.fetch_limit)
-    return RemoteSource(view, columns, files, not fetched, home=home, engine=engine)
+    known = {name: type_ for name, kind in own.items() if (type_ := dialect.type_here(kind)) is not None}
+    all_plain: list[exp.Expr] = [named(dialect.plain_there(name, own[name]), name) for name in known]
+    every = subquery(select(all_plain, found.copy()), "source")
+    return RemoteSource(view, columns, files, not fetched, home=home, engine=engine, every=every, types=known)

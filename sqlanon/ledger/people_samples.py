@@ -1,0 +1,347 @@
+"""Samples of the people of a source: who they are and what the source says of them, as hashes with a secret.
+
+Of each column that can number people, the people with the least hashes are taken. So two samples with one secret have
+the same people, as far as both sources have them, wherever the sources lie: samples are compared with one another, and
+no source is read for the comparison. Beside each person stands, for each other column, the least hash of its values: it
+is equal in two sources with the same values of that person.
+
+Hashes are made where the rows are, of a text form that does not depend on types: 7, 7.0, '007' and ' 7 ' are one
+person, and so are a UUID and its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from hashlib import sha256
+from string import ascii_lowercase, ascii_uppercase
+
+from sqlglot import exp
+
+from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.engines.dialects.postgres import bytewise, in_catalog
+from sqlanon.expressions import (
+    aliased,
+    anonymous,
+    cast,
+    col,
+    create_table,
+    drop_table,
+    fragment,
+    named,
+    number,
+    select,
+    template,
+    text,
+)
+from sqlanon.ledger.source_samples import HEX_FROM
+from sqlanon.policy import Policy
+from sqlanon.records import dataclass
+from sqlanon.sources.bind import source_errors
+from sqlanon.sources.bound import EveryColumn
+from sqlanon.sources.run import Run
+
+SAMPLED_PEOPLE = 4000
+"""The most people of a sample: of a hundred people of a million, in another source, some are still in it."""
+
+MOST_KEYS = 6
+"""The most columns that may number people: that of persons, keys, and those that are never released."""
+
+MOST_COLUMNS = 15
+"""The most other columns whose values are in a sample: those that the policy declares first."""
+
+FEWEST_VALUES = 5
+"""A column with fewer values numbers nobody."""
+
+CONSTANT = 0.9
+"""The share of the people of several rows that have one value of a quasi-identifier, where a column numbers people."""
+
+# --- The text form of a value, and its hash: in the dialect of the engine that has the rows
+
+_TEXT_TYPES = {"duckdb": "VARCHAR", "postgres": "TEXT", "spark": "STRING"}
+_GROUPS = {"duckdb": r"\{}", "postgres": r"\{}", "spark": "${}"}
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_FLOATING = ("FLOAT", "DOUBLE")
+_LARGEST_EXACT = 10**15
+
+_REWRITES = (
+    ("^[+]?(-?)0*([0-9]+)([.]0*)?$", (1, 2)),  # a whole number
+    ("^[+]?(-?)0*([0-9]+[.][0-9]*[1-9])0*$", (1, 2)),  # a decimal number
+    ("^[{]?([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})[}]?$", (1, 2, 3, 4, 5)),  # a UUID
+    ("^([0-9]{4}-[0-9]{2}-[0-9]{2})[ t]00:00:00([.]0+)?$", (1,)),  # a day
+)
+_LAST_DIGIT = "[0-9]([^0-9]*)$"
+_HAS_DIGIT = "^.*[0-9].*$"
+
+_NUMBER_TEXT = fragment("CASE WHEN :value = floor(:value) AND abs(:value) < :largest THEN :whole ELSE :plain END")
+
+_SAMPLE = """
+    WITH spellings AS (
+        SELECT spelling, :person AS person, row_count
+        FROM (SELECT :key AS spelling, count(*) AS row_count FROM :relation GROUP BY :key) AS counted
+        WHERE NOT spelling IS NULL
+    ),
+    people AS (
+        SELECT person, :hash AS hash, sum(row_count) AS row_count
+        FROM spellings
+        WHERE person <> ''
+        GROUP BY person
+    ),
+    neighbours AS (
+        SELECT count(*) AS people, sum(row_count) AS row_count, max(row_count) AS most_rows, max(has_digit) AS has_digit
+        FROM (
+            SELECT row_count, :bucket AS bucket, CASE WHEN :is_numbered THEN 1 ELSE 0 END AS has_digit FROM people
+        ) AS p
+        GROUP BY bucket
+    ),
+    figures AS (
+        SELECT
+            CAST(sum(people) AS BIGINT) AS people,
+            CAST(sum(row_count) AS BIGINT) AS source_rows,
+            CAST(max(most_rows) AS BIGINT) AS most_rows,
+            CAST(sum(CASE WHEN has_digit = 1 THEN people ELSE 0 END) AS BIGINT) AS numbered,
+            CAST(sum(CASE WHEN has_digit = 1 AND people > 1 THEN people ELSE 0 END) AS BIGINT) AS running
+        FROM neighbours
+    ),
+    sampled AS (SELECT person, hash, row_count FROM people ORDER BY hash LIMIT :most)
+    SELECT
+        s.hash AS hash,
+        CAST(max(s.row_count) AS BIGINT) AS row_count,
+        max(f.people) AS people,
+        max(f.source_rows) AS source_rows,
+        max(f.most_rows) AS most_rows,
+        max(f.numbered) AS numbered,
+        max(f.running) AS running,
+        :values
+    FROM :relation
+    JOIN spellings AS v ON :same_spelling
+    JOIN sampled AS s ON v.person = s.person
+    CROSS JOIN figures AS f
+    GROUP BY s.hash
+"""
+_SAMPLES = {dialect: template(_SAMPLE, dialect) for dialect in _TEXT_TYPES}
+
+_OF_DIGITS = fragment("('0x' || :digits)::UBIGINT")
+_ARRIVED = template("""
+    SELECT
+        ('0x' || hash)::UBIGINT AS person, row_count, people, source_rows, most_rows, numbered, running,
+        :least AS hashes, :constant AS constant
+    FROM :arrived
+""")
+_FIGURES = template("""
+    SELECT max(people), max(source_rows), max(most_rows), max(numbered), max(running)
+    FROM :sample
+""")
+_IS_CONSTANT = template("""
+    SELECT avg(CASE WHEN list_extract(constant, :place) THEN 1 ELSE 0 END)
+    FROM :sample
+    WHERE row_count > 1 AND NOT list_extract(hashes, :place) IS NULL
+""")
+_KEPT = template("""
+    SELECT
+        :run_id AS run_id, :column_name AS column_name, :is_person AS is_person, :is_personal AS is_personal,
+        :people AS people, :most_rows AS most_rows, :running AS running, :names AS column_names, person, hashes
+    FROM :sample
+""")
+
+
+def person_hash(value: exp.Expr, type_: str, secret: str) -> exp.Expr:
+    """The hash of a person of a relation of DuckDB, as samples have it."""
+    return _OF_DIGITS(digits=_hash(_text_of(value, type_, "duckdb"), text(_key_of(secret)), "duckdb"))
+
+
+def _key_of(secret: str) -> str:
+    """What values are hashed with where the rows are: logs of a server may have it, and never the secret."""
+    return sha256(f"{secret}:source people".encode()).hexdigest()
+
+
+def _call(dialect: str, function: str, *arguments: exp.Expr) -> exp.Expr:
+    return in_catalog(function, *arguments) if dialect == "postgres" else anonymous(function, *arguments)
+
+
+def _is_text_known(type_: str) -> bool:
+    return not (is_nested(type_) or type_.startswith(("BLOB", "BIT", "GEOMETRY", "VARIANT", "UNKNOWN")))
+
+
+def _text_of(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
+    """A value of one of DuckDB's types as the text that stands for it in any engine."""
+    plain = cast(value.copy(), _TEXT_TYPES[dialect])
+    if type_ in _WHOLE:
+        return plain
+    if type_ in _FLOATING:
+        whole = cast(cast(value.copy(), "BIGINT"), _TEXT_TYPES[dialect])
+        return _NUMBER_TEXT(value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain)
+    own: exp.Expr = bytewise(plain) if dialect == "postgres" else plain
+    word = _call(dialect, "translate", exp.Trim(this=own), text(ascii_uppercase), text(ascii_lowercase))
+    for pattern, groups in _REWRITES:
+        replacement = "".join(_GROUPS[dialect].format(group) for group in groups)
+        word = _call(dialect, "regexp_replace", word, text(pattern), text(replacement))
+    return bytewise(word) if dialect == "postgres" else word
+
+
+def _hash(value: exp.Expr, key: exp.Expr, dialect: str) -> exp.Expr:
+    whole = _call(dialect, "md5", exp.DPipe(this=key.copy(), expression=exp.DPipe(this=text(":"), expression=value)))
+    digits = _call(dialect, "substr", whole, number(HEX_FROM))
+    return bytewise(digits) if dialect == "postgres" else digits
+
+
+@dataclass(frozen=True)
+class PeopleSample:
+    """A sample of the people that a column numbers, in a table of the run: ``person``, ``row_count``, ``hashes`` and
+    ``constant``, both one for each of the other columns.
+
+    Attributes
+    ----------
+    is_person:
+        Whether the policy names the column as that of persons.
+    is_personal:
+        Whether the column numbers people and no other things, as far as can be told.
+    running:
+        The share of the people with a neighbour within ten, where they have numbers: numbers of other people in the
+        same range are the same by chance. None where people have names.
+    """
+
+    table: exp.Table
+    column: str
+    columns: tuple[str, ...]
+    is_person: bool
+    is_personal: bool
+    people: int
+    most_rows: int
+    running: float | None
+
+    def rows_for(self, run_id: str) -> exp.Select:
+        """Rows for the table ``source_people``."""
+        return _KEPT(
+            run_id=run_id,
+            column_name=self.column,
+            is_person=exp.convert(self.is_person),
+            is_personal=exp.convert(self.is_personal),
+            people=self.people,
+            most_rows=self.most_rows,
+            running=exp.null() if self.running is None else number(self.running),
+            names=exp.array(*(text(name) for name in self.columns)),
+            sample=self.table.copy(),
+        )
+
+
+@dataclass
+class PeopleOfSource:
+    """The people of the source of a run, by each column that can number them."""
+
+    run: Run
+    policy: Policy
+    _samples: dict[str, list[PeopleSample]] = field(default_factory=dict)
+
+    def samples(self, secret: str) -> Sequence[PeopleSample]:
+        """A sample for each column that can number people, hashed with a secret; none where rows cannot be hashed."""
+        if secret not in self._samples:
+            every = self.run.source.every_column(self.run.engine)
+            known = every is not None and every.engine.dialect in _SAMPLES
+            self._samples[secret] = self._take(every, secret) if known and every is not None else []
+        return self._samples[secret]
+
+    def drop(self) -> None:
+        """Drop the tables of all samples."""
+        for samples in self._samples.values():
+            for sample in samples:
+                self.run.engine.execute(drop_table(sample.table.copy()))
+        self._samples.clear()
+
+    def _take(self, every: EveryColumn, secret: str) -> list[PeopleSample]:
+        types = {name: type_ for name, type_ in every.types.items() if _is_text_known(type_)}
+        declared = {name.lower(): i for i, name in enumerate(self.policy.attributes)}
+        described = sorted(types, key=lambda name: declared.get(name.lower(), len(declared)))
+        others = {key: [name for name in described if name != key][:MOST_COLUMNS] for key in self._keys(types)}
+        if not others:
+            return []
+        if not every.again:
+            return self._sample_each(every, others, secret)
+        copy = self.run.work("every column") if self.run.copies is None else self.run.copies.table("every_column")
+        wanted = dict.fromkeys([*others, *(name for names in others.values() for name in names)])
+        with source_errors():
+            query = select(list(map(col, wanted)), every.relation.copy())
+            self.run.engine.execute(create_table(copy.copy(), query))
+        try:
+            return self._sample_each(replace(every, relation=copy), others, secret)
+        finally:
+            self.run.engine.execute(drop_table(copy))
+
+    def _sample_each(self, every: EveryColumn, others: Mapping[str, Sequence[str]], secret: str) -> list[PeopleSample]:
+        samples = []
+        for i, (key, names) in enumerate(others.items()):
+            target = self.run.work(f"people {len(self._samples)} {i}")
+            self._bring(every, key, names, secret, target)
+            people, rows, most_rows, numbered, running = self.run.engine.rows(_FIGURES(sample=target))[0]
+            if (people or 0) < FEWEST_VALUES:
+                self.run.engine.execute(drop_table(target))
+                continue
+            person, keys = self.policy.source.person, {name.lower() for name in self.policy.source.key}
+            is_person = isinstance(person, str) and person.lower() == key.lower()
+            is_personal = is_person or key.lower() in keys or 2 * people >= rows or self._describes(target, names)
+            share = running / numbered if 2 * numbered >= people else None
+            samples.append(PeopleSample(target, key, tuple(names), is_person, is_personal, people, most_rows, share))
+        return samples
+
+    def _keys(self, names: Iterable[str]) -> list[str]:
+        """The columns that can number people: that of persons, keys, and all others that are never released."""
+        policy = self.policy
+        released = {name.lower() for name, one in policy.attributes.items() if one.role != "identifying"}
+        person = policy.source.person
+        first = [*([person] if isinstance(person, str) else []), *policy.source.key]
+        by_lower = {name.lower(): name for name in names}
+        keys = [by_lower[name.lower()] for name in first if name.lower() in by_lower]
+        keys += [name for name in by_lower.values() if name.lower() not in released]
+        return list(dict.fromkeys(keys))[:MOST_KEYS]
+
+    def _bring(self, every: EveryColumn, key: str, others: Sequence[str], secret: str, target: exp.Table) -> None:
+        """Make the table of a sample."""
+        query = _sample_query(every, key, others, _key_of(secret))
+        places = range(len(others))
+        least = exp.array(*(_OF_DIGITS(digits=col(f"least_{i}")) for i in places))
+        constant = exp.array(*(col(f"least_{i}").eq(col(f"greatest_{i}")) for i in places))
+        engine, server = self.run.engine, every.engine
+        if server.dialect == "duckdb":
+            with source_errors():
+                engine.execute(create_table(target.copy(), _ARRIVED(arrived=query, least=least, constant=constant)))
+            return
+        parameters = [[_key_of(secret)]] if server.dialect == "postgres" else []
+        with source_errors(), server.reading(), server.stream(query, *parameters) as reader:
+            engine.copy_arrow(
+                target.copy(), reader, lambda arrow: _ARRIVED(arrived=arrow, least=least, constant=constant)
+            )
+
+    def _describes(self, sample: exp.Table, others: Sequence[str]) -> bool:
+        """Whether most quasi-identifiers have one value for each person of several rows: a doctor's patients do not."""
+        quasi = {name.lower() for name in self.policy.quasi}
+        places = [i for i, name in enumerate(others) if name.lower() in quasi]
+        shares = [self.run.engine.rows(_IS_CONSTANT(place=i + 1, sample=sample))[0][0] for i in places]
+        constant = [share for share in shares if share is not None and share >= CONSTANT]
+        return bool(places) and 2 * len(constant) >= len(places)
+
+
+def _sample_query(every: EveryColumn, key: str, others: Sequence[str], secret: str) -> exp.Select:
+    """The statement that takes a sample. In PostgreSQL the key of the hashes is its first parameter."""
+    dialect = every.engine.dialect
+    hash_key = cast(exp.Parameter(this=exp.Literal.number(1)), "TEXT") if dialect == "postgres" else text(secret)
+    types, source = every.types, aliased(every.relation, "source")
+    values: list[exp.Expr] = []
+    for i, name in enumerate(others):
+        hashed = _hash(_text_of(col(name, "source"), types[name], dialect), hash_key, dialect)
+        values.append(named(exp.Min(this=hashed), f"least_{i}"))
+        values.append(named(exp.Max(this=hashed.copy()), f"greatest_{i}"))
+    person = col("person")
+    return _SAMPLES[dialect](
+        person=_text_of(col("spelling"), types[key], dialect),
+        key=col(key, "source"),
+        relation=source,
+        hash=_hash(person, hash_key, dialect),
+        bucket=_call(dialect, "regexp_replace", person.copy(), text(_LAST_DIGIT), text(_GROUPS[dialect].format(1))),
+        is_numbered=exp.NEQ(
+            this=_call(dialect, "regexp_replace", person.copy(), text(_HAS_DIGIT), text("")), expression=person.copy()
+        ),
+        most=SAMPLED_PEOPLE,
+        values=values,
+        same_spelling=col(key, "source").eq(col("spelling", "v")),
+    )

@@ -1,0 +1,237 @@
+"""Sources of the same people, wherever they lie and whatever their columns are called.
+
+The people of a source are compared with the samples of earlier sources in the catalog (`people_samples`). People that
+two samples share have the same key. That is chance where keys are running numbers: two tables may both count from 1. So
+one of two things must speak for the same people as well:
+
+- Keys are no running numbers, and more of them are shared than chance explains.
+- Some column says the same of the shared people more often than of people who are paired at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.expressions import create_table, drop_table, template, text
+from sqlanon.ledger import catalog
+from sqlanon.ledger.people_samples import PeopleOfSource, PeopleSample
+from sqlanon.records import dataclass
+from sqlanon.sources.run import Run
+
+FEWEST_PEOPLE = 5
+"""Fewer shared people are none."""
+
+LEAST_PEOPLE = 0.05
+"""The least share of the people of the smaller source that the other has."""
+
+RUNNING = 0.5
+"""Where more of the keys have a neighbour, they are running numbers."""
+
+NEIGHBOURS = 10
+"""The keys that differ in their last digit."""
+
+DEVIATIONS = 5
+"""The deviations from chance that no pair of sources has by chance."""
+
+_EARLIER = template("SELECT * FROM sqlanon_catalog.sqlanon.source_people WHERE run_id IN (:runs)")
+_ROWS_OF_A_PERSON = template("""
+    SELECT run_id, max(most_rows)
+    FROM sqlanon_catalog.sqlanon.source_people
+    WHERE is_person
+    GROUP BY run_id
+""")
+_RUNS = template("SELECT DISTINCT run_id FROM :earlier")
+# A sample of all people reaches to the end; another one to its greatest hash.
+_SHARED = template("""
+    WITH kept AS (
+        SELECT
+            run_id, column_name, bool_or(is_personal) AS is_personal, max(people) AS people,
+            max(most_rows) AS most_rows, max(running) AS running,
+            CASE WHEN max(people) > count(*) THEN max(person) ELSE '18446744073709551615'::UBIGINT END AS last
+        FROM :earlier
+        GROUP BY run_id, column_name
+    ),
+    compared AS (
+        SELECT k.*, least(k.last, r.last) AS reach
+        FROM kept AS k
+        CROSS JOIN (
+            SELECT CASE WHEN :people > count(*) THEN max(person) ELSE '18446744073709551615'::UBIGINT END AS last
+            FROM :sample
+        ) AS r
+    ),
+    earlier AS (
+        SELECT c.run_id, c.column_name, count(*) AS people, count(s.person) AS shared
+        FROM compared AS c
+        JOIN :earlier AS e ON e.run_id = c.run_id AND e.column_name = c.column_name AND e.person <= c.reach
+        LEFT JOIN :sample AS s ON e.person = s.person
+        GROUP BY c.run_id, c.column_name
+    ),
+    later AS (
+        SELECT c.run_id, c.column_name, count(*) AS people
+        FROM compared AS c
+        JOIN :sample AS s ON s.person <= c.reach
+        GROUP BY c.run_id, c.column_name
+    )
+    SELECT c.run_id, c.column_name, c.is_personal, c.most_rows, c.running, least(e.people, l.people), e.shared
+    FROM compared AS c
+    JOIN earlier AS e ON e.run_id = c.run_id AND e.column_name = c.column_name
+    JOIN later AS l ON l.run_id = c.run_id AND l.column_name = c.column_name
+""")
+_AGREEMENT = template("""
+    WITH shared AS (
+        SELECT s.person, e.hashes AS earlier, s.hashes AS later
+        FROM :sample AS s
+        JOIN (
+            SELECT person, hashes FROM :earlier WHERE run_id = :run_id AND column_name = :column_name
+        ) AS e ON e.person = s.person
+    ),
+    earlier AS (
+        SELECT person, unnest(earlier) AS value, unnest(range(length(earlier))) AS place FROM shared
+    ),
+    later AS (
+        SELECT person, unnest(later) AS value, unnest(range(length(later))) AS place FROM shared
+    ),
+    pairs AS (
+        SELECT
+            e.place AS one, l.place AS two,
+            count(*) AS compared, count(*) FILTER (WHERE e.value = l.value) AS agreeing
+        FROM earlier AS e
+        JOIN later AS l ON e.person = l.person
+        WHERE NOT e.value IS NULL AND NOT l.value IS NULL
+        GROUP BY e.place, l.place
+    ),
+    chance AS (
+        SELECT e.place AS one, l.place AS two, sum(e.n * l.n)::DOUBLE AS meetings
+        FROM (SELECT place, value, count(*) AS n FROM earlier GROUP BY place, value) AS e
+        JOIN (SELECT place, value, count(*) AS n FROM later GROUP BY place, value) AS l ON e.value = l.value
+        GROUP BY e.place, l.place
+    )
+    SELECT p.compared, p.agreeing, coalesce(c.meetings, 0) / (p.compared * p.compared)
+    FROM pairs AS p
+    LEFT JOIN chance AS c ON p.one = c.one AND p.two = c.two
+""")
+
+
+@dataclass(frozen=True)
+class SharedPeople:
+    """The people that two sources have in common: their share of the smaller source's people, the columns that number
+    them, and the most rows of one person in either source."""
+
+    share: float
+    column: str
+    earlier_column: str
+    most_rows: int
+    earlier_most_rows: int
+
+
+@dataclass(frozen=True)
+class PeopleHistory:
+    """What the people of earlier sources say of a run's source: by description, the people that both have; and the
+    descriptions that were compared."""
+
+    shared: Mapping[str, SharedPeople]
+    compared: frozenset[str]
+
+
+def compare_people(
+    run: Run,
+    path: Path,
+    people: PeopleOfSource,
+    secret_of: Callable[[str], str],
+    sources: Mapping[str, str],
+) -> PeopleHistory:
+    """Compare the people of a run's source with those of earlier runs in the catalog at a path.
+
+    ``sources`` has the description of the source of each earlier run, and ``people`` is the people of the run's source.
+    """
+    shared, compared, by_secret = dict[str, SharedPeople](), set[str](), dict[str, list[str]]()
+    for run_id in sources:
+        by_secret.setdefault(secret_of(run_id), []).append(run_id)
+    for secret, runs in by_secret.items():
+        if not (samples := people.samples(secret)):
+            continue
+        earlier = run.work("earlier people")
+        with catalog.open_catalog(run.engine, path):
+            query = _EARLIER(runs=[text(one) for one in runs])
+            run.engine.execute(create_table(earlier.copy(), query))
+        try:
+            compared |= {sources[run_id] for (run_id,) in run.engine.rows(_RUNS(earlier=earlier))}
+            for run_id, common in _shared_people(run.engine, earlier, samples):
+                best = shared.get(sources[run_id])
+                if best is None or common.share > best.share:
+                    shared[sources[run_id]] = common
+        finally:
+            run.engine.execute(drop_table(earlier))
+    return PeopleHistory(shared, frozenset(compared))
+
+
+def most_rows_of_a_person(engine: DuckDBEngine, path: Path) -> dict[str, int]:
+    """The most rows of one person in the source of each run whose policy names persons."""
+    if not path.exists():
+        return {}
+    with catalog.open_catalog(engine, path):
+        return dict(engine.rows(_ROWS_OF_A_PERSON()))
+
+
+def _shared_people(
+    engine: DuckDBEngine, earlier: exp.Table, samples: Sequence[PeopleSample]
+) -> Iterator[tuple[str, SharedPeople]]:
+    """The earlier runs whose sources have the same people, with what is shared."""
+    for sample in samples:
+        for run_id, column, is_personal, most_rows, running, people, shared in engine.rows(
+            _SHARED(earlier=earlier, sample=sample.table, people=sample.people)
+        ):
+            if not (is_personal or sample.is_personal):
+                continue
+            if shared < FEWEST_PEOPLE or shared < LEAST_PEOPLE * people:
+                continue
+            figures = engine.rows(_AGREEMENT(sample=sample.table, earlier=earlier, run_id=run_id, column_name=column))
+            agreeing = share_that_agrees(figures)
+            if is_more_than_chance(shared, people, [running, sample.running]):
+                share = shared / people
+            elif agreeing * shared >= LEAST_PEOPLE * people:
+                share = min(agreeing, 1.0) * shared / people
+            else:
+                continue
+            yield run_id, SharedPeople(share, sample.column, column, sample.most_rows, most_rows)
+
+
+def is_more_than_chance(shared: int, people: int, running: Iterable[float | None]) -> bool:
+    """Whether keys are shared that two tables do not share by chance; no, where they are names, or running numbers.
+
+    ``running`` has, of either table, the share of the keys that have a neighbour: as many as there would be if its keys
+    were drawn at random from a range in which so many keys are taken.
+
+    >>> is_more_than_chance(400, 400, [0.0, 0.02]), is_more_than_chance(400, 400, [1.0, 0.02])
+    (True, False)
+    >>> is_more_than_chance(6, 400, [0.15, 0.15]), is_more_than_chance(400, 400, [None, 0.0])
+    (False, False)
+    """
+    rates = []
+    for share in running:
+        if share is None or share > RUNNING:
+            return False
+        rates.append(-math.log(1 - share) / (NEIGHBOURS - 1))
+    chance = max(rates) * people
+    return shared >= chance + DEVIATIONS * math.sqrt(chance) + FEWEST_PEOPLE - 1
+
+
+def share_that_agrees(figures: Iterable[tuple[int, int, float]]) -> float:
+    """The estimated share of the shared keys that are the same people, by the two columns that agree best; 0 where
+    chance explains it. Of each two columns: people compared, those that agree, and the chance that two people agree.
+
+    >>> share_that_agrees([(400, 390, 0.02)]) > 0.97, share_that_agrees([(400, 215, 0.5), (400, 9, 0.02)])
+    (True, 0.0)
+    """
+    best = 0.0
+    for compared, agreeing, chance in figures:
+        expected = compared * chance
+        spread = DEVIATIONS * math.sqrt(expected * max(1 - chance, 0.0))
+        if chance < 1 and agreeing >= expected + spread + 2:
+            best = max(best, (agreeing - expected) / (compared - expected))
+    return best

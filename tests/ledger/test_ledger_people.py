@@ -1,0 +1,228 @@
+"""Sources of the same people are recognized by the values of their keys, wherever they lie; others are not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import some
+from support import folder_again, kept
+
+import sqlanon
+from sqlanon.errors import AuditError
+
+pytestmark = pytest.mark.usefixtures("plain_macros")
+
+PEOPLE = 300
+K = 4
+IN_COMMON = r"the source has about \d+% of its people in common with that of this release, by the values of "
+
+Person = tuple[Any, ...]
+
+
+def make_people(seed: int = 1, people: int = PEOPLE, sparse: bool = False) -> list[Person]:
+    """People with a number, at random or from 1 on: their age, ZIP code and sex, and the day when they came first."""
+    chosen = random.Random(seed)
+    numbers = chosen.sample(range(10**6, 10**9), people) if sparse else range(1, people + 1)
+    return [
+        (number, chosen.randint(20, 79), f"021{chosen.randrange(30):02}", chosen.choice("fm"), chosen.randrange(28))
+        for number in numbers
+    ]
+
+
+def tables_of(people: list[Person], others: list[Person] | None = None) -> dict[str, tuple[str, list[Person]]]:
+    """Visits of people, and laboratory tests of the same people or of others, with the column that each measures.
+
+    A person comes on one to three days, and has two tests a day: no two rows of both tables are one record.
+    """
+    tables = {}
+    of_labs = people if others is None else others
+    for name, measured, each, times in (("visits", "diagnosis", people, 1), ("labs", "test", of_labs, 2)):
+        chosen = random.Random(name)
+        rows = [
+            (*person, f"2024-01-{1 + (first_day + day * 5) % 28:02}", f"{measured} {chosen.randrange(6)}")
+            for *person, first_day in each
+            for day in range(1 + first_day % 3)
+            for _ in range(times)
+        ]
+        chosen.shuffle(rows)
+        tables[name] = measured, rows
+    return tables
+
+
+def make_tables(folder: Path, people: list[Person], others: list[Person] | None = None) -> None:
+    """The tables of a clinic, in a database and as files."""
+    with duckdb.connect(str(folder / "clinic.duckdb")) as connection:
+        for name, (measured, rows) in tables_of(people, others).items():
+            columns = f"mrn BIGINT, age INTEGER, zip TEXT, sex TEXT, day DATE, {measured} TEXT"
+            connection.execute(f"CREATE TABLE {name} ({columns})")
+            connection.execute(f"INSERT INTO {name} VALUES {str(rows)[1:-1]}")
+            for ending in ("csv", "parquet"):
+                connection.execute(f"COPY {name} TO '{folder / f'{name}.{ending}'}'")
+
+
+def policy_of(
+    folder: Path, name: str, source: dict[str, Any], person: str | None = "mrn", day: bool = True, **more: Any
+) -> sqlanon.Policy:
+    """Visits have fine ages, and laboratory tests fine ZIP codes; both show the day."""
+    attributes: dict[str, Any] = {
+        "age": {"role": "quasi", "hierarchy": {"intervals": [10, 20]}},
+        "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+        "sex": {"role": "quasi", "hierarchy": "suppress"},
+        "diagnosis" if name == "visits" else "test": {"role": "sensitive"},
+    }
+    attributes["age" if name == "visits" else "zip"] |= {"max_level": 1} if day else {}
+    attributes |= {"day": {"role": "insensitive"}} if day else {}
+    return sqlanon.Policy(
+        source={"undeclared": "drop", **({} if person is None else {"person": person}), **source},
+        attributes=attributes,
+        privacy={"k": K},
+        search={"suppression_limit": 0.5},
+        release={"database": folder / f"{name}_release.duckdb", "table": name, **more},
+        catalog={"database": folder / "catalog.duckdb"},
+    )
+
+
+def publish(policy: sqlanon.Policy) -> sqlanon.Result:
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+        result.publish()
+    return result
+
+
+def in_duckdb(folder: Path, table: str) -> dict[str, Any]:
+    return {"database": folder / "clinic.duckdb", "table": table}
+
+
+def in_csv(folder: Path, table: str) -> dict[str, Any]:
+    return {"files": str(folder / f"{table}.csv")}
+
+
+def in_parquet(folder: Path, table: str) -> dict[str, Any]:
+    return {"files": str(folder / f"{table}.parquet")}
+
+
+def of_labs(folder: Path, columns: str = "*", rows: str = "TRUE") -> dict[str, Any]:
+    return {"database": folder / "clinic.duckdb", "query": f"SELECT {columns} FROM labs WHERE {rows}"}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("clinic")
+    make_tables(folder, make_people())
+    publish(policy_of(folder, "visits", in_csv(folder, "visits")))
+    return kept(folder)
+
+
+@pytest.fixture
+def clinic(published: tuple[Path, Path]) -> Path:
+    """A clinic whose visits are published, from a CSV file."""
+    return folder_again(*published)
+
+
+LABS: dict[str, Callable[[Path], tuple[dict[str, Any], str | None]]] = {
+    "CSV": lambda folder: (in_csv(folder, "labs"), "mrn"),
+    "no person is named": lambda folder: (in_csv(folder, "labs"), None),
+    "another name, and half of the people": lambda folder: (
+        of_labs(folder, "* RENAME (mrn AS token)", "mrn % 2 = 0"),
+        "token",
+    ),
+    "a table": lambda folder: (in_duckdb(folder, "labs"), "mrn"),
+    "Parquet": lambda folder: (in_parquet(folder, "labs"), "mrn"),
+    "zeros in front": lambda folder: (of_labs(folder, "* REPLACE (lpad(mrn::TEXT, 9, '0') AS mrn)"), "mrn"),
+    "spaces": lambda folder: (of_labs(folder, "* REPLACE (' ' || mrn || '  ' AS mrn)"), "mrn"),
+    "decimals": lambda folder: (of_labs(folder, "* REPLACE (mrn::DECIMAL(18, 2) AS mrn)"), "mrn"),
+    "floats": lambda folder: (of_labs(folder, "* REPLACE (mrn::DOUBLE AS mrn)"), "mrn"),
+    "some without a number": lambda folder: (of_labs(folder, "* REPLACE (if(mrn < 90, NULL, mrn) AS mrn)"), "mrn"),
+}
+
+
+def refuse_labs(clinic: Path, case: str) -> str:
+    source, person = LABS[case](clinic)
+    with pytest.raises(AuditError, match=IN_COMMON) as refused:
+        publish(policy_of(clinic, "labs", source, person))
+    assert not (clinic / "labs_release.duckdb").exists()
+    return str(refused.value)
+
+
+def test_the_refusal_of_a_table_of_the_same_people_explains_itself(clinic: Path) -> None:
+    message = refuse_labs(clinic, "CSV")
+    assert "(why 19 rows with k = 4: one person has up to 6 rows, so 18 rows can be those of 3 persons)" in message
+    assert message.count("why") == 1
+    assert "if mrn numbers other people in that source (both may count from 1)" in message
+
+
+@pytest.mark.parametrize("case", ["no person is named", "another name, and half of the people"])
+def test_another_table_of_the_same_people_is_refused(clinic: Path, case: str) -> None:
+    refuse_labs(clinic, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", some([*LABS][3:], 7))
+def test_another_table_of_the_same_people_is_refused_wherever_it_lies(clinic: Path, case: str) -> None:
+    refuse_labs(clinic, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [in_duckdb, in_parquet])
+def test_the_people_of_a_release_are_known_wherever_they_came_from(
+    tmp_path: Path, place: Callable[[Path, str], dict[str, Any]]
+) -> None:
+    make_tables(tmp_path, make_people())
+    publish(policy_of(tmp_path, "visits", place(tmp_path, "visits")))
+    refuse_labs(tmp_path, "CSV")
+
+
+def test_numbers_of_other_people_from_1_on_are_no_people_in_common(tmp_path: Path) -> None:
+    """All numbers of the one are in the other. But no column says the same of them more often than chance does."""
+    make_tables(tmp_path, make_people(1), make_people(2))
+    publish(policy_of(tmp_path, "visits", in_csv(tmp_path, "visits")))
+    result = publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs")))
+    assert result.held_against == ()
+
+
+@pytest.mark.slow
+def test_numbers_at_random_are_people_in_common_whatever_is_said_of_them(tmp_path: Path) -> None:
+    """Nothing that both tables say of a person agrees: but numbers of nine digits are not the same by chance."""
+    people = make_people(1, sparse=True)
+    chosen = random.Random(3)
+    others = [
+        (number, chosen.randint(20, 79), f"0{chosen.randrange(30)}", "x", chosen.randrange(28)) for number, *_ in people
+    ]
+    make_tables(tmp_path, people, others)
+    publish(policy_of(tmp_path, "visits", in_csv(tmp_path, "visits")))
+    result = publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs"), day=False, after="all"))
+    assert [Path(one).name for one in result.held_against] == ["visits_release.duckdb"]
+
+
+@pytest.mark.slow
+def test_patients_of_the_same_doctors_are_not_the_same_people(tmp_path: Path) -> None:
+    """A doctor has patients of all ages: the column numbers no patients."""
+    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
+        for name, measured in (("visits", "diagnosis"), ("labs", "test")):
+            connection.execute(
+                f"CREATE TABLE {name} AS SELECT 1000 + i % 40 * 977 AS doctor, 'ward ' || i % 40 % 7 AS ward, "
+                f"20 + (hash(i || '{name}') % 60)::INTEGER AS age, '021' || (10 + hash('{name}' || i) % 30) AS zip, "
+                f"if(hash(i || '{name} sex') % 2 = 0, 'f', 'm') AS sex, 'x' AS {measured}, DATE '2024-01-01' AS day "
+                "FROM range(800) AS t(i)"
+            )
+    publish(policy_of(tmp_path, "visits", in_duckdb(tmp_path, "visits"), None))
+    result = publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs"), None))
+    assert result.held_against == ()
+
+
+def test_the_catalog_has_hashes_of_people_as_long_as_their_release_stands(clinic: Path) -> None:
+    query = "SELECT (SELECT count(*) FROM sqlanon.source_people), (SELECT count(*) FROM sqlanon.released_people)"
+    with duckdb.connect(str(clinic / "catalog.duckdb"), read_only=True) as catalog:
+        sampled, released = catalog.execute(query).fetchall()[0]
+        secret = catalog.execute("SELECT secret FROM sqlanon.secret").fetchall()[0][0]
+        people = {one for (one,) in catalog.execute("SELECT person FROM sqlanon.source_people").fetchall()}
+    assert sampled == PEOPLE and K <= released <= PEOPLE and secret
+    assert not people & set(range(PEOPLE + 1))
+    publish(policy_of(clinic, "visits", in_duckdb(clinic, "visits")))  # takes the place of the other one
+    with duckdb.connect(str(clinic / "catalog.duckdb"), read_only=True) as catalog:
+        assert catalog.execute(query).fetchall()[0][0] == PEOPLE
