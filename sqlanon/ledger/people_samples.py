@@ -148,7 +148,7 @@ _KEPT = template("""
 
 def person_hash(value: exp.Expr, type_: str, secret: str) -> exp.Expr:
     """The hash of a person of a relation of DuckDB, as samples have it."""
-    return _OF_DIGITS(digits=_hash(_text_of(value, type_, "duckdb"), text(_key_of(secret)), "duckdb"))
+    return _OF_DIGITS(digits=_hash(text_of(value, type_, "duckdb"), text(_key_of(secret)), "duckdb"))
 
 
 def _key_of(secret: str) -> str:
@@ -164,7 +164,7 @@ def _is_text_known(type_: str) -> bool:
     return not (is_nested(type_) or type_.startswith(("BLOB", "BIT", "GEOMETRY", "VARIANT", "UNKNOWN")))
 
 
-def _text_of(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
+def text_of(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
     """A value of one of DuckDB's types as the text that stands for it in any engine."""
     plain = cast(value.copy(), _TEXT_TYPES[dialect])
     if type_ in _WHOLE:
@@ -328,12 +328,12 @@ def _sample_query(every: EveryColumn, key: str, others: Sequence[str], secret: s
     types, source = every.types, aliased(every.relation, "source")
     values: list[exp.Expr] = []
     for i, name in enumerate(others):
-        hashed = _hash(_text_of(col(name, "source"), types[name], dialect), hash_key, dialect)
+        hashed = _hash(text_of(col(name, "source"), types[name], dialect), hash_key, dialect)
         values.append(named(exp.Min(this=hashed), f"least_{i}"))
         values.append(named(exp.Max(this=hashed.copy()), f"greatest_{i}"))
     person = col("person")
     return _SAMPLES[dialect](
-        person=_text_of(col("spelling"), types[key], dialect),
+        person=text_of(col("spelling"), types[key], dialect),
         key=col(key, "source"),
         relation=source,
         hash=_hash(person, hash_key, dialect),

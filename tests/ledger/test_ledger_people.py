@@ -14,12 +14,35 @@ from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError
+from sqlanon.expressions import col
+from sqlanon.ledger.people_samples import text_of
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 
 PEOPLE = 300
 K = 4
 IN_COMMON = r"the source has about \d+% of its people in common with that of this release, by the values of "
+
+UUID = "0a1b2c3d-0000-4000-8000-00000000abcd"
+TEXTS: list[tuple[str, dict[str, str], list[str]]] = [
+    ("INTEGER", {"postgres": "integer", "spark": "int"}, ["7", "-7", "0"]),
+    ("BIGINT", {"postgres": "bigint", "spark": "bigint"}, ["7", "9007199254740993", "-9223372036854775807"]),
+    ("DOUBLE", {"postgres": "double precision", "spark": "double"}, ["7", "7.5", "-0.25", "999999999999999"]),
+    ("DECIMAL(18,2)", {"postgres": "numeric(18,2)", "spark": "decimal(18,2)"}, ["7", "7.10", "-0.05", "100"]),
+    ("DATE", {"postgres": "date", "spark": "date"}, ["'1980-01-02'"]),
+    ("TIMESTAMP", {"postgres": "timestamp", "spark": "timestamp_ntz"}, ["'1980-01-02'", "'1980-01-02 10:00:00.5'"]),
+    ("BOOLEAN", {"postgres": "boolean", "spark": "boolean"}, ["TRUE", "FALSE"]),
+    (
+        "VARCHAR",
+        {"postgres": "text", "spark": "string"},
+        [
+            *("'7'", "' 007 '", "'+7'", "'7.0'", "'7.'", "'000'", "'-07'", "'7.50'", "'1e5'", "'AbC'", "'P-007'"),
+            *("'ÄRGER'", "'1980-01-02 00:00:00'", "'1980-01-02T00:00:00.000'", "'2024-000123'", "''", "'a b'", "NULL"),
+            *(f"'{UUID}'", f"'{UUID.upper()}'", f"'{{{UUID}}}'", f"'{UUID.replace('-', '')}'"),
+        ],
+    ),
+]
+"""Values, as literals, with their types in each engine."""
 
 Person = tuple[Any, ...]
 
@@ -226,3 +249,34 @@ def test_the_catalog_has_hashes_of_people_as_long_as_their_release_stands(clinic
     publish(policy_of(clinic, "visits", in_duckdb(clinic, "visits")))  # takes the place of the other one
     with duckdb.connect(str(clinic / "catalog.duckdb"), read_only=True) as catalog:
         assert catalog.execute(query).fetchall()[0][0] == PEOPLE
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("7::INTEGER", "' 007 '"),
+        ("7::BIGINT", "7.00::DECIMAL(18, 2)"),
+        ("7::DOUBLE", "'7.0'"),
+        ("7.5::DOUBLE", "'07.50'"),
+        ("9007199254740993::BIGINT", "'9007199254740993'"),
+        (f"'{UUID}'::UUID", f"'{{{UUID.upper()}}}'"),
+        (f"'{UUID}'::UUID", f"'{UUID.replace('-', '')}'"),
+        ("DATE '1980-01-02'", "TIMESTAMP '1980-01-02'"),
+        ("'ab'", "' AB '"),
+    ],
+)
+def test_one_value_has_one_text_in_all_types(one: str, other: str) -> None:
+    with duckdb.connect() as connection:
+        texts = []
+        for value in (one, other):
+            ((type_,),) = connection.execute(f"SELECT typeof({value})").fetchall()
+            form = text_of(col("v"), type_, "duckdb").sql("duckdb")
+            texts.append(connection.execute(f"SELECT {form} FROM (SELECT {value} AS v)").fetchall())
+    assert texts[0] == texts[1]
+
+
+def test_two_numbers_that_floats_take_for_one_are_two() -> None:
+    with duckdb.connect() as connection:
+        form = text_of(col("v"), "BIGINT", "duckdb").sql("duckdb")
+        query = f"SELECT count(DISTINCT {form}) FROM (VALUES (9007199254740992), (9007199254740993)) AS t(v)"
+        assert connection.execute(query).fetchall() == [(2,)]

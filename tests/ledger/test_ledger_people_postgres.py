@@ -1,0 +1,74 @@
+"""The people of sources in PostgreSQL are hashed there, to the same hashes as in DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from postgres_server import VARIABLE, Server
+from test_ledger_people import IN_COMMON, TEXTS, in_csv, make_people, make_tables, policy_of, publish
+
+from sqlanon.errors import AuditError
+from sqlanon.expressions import col
+from sqlanon.ledger.people_samples import text_of
+
+pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def clinic(postgres: Server, tmp_path: Path) -> Iterator[Path]:
+    """A folder with the tables of a clinic, which a server has, too: numbers of people are text there."""
+    make_tables(tmp_path, make_people())
+    postgres.run("DROP SCHEMA IF EXISTS clinic CASCADE", "CREATE SCHEMA clinic")
+    for name, measured in (("visits", "diagnosis"), ("labs", "test")):
+        with duckdb.connect(str(tmp_path / "clinic.duckdb"), read_only=True) as connection:
+            rows = connection.execute(f"FROM {name}").fetchall()
+        types = {"mrn": "varchar(12)", "age": "smallint", "zip": "char(7)", "sex": "text", "day": "date"}
+        postgres.load(f"clinic.{name}", {**types, measured: "text"}, rows)
+    yield tmp_path
+    postgres.run("DROP SCHEMA clinic CASCADE")
+
+
+def there(table: str) -> dict[str, Any]:
+    return {"postgres": f"env:{VARIABLE}", "table": f"clinic.{table}"}
+
+
+def test_tables_of_the_same_people_in_postgresql_are_refused(clinic: Path) -> None:
+    publish(policy_of(clinic, "visits", there("visits"), None))
+    with pytest.raises(AuditError, match=IN_COMMON):
+        publish(policy_of(clinic, "labs", there("labs"), None))
+
+
+@pytest.mark.parametrize("first", ["here", "there"])
+def test_a_table_in_postgresql_has_the_people_of_a_file(clinic: Path, first: str) -> None:
+    places = [in_csv(clinic, "visits"), there("labs")] if first == "here" else [there("visits"), in_csv(clinic, "labs")]
+    visits, labs = ((place, None if "postgres" in place else "mrn") for place in places)
+    publish(policy_of(clinic, "visits", *visits))
+    with pytest.raises(AuditError, match=IN_COMMON):
+        publish(policy_of(clinic, "labs", *labs))
+
+
+def test_neither_people_nor_the_secret_are_in_the_log(postgres: Server, clinic: Path) -> None:
+    before = len(postgres.log())
+    publish(policy_of(clinic, "visits", there("visits"), None))
+    log = postgres.log()[before:]
+    with duckdb.connect(str(clinic / "catalog.duckdb"), read_only=True) as reader:
+        ((secret,),) = reader.execute("SELECT secret FROM sqlanon.secret").fetchall()
+        hashes = reader.execute("SELECT lower(hex(person)) FROM sqlanon.source_people").fetchall()
+    assert len(hashes) == 300 and "neighbours" in log and secret not in log
+    assert not [one for (one,) in hashes if one in log]
+
+
+def test_values_have_the_same_text_as_in_duckdb(postgres: Server) -> None:
+    with duckdb.connect() as connection:
+        for type_, spelled, values in TEXTS:
+            query = text_of(col("v"), type_, "duckdb").sql("duckdb")
+            rows = ", ".join(f"({i}, CAST({value} AS {type_}))" for i, value in enumerate(values))
+            expected = connection.execute(f"SELECT {query} FROM (VALUES {rows}) AS t(n, v) ORDER BY n").fetchall()
+            there = text_of(col("v"), type_, "postgres").sql("postgres")
+            rows = ", ".join(f"({i}, CAST({value} AS {spelled['postgres']}))" for i, value in enumerate(values))
+            assert postgres.rows(f"SELECT {there} FROM (VALUES {rows}) AS t(n, v) ORDER BY n") == expected, type_
