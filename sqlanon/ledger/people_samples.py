@@ -44,8 +44,11 @@ from sqlanon.sources.run import Run
 SAMPLED_PEOPLE = 4000
 """The most people of a sample: of a hundred people of a million, in another source, some are still in it."""
 
+SAMPLED_ROWS = 200_000
+"""The most rows of the people of a sample: of people with more rows, fewer are taken."""
+
 MOST_KEYS = 6
-"""The most columns that may number people: that of persons, keys, and those that are never released."""
+"""The most columns that may number people."""
 
 MOST_COLUMNS = 15
 """The most other columns whose values are in a sample: those that the policy declares first."""
@@ -74,6 +77,8 @@ _REWRITES = (
 _LAST_DIGIT = "[0-9]([^0-9]*)$"
 _HAS_DIGIT = "^.*[0-9].*$"
 
+_BYTES = {"duckdb": "strlen", "spark": "octet_length"}
+_LOWER = fragment("CASE WHEN :bytes = :length THEN :lower ELSE :translated END")  # to translate takes ten times as long
 _NUMBER_TEXT = fragment("CASE WHEN :value = floor(:value) AND abs(:value) < :largest THEN :whole ELSE :plain END")
 
 _SAMPLE = """
@@ -104,7 +109,14 @@ _SAMPLE = """
             CAST(sum(CASE WHEN has_digit = 1 AND people > 1 THEN people ELSE 0 END) AS BIGINT) AS running
         FROM neighbours
     ),
-    sampled AS (SELECT person, hash, row_count FROM people ORDER BY hash LIMIT :most)
+    sampled AS (
+        SELECT person, hash, row_count
+        FROM (
+            SELECT person, hash, row_count, sum(row_count) OVER (ORDER BY hash) AS rows_so_far
+            FROM (SELECT * FROM people ORDER BY hash LIMIT :most) AS least
+        ) AS l
+        WHERE rows_so_far <= :most_rows
+    )
     SELECT
         s.hash AS hash,
         CAST(max(s.row_count) AS BIGINT) AS row_count,
@@ -172,12 +184,20 @@ def text_of(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
     if type_ in _FLOATING:
         whole = cast(cast(value.copy(), "BIGINT"), _TEXT_TYPES[dialect])
         return _NUMBER_TEXT(value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain)
-    own: exp.Expr = bytewise(plain) if dialect == "postgres" else plain
-    word = _call(dialect, "translate", exp.Trim(this=own), text(ascii_uppercase), text(ascii_lowercase))
+    word = _in_lower_case(exp.Trim(this=bytewise(plain) if dialect == "postgres" else plain), dialect)
     for pattern, groups in _REWRITES:
         replacement = "".join(_GROUPS[dialect].format(group) for group in groups)
         word = _call(dialect, "regexp_replace", word, text(pattern), text(replacement))
     return bytewise(word) if dialect == "postgres" else word
+
+
+def _in_lower_case(word: exp.Expr, dialect: str) -> exp.Expr:
+    """Letters of ASCII in lower case: engines do not agree on others."""
+    if dialect == "postgres":
+        return in_catalog("lower", bytewise(word))
+    length, bytes_ = anonymous("length", word.copy()), anonymous(_BYTES[dialect], word.copy())
+    translated = anonymous("translate", word.copy(), text(ascii_uppercase), text(ascii_lowercase))
+    return _LOWER(bytes=bytes_, length=length, lower=anonymous("lower", word.copy()), translated=translated)
 
 
 def _hash(value: exp.Expr, key: exp.Expr, dialect: str) -> exp.Expr:
@@ -285,14 +305,15 @@ class PeopleOfSource:
         return samples
 
     def _keys(self, names: Iterable[str]) -> list[str]:
-        """The columns that can number people: that of persons, keys, and all others that are never released."""
-        policy = self.policy
-        released = {name.lower() for name, one in policy.attributes.items() if one.role != "identifying"}
+        """The columns that can number people: that of persons, those of keys, and identifying ones; where the policy
+        names no persons, also those that it does not declare."""
+        policy, by_lower = self.policy, {name.lower(): name for name in names}
         person = policy.source.person
-        first = [*([person] if isinstance(person, str) else []), *policy.source.key]
-        by_lower = {name.lower(): name for name in names}
-        keys = [by_lower[name.lower()] for name in first if name.lower() in by_lower]
-        keys += [name for name in by_lower.values() if name.lower() not in released]
+        wanted = [*([person] if isinstance(person, str) else []), *policy.source.key, *policy.with_role("identifying")]
+        if not isinstance(person, str):
+            declared = {name.lower() for name in policy.attributes}
+            wanted += [name for name in by_lower if name not in declared]
+        keys = [by_lower[name.lower()] for name in wanted if name.lower() in by_lower]
         return list(dict.fromkeys(keys))[:MOST_KEYS]
 
     def _bring(self, every: EveryColumn, key: str, others: Sequence[str], secret: str, target: exp.Table) -> None:
@@ -342,6 +363,7 @@ def _sample_query(every: EveryColumn, key: str, others: Sequence[str], secret: s
             this=_call(dialect, "regexp_replace", person.copy(), text(_HAS_DIGIT), text("")), expression=person.copy()
         ),
         most=SAMPLED_PEOPLE,
+        most_rows=SAMPLED_ROWS,
         values=values,
         same_spelling=col(key, "source").eq(col("spelling", "v")),
     )
