@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.dialects.postgres import bytewise, in_catalog
+from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     aliased,
     anonymous,
@@ -248,18 +249,18 @@ class PeopleSample:
 
 @dataclass
 class PeopleOfSource:
-    """The people of the source of a run, by each column that can number them."""
+    """The people of the source of a run, by each column that can number them; ``why`` they could not be sampled, if a
+    server refused to read them."""
 
     run: Run
     policy: Policy
+    why: str | None = None
     _samples: dict[str, list[PeopleSample]] = field(default_factory=dict)
 
     def samples(self, secret: str) -> Sequence[PeopleSample]:
         """A sample for each column that can number people, hashed with a secret; none where rows cannot be hashed."""
         if secret not in self._samples:
-            every = self.run.source.every_column(self.run.engine)
-            known = every is not None and every.engine.dialect in _SAMPLES
-            self._samples[secret] = self._take(every, secret) if known and every is not None else []
+            self._samples[secret] = self._take(secret)
         return self._samples[secret]
 
     def drop(self) -> None:
@@ -269,7 +270,10 @@ class PeopleOfSource:
                 self.run.engine.execute(drop_table(sample.table.copy()))
         self._samples.clear()
 
-    def _take(self, every: EveryColumn, secret: str) -> list[PeopleSample]:
+    def _take(self, secret: str) -> list[PeopleSample]:
+        every = self.run.source.every_column(self.run.engine)
+        if every is None or every.engine.dialect not in _SAMPLES:
+            return []
         types = {name: type_ for name, type_ in every.types.items() if _is_text_known(type_)}
         declared = {name.lower(): i for i, name in enumerate(self.policy.attributes)}
         described = sorted(types, key=lambda name: declared.get(name.lower(), len(declared)))
@@ -277,7 +281,13 @@ class PeopleOfSource:
         if not others:
             return []
         if not every.again:
-            return self._sample_each(every, others, secret)
+            try:
+                return self._sample_each(every, others, secret)
+            except SourceError as error:
+                if self.run.source.access == "rows":
+                    raise
+                self.why = str(error)  # its user may read some of the columns only
+                return []
         copy = self.run.work("every column") if self.run.copies is None else self.run.copies.table("every_column")
         wanted = dict.fromkeys([*others, *(name for names in others.values() for name in names)])
         with source_errors():
@@ -292,6 +302,7 @@ class PeopleOfSource:
         samples = []
         for i, (key, names) in enumerate(others.items()):
             target = self.run.work(f"people {len(self._samples)} {i}")
+            self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
             self._bring(every, key, names, secret, target)
             people, rows, most_rows, numbered, running = self.run.engine.rows(_FIGURES(sample=target))[0]
             if (people or 0) < FEWEST_VALUES:

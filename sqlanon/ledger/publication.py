@@ -62,7 +62,6 @@ class LedgerEntry:
     joint_audit: JointAudit | None = None
     peopled: exp.Query | None = None
     _kept: Kept | None = None
-    _people: PeopleOfSource | None = None
 
     @property
     def held_against(self) -> tuple[Path, ...]:
@@ -83,9 +82,6 @@ class LedgerEntry:
             with open_catalog(self.run.engine, policy.catalog.database):
                 kept_secret(self.run.engine)
         people = PeopleOfSource(self.run, policy)
-        if self._people is not None:  # a result may be published twice
-            self._people.drop()
-        self._people = people
         known = history_of_source(self.run, self.prepared, self.place, self.run_id, people)
         if extended is not None:
             # An extension has the rows of that release, unchanged, and classes of at least k new rows each
@@ -251,6 +247,7 @@ def history_of_source(
         notes=[
             *recognition.same_rows.warn(recognition.people.compared),
             *_undecided([one for one in known if one.source in recognition.undecided]),
+            *([] if people.why is None else [f"people of the source cannot be compared with others: {people.why}"]),
             *not_in_catalog(run.engine, path),
             *not_compared(found.exports),
         ],

@@ -11,6 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
+import sqlanon
+
 sys.path.append(str(Path(__file__).parents[1] / "ledger"))
 
 from test_ledger_people import K, in_csv, make_people, make_tables, of_labs, policy_of, publish, tables_of
@@ -38,7 +40,10 @@ def test_people_who_are_in_both_releases_hide_among_k_such_people(tmp_path: Path
     labs = tables_of(people, people[60:])["labs"][1]
     make_tables(tmp_path, people[:-45], people[60:])
     publish(policy_of(tmp_path, "visits", in_csv(tmp_path, "visits"), day=False))
-    result = publish(policy_of(tmp_path, "labs", of_labs(tmp_path), day=False, after=after))
+    policy = policy_of(tmp_path, "labs", of_labs(tmp_path), day=False, after=after)
+    result = publish(policy)
+    with sqlanon.connect() as db:
+        assert db.verify(tmp_path / "labs_release.duckdb", policy).verified
     with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as catalog:
         rows_of_ledger = catalog.execute("SELECT table_name, generalization FROM sqlanon.ledger").fetchall()
     levels = {name: json.loads(generalization) for name, generalization in rows_of_ledger}

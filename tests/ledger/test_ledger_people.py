@@ -89,7 +89,7 @@ def make_tables(folder: Path, people: list[Person], others: list[Person] | None 
 
 
 def policy_of(
-    folder: Path, name: str, source: dict[str, Any], person: str | None = "mrn", day: bool = True, **more: Any
+    folder: Path, name: str, source: dict[str, Any], person: str | bool = "mrn", day: bool = True, **more: Any
 ) -> sqlanon.Policy:
     """Visits have fine ages, and laboratory tests fine ZIP codes; both show the day."""
     attributes: dict[str, Any] = {
@@ -101,7 +101,7 @@ def policy_of(
     attributes["age" if name == "visits" else "zip"] |= {"max_level": 1} if day else {}
     attributes |= {"day": {"role": "insensitive"}} if day else {}
     return sqlanon.Policy(
-        source={"undeclared": "drop", **({} if person is None else {"person": person}), **source},
+        source={"undeclared": "drop", "person": person, **source},
         attributes=attributes,
         privacy={"k": K},
         search={"suppression_limit": 0.5},
@@ -147,9 +147,9 @@ def clinic(published: tuple[Path, Path]) -> Path:
     return folder_again(*published)
 
 
-LABS: dict[str, Callable[[Path], tuple[dict[str, Any], str | None]]] = {
+LABS: dict[str, Callable[[Path], tuple[dict[str, Any], str | bool]]] = {
     "CSV": lambda folder: (in_csv(folder, "labs"), "mrn"),
-    "no person is named": lambda folder: (in_csv(folder, "labs"), None),
+    "each row is called a person": lambda folder: (in_csv(folder, "labs"), False),
     "another name, and half of the people": lambda folder: (
         of_labs(folder, "* RENAME (mrn AS token)", "mrn % 2 = 0"),
         "token",
@@ -179,7 +179,7 @@ def test_the_refusal_of_a_table_of_the_same_people_explains_itself(clinic: Path)
     assert "if mrn numbers other people in that source (both may count from 1)" in message
 
 
-@pytest.mark.parametrize("case", ["no person is named", "another name, and half of the people"])
+@pytest.mark.parametrize("case", ["each row is called a person", "another name, and half of the people"])
 def test_another_table_of_the_same_people_is_refused(clinic: Path, case: str) -> None:
     refuse_labs(clinic, case)
 
@@ -214,7 +214,7 @@ def test_numbers_at_random_are_people_in_common_whatever_is_said_of_them(tmp_pat
     people = make_people(1, sparse=True)
     chosen = random.Random(3)
     others = [
-        (number, chosen.randint(20, 79), f"0{chosen.randrange(30)}", "x", chosen.randrange(28)) for number, *_ in people
+        (number, chosen.randint(20, 79), f"029{chosen.randrange(30):02}", "x", chosen.randrange(28)) for number, *_ in people
     ]
     make_tables(tmp_path, people, others)
     publish(policy_of(tmp_path, "visits", in_csv(tmp_path, "visits")))
@@ -233,8 +233,8 @@ def test_patients_of_the_same_doctors_are_not_the_same_people(tmp_path: Path) ->
                 f"if(hash(i || '{name} sex') % 2 = 0, 'f', 'm') AS sex, 'x' AS {measured}, DATE '2024-01-01' AS day "
                 "FROM range(800) AS t(i)"
             )
-    publish(policy_of(tmp_path, "visits", in_duckdb(tmp_path, "visits"), None))
-    result = publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs"), None))
+    publish(policy_of(tmp_path, "visits", in_duckdb(tmp_path, "visits"), False))
+    result = publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs"), False))
     assert result.held_against == ()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import VARIABLE, Server
+from postgres_server import PASSWORD, VARIABLE, Server
 from test_ledger_people import IN_COMMON, TEXTS, in_csv, make_people, make_tables, policy_of, publish
 
 from sqlanon.errors import AuditError
@@ -38,15 +38,15 @@ def there(table: str) -> dict[str, Any]:
 
 
 def test_tables_of_the_same_people_in_postgresql_are_refused(clinic: Path) -> None:
-    publish(policy_of(clinic, "visits", there("visits"), None))
+    publish(policy_of(clinic, "visits", there("visits"), False))
     with pytest.raises(AuditError, match=IN_COMMON):
-        publish(policy_of(clinic, "labs", there("labs"), None))
+        publish(policy_of(clinic, "labs", there("labs"), False))
 
 
 @pytest.mark.parametrize("first", ["here", "there"])
 def test_a_table_in_postgresql_has_the_people_of_a_file(clinic: Path, first: str) -> None:
     places = [in_csv(clinic, "visits"), there("labs")] if first == "here" else [there("visits"), in_csv(clinic, "labs")]
-    visits, labs = ((place, None if "postgres" in place else "mrn") for place in places)
+    visits, labs = ((place, False if "postgres" in place else "mrn") for place in places)
     publish(policy_of(clinic, "visits", *visits))
     with pytest.raises(AuditError, match=IN_COMMON):
         publish(policy_of(clinic, "labs", *labs))
@@ -54,13 +54,28 @@ def test_a_table_in_postgresql_has_the_people_of_a_file(clinic: Path, first: str
 
 def test_neither_people_nor_the_secret_are_in_the_log(postgres: Server, clinic: Path) -> None:
     before = len(postgres.log())
-    publish(policy_of(clinic, "visits", there("visits"), None))
+    publish(policy_of(clinic, "visits", there("visits"), False))
     log = postgres.log()[before:]
     with duckdb.connect(str(clinic / "catalog.duckdb"), read_only=True) as reader:
         ((secret,),) = reader.execute("SELECT secret FROM sqlanon.secret").fetchall()
         hashes = reader.execute("SELECT lower(hex(person)) FROM sqlanon.source_people").fetchall()
     assert len(hashes) == 300 and "neighbours" in log and secret not in log
     assert not [one for (one,) in hashes if one in log]
+
+
+def test_a_user_who_may_not_read_the_keys_is_warned(postgres: Server, clinic: Path) -> None:
+    postgres.run(
+        *("DROP ROLE IF EXISTS clerk", f"CREATE ROLE clerk LOGIN PASSWORD '{PASSWORD}'"),
+        *("GRANT USAGE ON SCHEMA clinic TO clerk", "GRANT SELECT (age, zip, sex, day, test) ON clinic.labs TO clerk"),
+    )
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SQLANON_CLERK", postgres.address("clerk"))
+            source = {"postgres": "env:SQLANON_CLERK", "table": "clinic.labs"}
+            result = publish(policy_of(clinic, "labs", source, False))
+    finally:
+        postgres.run("DROP OWNED BY clerk", "DROP ROLE clerk")
+    assert [one for one in result.warnings if one.startswith("people of the source cannot be compared with others")]
 
 
 def test_values_have_the_same_text_as_in_duckdb(postgres: Server) -> None:

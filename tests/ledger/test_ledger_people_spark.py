@@ -39,12 +39,12 @@ def publish_there(session: Any, policy: sqlanon.Policy) -> None:
 
 
 def test_tables_of_the_same_people_are_refused_whether_spark_reads_them_or_not(session: Any, clinic: Path) -> None:
-    publish_there(session, policy_of(clinic, "visits", in_parquet(clinic, "visits"), None))
-    for person, place in ((None, in_csv), ("mrn", in_duckdb)):
+    publish_there(session, policy_of(clinic, "visits", in_parquet(clinic, "visits"), False))
+    for person, place in ((False, in_csv), ("mrn", in_duckdb)):
         with pytest.raises(AuditError, match=IN_COMMON):
             publish(policy_of(clinic, "labs", place(clinic, "labs"), person))
     with pytest.raises(AuditError, match=IN_COMMON):
-        publish_there(session, policy_of(clinic, "labs", in_parquet(clinic, "labs"), None))
+        publish_there(session, policy_of(clinic, "labs", in_parquet(clinic, "labs"), False))
 
 
 def test_values_have_the_same_text_as_in_duckdb(session: Any) -> None:

@@ -164,6 +164,20 @@ def test_a_source_is_known_under_another_description(with_one: Path, description
 
 
 @pytest.mark.slow
+def test_a_release_after_all_is_based_on_those_that_are_known_by_their_rows(with_one: Path) -> None:
+    second = policy(with_one, "two", of(with_one, "SELECT * FROM visits"), "zip")
+    assert second.release is not None
+    attributes = {
+        name: one.model_copy(update={"min_level": 0, "max_level": None}) for name, one in second.attributes.items()
+    }
+    release = second.release.model_copy(update={"after": ("all",)})
+    publish(second.model_copy(update={"attributes": attributes, "release": release}))
+    with duckdb.connect(str(with_one / "catalog.duckdb"), read_only=True) as reader:
+        rows = reader.execute("SELECT run_id, after FROM sqlanon.ledger ORDER BY published_at").fetchall()
+    assert rows[1][1] == [rows[0][0]]
+
+
+@pytest.mark.slow
 def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> None:
     source = of(with_one, "SELECT age AS years, zip AS postcode, cost AS amount FROM visits")
     names = {"age": "years", "zip": "postcode", "cost": "amount"}
