@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlglot import exp
 
@@ -178,27 +179,27 @@ def most_rows_of_a_person(engine: DuckDBEngine, path: Path) -> dict[str, int]:
         return dict(engine.rows(_ROWS_OF_A_PERSON()))
 
 
+def count_shared_people(engine: DuckDBEngine, earlier: exp.Table, sample: PeopleSample) -> list[tuple[Any, ...]]:
+    """For each earlier run and column: whether it numbers people, the most rows of a person, and the share of running
+    numbers; then the people of the smaller source that both samples could have, and those that both have."""
+    return engine.rows(_SHARED(earlier=earlier, sample=sample.table, people=sample.people))
+
+
 def _shared_people(
     engine: DuckDBEngine, earlier: exp.Table, samples: Sequence[PeopleSample]
 ) -> Iterator[tuple[str, SharedPeople]]:
     """The earlier runs whose sources have the same people, with what is shared."""
     for sample in samples:
-        for run_id, column, is_personal, most_rows, running, people, shared in engine.rows(
-            _SHARED(earlier=earlier, sample=sample.table, people=sample.people)
-        ):
-            if not (is_personal or sample.is_personal):
+        counts = count_shared_people(engine, earlier, sample)
+        for run_id, column, is_personal, most_rows, running, people, shared in counts:
+            if not (is_personal or sample.is_personal) or shared < max(FEWEST_PEOPLE, LEAST_PEOPLE * people):
                 continue
-            if shared < FEWEST_PEOPLE or shared < LEAST_PEOPLE * people:
-                continue
-            figures = engine.rows(_AGREEMENT(sample=sample.table, earlier=earlier, run_id=run_id, column_name=column))
-            agreeing = share_that_agrees(figures)
-            if is_more_than_chance(shared, people, [running, sample.running]):
-                share = shared / people
-            elif agreeing * shared >= LEAST_PEOPLE * people:
-                share = min(agreeing, 1.0) * shared / people
-            else:
-                continue
-            yield run_id, SharedPeople(share, sample.column, column, sample.most_rows, most_rows)
+            share = shared / people
+            if not is_more_than_chance(shared, people, [running, sample.running]):
+                query = _AGREEMENT(sample=sample.table, earlier=earlier, run_id=run_id, column_name=column)
+                share *= share_that_agrees(engine.rows(query))
+            if share >= LEAST_PEOPLE:
+                yield run_id, SharedPeople(share, sample.column, column, sample.most_rows, most_rows)
 
 
 def is_more_than_chance(shared: int, people: int, running: Iterable[float | None]) -> bool:

@@ -214,7 +214,8 @@ def test_numbers_at_random_are_people_in_common_whatever_is_said_of_them(tmp_pat
     people = make_people(1, sparse=True)
     chosen = random.Random(3)
     others = [
-        (number, chosen.randint(20, 79), f"029{chosen.randrange(30):02}", "x", chosen.randrange(28)) for number, *_ in people
+        (number, chosen.randint(20, 79), f"029{chosen.randrange(30):02}", "x", chosen.randrange(28))
+        for number, *_ in people
     ]
     make_tables(tmp_path, people, others)
     publish(policy_of(tmp_path, "visits", in_csv(tmp_path, "visits")))

@@ -1,0 +1,110 @@
+"""Samples of people, and what two of them share, against plain Python on random small tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from hashlib import md5, sha256
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.expressions import table
+from sqlanon.ledger import people_samples
+from sqlanon.ledger.people_samples import FEWEST_VALUES, PeopleOfSource
+from sqlanon.ledger.same_people import count_shared_people
+from sqlanon.sources.bound import Source
+
+Row = tuple[int | None, int | None, str | None]
+
+MOST = 12
+SECRETS = ("one", "two")
+
+tables = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.integers(1, 60)),
+        st.one_of(st.none(), st.integers(0, 3)),
+        st.one_of(st.none(), st.sampled_from(["a", " A", "b", "07", "7"])),
+    ),
+    min_size=1,
+    max_size=90,
+)
+
+
+def hash_of(text: str, secret: str) -> int:
+    key = sha256(f"{secret}:source people".encode()).hexdigest()
+    return int(md5(f"{key}:{text}".encode()).hexdigest()[16:], 16)
+
+
+def text_of(value: int | str) -> str:
+    word = str(value).strip().lower()
+    return str(int(word)) if word.isdigit() else word
+
+
+def sampled(rows: list[Row], secret: str) -> tuple[int, dict[int, tuple[int | None, ...]]]:
+    """How many people there are; of those with the least hashes, the least hash of each other column."""
+    by_person = defaultdict(list)
+    for key, *others in rows:
+        if key is not None:
+            by_person[hash_of(text_of(key), secret)].append(others)
+    least = {}
+    for person in sorted(by_person)[:MOST]:
+        columns = [
+            [hash_of(text_of(one), secret) for one in each if one is not None]
+            for each in zip(*by_person[person], strict=True)
+        ]
+        least[person] = tuple(min(hashes, default=None) for hashes in columns)
+    return len(by_person), least
+
+
+def shared(one: tuple[int, dict[int, Any]], other: tuple[int, dict[int, Any]]) -> tuple[int, int]:
+    """The people of the smaller sample that either could have, and those that both have."""
+    reach = min(max(sample) if people > len(sample) else 2**64 for people, sample in (one, other))
+    first, second = ({person for person in sample if person <= reach} for _, sample in (one, other))
+    return min(len(first), len(second)), len(first & second)
+
+
+def people_of(connection: duckdb.DuckDBPyConnection, rows: list[Row], name: str) -> PeopleOfSource:
+    connection.execute(f"CREATE OR REPLACE TABLE {name} (mrn INTEGER, age INTEGER, word TEXT)")
+    connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
+    engine = DuckDBEngine(connection)
+    source = Source(table(name), engine.columns(table(name)))
+    run: Any = SimpleNamespace(engine=engine, work=lambda work: table(f"{name} {work}"), copies=None, source=source)
+    policy = sqlanon.Policy(
+        source={"database": "any.duckdb", "table": name, "person": "mrn"},
+        attributes={"age": {"role": "quasi", "hierarchy": "suppress"}, "word": {"role": "sensitive"}},
+        privacy={"k": 2},
+    )
+    return PeopleOfSource(run, policy)
+
+
+@settings(max_examples=examples(60))
+@given(tables, tables, st.sampled_from(SECRETS))
+def test_samples_and_what_they_share_are_those_of_plain_python(
+    first: list[Row], second: list[Row], secret: str
+) -> None:
+    with duckdb.connect() as connection, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(people_samples, "SAMPLED_PEOPLE", MOST)
+        expected = [sampled(rows, secret) for rows in (first, second)]
+        samples = []
+        for name, rows, (people, least) in zip(("t1", "t2"), (first, second), expected, strict=True):
+            taken = people_of(connection, rows, name).samples(secret)
+            if people < FEWEST_VALUES:
+                assert not taken
+                return
+            (sample,) = taken
+            found = connection.execute(f"SELECT person, hashes FROM {sample.table.sql('duckdb')}").fetchall()
+            assert sample.people == people and {person: tuple(hashes) for person, hashes in found} == least
+            samples.append(sample)
+        connection.execute(f"CREATE TABLE earlier AS {samples[0].rows_for('run').sql('duckdb')}")
+        counts = count_shared_people(DuckDBEngine(connection), table("earlier"), samples[1])
+        smaller, in_both = shared(*expected)
+        assert [(one[0], one[1], *one[-2:]) for one in counts] == (
+            [("run", "mrn", smaller, in_both)] if smaller else []
+        )
