@@ -16,6 +16,7 @@ import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.expressions import col
 from sqlanon.ledger.people_samples import text_of
+from sqlanon.release import publish as publishing
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 
@@ -237,6 +238,24 @@ def test_patients_of_the_same_doctors_are_not_the_same_people(tmp_path: Path) ->
     publish(policy_of(tmp_path, "visits", in_duckdb(tmp_path, "visits"), False))
     result = publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs"), False))
     assert result.held_against == ()
+
+
+@pytest.mark.slow
+def test_a_release_of_the_same_people_that_is_published_meanwhile_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Visits are published while laboratory tests are audited, which the ledger has no release to hold against yet."""
+    make_tables(tmp_path, make_people())
+    audit, others = publishing.audit, [policy_of(tmp_path, "visits", in_csv(tmp_path, "visits"))]
+
+    def audit_after_visits(*arguments: Any) -> None:
+        audit(*arguments)
+        if others:
+            publish(others.pop())
+
+    monkeypatch.setattr(publishing, "audit", audit_after_visits)
+    with pytest.raises(AuditError, match=IN_COMMON):
+        publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs")))
 
 
 def test_the_catalog_has_hashes_of_people_as_long_as_their_release_stands(clinic: Path) -> None:
