@@ -7,11 +7,13 @@ quote statements and values: they never get further than `translated_errors`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 from uuid import uuid4
 
 from sqlglot import Dialect, exp
@@ -86,6 +88,9 @@ _BROADCAST = 64 * 2**20
 
 _BROADCAST_ROWS = 200_000
 """Likewise the most rows of what is kept."""
+
+_FOOTERS_AT_ONCE = 8
+"""Files whose columns are read at the same time, each by a job of its own."""
 
 _PATIENCE = 20.0
 """Seconds to wait for a cancelled job."""
@@ -176,6 +181,20 @@ class SparkEngine:
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         return dict(self._asked(lambda: self._frame(exp.select("*").from_(relation.copy())).dtypes))
+
+    def parquet_files(self, pattern: str) -> dict[str, dict[str, str]]:
+        """The Parquet files of a pattern or a folder, each with its own columns and their types."""
+
+        def columns_by_file() -> dict[str, dict[str, str]]:
+            reader = self.session.read
+            files = [unquote(file) for file in reader.parquet(pattern).inputFiles()]
+            if len(files) < 2:
+                return {file: {} for file in files}
+            with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+                columns = pool.map(lambda file: dict(reader.parquet(_without_pattern(file)).dtypes), files)
+                return dict(zip(files, columns, strict=True))
+
+        return self._asked(columns_by_file)
 
     @contextmanager
     def stream(self, query: exp.Expr) -> Iterator[pyarrow.RecordBatchReader]:
@@ -354,6 +373,15 @@ class SparkEngine:
                 with suppress(Exception):  # what it says then is of no interest
                     asked.exception(_PATIENCE)
                 raise
+
+
+def _without_pattern(path: str) -> str:
+    r"""A path for Hadoop, which takes some characters for a pattern.
+
+    >>> _without_pattern("file:/data/a[1].parquet")
+    'file:/data/a\\[1\\].parquet'
+    """
+    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
 def catalog_of(session: Any) -> str:

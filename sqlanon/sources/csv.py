@@ -11,13 +11,12 @@ in silence, a late 02139 would lose its zero), the files are sniffed as a whole 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 
 import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     anonymous,
     cast,
@@ -32,10 +31,12 @@ from sqlanon.expressions import (
     star,
     subquery,
     text,
+    union_all,
 )
 from sqlanon.policy.databases import shown_name
 from sqlanon.records import dataclass
 from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.united import refuse_different_columns
 
 _WHOLE_FILE = -1
 _SAMPLE = 4096  # rows: to sniff more takes longer than to read a small file
@@ -60,6 +61,7 @@ _PLAIN = {
 class Layout:
     options: Mapping[str, str | bool | int]  # what ``read_csv`` is told
     columns: Mapping[str, str]  # the type of each column by its name, in order
+    orders: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)  # the files, by order of columns
 
 
 def copy_csv(
@@ -76,23 +78,24 @@ def copy_csv(
     if layout is None:
         layout = _layout([_sniff(engine, path, sample_size=_WHOLE_FILE) for path in paths], paths, text_columns)
         output: list[exp.Expr] = [col(name) for name in _wanted(layout, wanted)]
-        engine.execute(create_table(target.copy(), select(output, _read(paths, layout))))
+        engine.execute(create_table(target.copy(), _united(layout, output)))
     return layout
 
 
-def read_every_column(paths: list[str], layout: Layout, wanted: Collection[str]) -> exp.Query | None:
+def read_every_column(layout: Layout, wanted: Collection[str]) -> exp.Query | None:
     """The query that reads CSV files again with all columns, those that were not copied as text; None where all were
     copied."""
     copied = set(_wanted(layout, wanted))
     if len(copied) == len(layout.columns):
         return None
     types = {name: type_ if name in copied else "VARCHAR" for name, type_ in layout.columns.items()}
-    return star(_read(paths, replace(layout, columns=types)))
+    return _united(replace(layout, columns=types), [col(name) for name in types])
 
 
-def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
+def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Query:
     """The query that would read CSV files, by their first rows alone: it is for its columns."""
-    return star(_read(paths, _layout([_sniff(engine, path) for path in paths], paths, text_columns)))
+    layout = _layout([_sniff(engine, path) for path in paths], paths, text_columns)
+    return _united(layout, [col(name) for name in layout.columns])
 
 
 def _copy_by_sample(
@@ -101,13 +104,13 @@ def _copy_by_sample(
     """As `copy_csv`, by the first rows; None, and no table, where they do not tell enough."""
     sniffed = [_sniff(engine, path, sample_size=_SAMPLE) for path in paths]
     layout = _layout(sniffed, paths, text_columns)
-    alike = all(one.columns == sniffed[0].columns for one in sniffed)
-    if not alike or not {"VARCHAR", *_PLAIN}.issuperset(layout.columns.values()):
+    same_types = all(_by_lower(one.columns) == _by_lower(sniffed[0].columns) for one in sniffed)
+    if not same_types or not {"VARCHAR", *_PLAIN}.issuperset(layout.columns.values()):
         return None
     quote = layout.options["quote"] or '"'  # there may be quotes later
     layout = replace(layout, options={**layout.options, "quote": quote, "escape": layout.options["escape"] or quote})
     names = _wanted(layout, wanted)
-    engine.execute(create_table(target.copy(), _checked(paths, layout, names)))
+    engine.execute(create_table(target.copy(), _checked(layout, names)))
     free = [name for name in names if layout.columns[name] == "VARCHAR" and name.lower() not in text_columns]
     if _have_values(engine, target, free):
         return layout
@@ -119,12 +122,12 @@ def _wanted(layout: Layout, wanted: Collection[str]) -> list[str]:
     return [name for name in layout.columns if name.lower() in wanted] or list(layout.columns)
 
 
-def _checked(paths: list[str], layout: Layout, names: list[str]) -> exp.Select:
+def _checked(layout: Layout, names: list[str]) -> exp.Query:
     """The query that reads columns as text and casts them, and fails at a value that is not plainly of its type."""
     checked = {name for name in names if _is_checked(layout, name)}
     as_text = {name: "VARCHAR" if name in checked else type_ for name, type_ in layout.columns.items()}
     output = [_plain_only(name, layout.columns[name]) if name in checked else col(name) for name in names]
-    return select(output, _read(paths, replace(layout, columns=as_text)))
+    return _united(replace(layout, columns=as_text), output)
 
 
 def _is_checked(layout: Layout, name: str) -> bool:
@@ -151,19 +154,30 @@ def _have_values(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> b
 
 
 def _layout(sniffed: list[Layout], paths: list[str], text_columns: Collection[str]) -> Layout:
-    layout = sniffed[0]
-    for path, other in zip(paths[1:], sniffed[1:], strict=True):
-        if list(other.columns) != list(layout.columns):
-            raise SourceError(f"source.files: {shown_name(path)} has other columns than {shown_name(paths[0])}")
-        layout = _wider(layout, other)
-    types = {name: "VARCHAR" if name.lower() in text_columns else type_ for name, type_ in layout.columns.items()}
-    return replace(layout, columns=types)
+    """The layout of all files: columns are matched by name, and those of several types are text."""
+    refuse_different_columns([(path, dict.fromkeys(one.columns)) for path, one in zip(paths, sniffed, strict=True)])
+    names = {name.lower(): name for name in sniffed[0].columns}
+    types, orders = dict(sniffed[0].columns), dict[tuple[str, ...], tuple[str, ...]]()
+    for path, file_layout in zip(paths, sniffed, strict=True):
+        order = tuple(names[name.lower()] for name in file_layout.columns)
+        orders[order] = (*orders.get(order, ()), path)
+        for name, type_ in zip(order, file_layout.columns.values(), strict=True):
+            if types[name] != type_ or name.lower() in text_columns:
+                types[name] = "VARCHAR"
+    return Layout(sniffed[0].options, types, orders)
 
 
-def _wider(one: Layout, other: Layout) -> Layout:
-    """Columns that two files have with different types are text."""
-    types = {name: type_ if other.columns[name] == type_ else "VARCHAR" for name, type_ in one.columns.items()}
-    return replace(one, columns=types)
+def _by_lower(columns: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): type_ for name, type_ in columns.items()}
+
+
+def _united(layout: Layout, output: list[exp.Expr]) -> exp.Query:
+    """The rows of all files: each is read in the order of its own columns."""
+    parts = [
+        (list(paths), replace(layout, columns={name: layout.columns[name] for name in order}))
+        for order, paths in layout.orders.items()
+    ]
+    return union_all(*(select([one.copy() for one in output], _read(paths, part)) for paths, part in parts))
 
 
 def _sniff(engine: DuckDBEngine, path: str, **options: int) -> Layout:

@@ -7,7 +7,7 @@ of numbers is BIGINT where all are whole, and VARCHAR where a value is no number
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sqlglot import exp
@@ -29,6 +29,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy.databases import shown_name
 from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.united import refuse_different_columns
 
 _ROW = "row number of the sheet"  # no name of a cell, which is a column of the reader's
 _NUMBERED = template("SELECT row_number() OVER () AS :row, * FROM :cells")
@@ -56,12 +57,12 @@ def scan_excel(
 ) -> exp.Query:
     """The rows of a sheet of each file: the one of that name, else the first."""
     sheets = [_Sheet(engine, path, sheet) for path in paths]
-    names = list(sheets[0].columns)
-    for one in sheets[1:]:
-        if list(one.columns) != names:
-            raise SourceError(f"source.files: {one.name} has other columns than {sheets[0].name}")
-    found = {name: {one.columns[name] for one in sheets} - {None} for name in names}
-    types = {name: _common(name, kinds, name.lower() in text_columns) for name, kinds in found.items()}
+    refuse_different_columns([(path, dict.fromkeys(one.columns)) for path, one in zip(paths, sheets, strict=True)])
+    kinds: dict[str, set[Any]] = {name: set() for name in sheets[0].columns}
+    for one in sheets:
+        for name, kind in zip(one.names_as_in(kinds), one.columns.values(), strict=True):
+            kinds[name] |= {kind} - {None}
+    types = {name: _common(name, of_files, name.lower() in text_columns) for name, of_files in kinds.items()}
     return union_all(*(one.rows(types) for one in sheets))
 
 
@@ -95,10 +96,16 @@ class _Sheet:
                 kinds[name or cell] = self._type(engine, cell, first, is_whole, is_number)
         self.columns: Mapping[str, str | None] = kinds
 
+    def names_as_in(self, names: Iterable[str]) -> list[str]:
+        """Its columns in their order, as another sheet spells them."""
+        spelled = {name.lower(): name for name in names}
+        return [spelled[name.lower()] for name in self.columns]
+
     def rows(self, types: Mapping[str, str]) -> exp.Select:
         output: list[exp.Expr] = []
-        for name, cell in self._cell_of.items():
-            convert = _AS.get(types[name])
+        cells = dict(zip(self.names_as_in(types), self._cell_of.values(), strict=True))
+        for name, type_ in types.items():
+            cell, convert = cells[name], _AS.get(type_)
             output.append(named(convert(cell=col(cell)) if convert else col(cell), name))
         below = exp.GT(this=col(_ROW), expression=exp.convert(1))
         is_empty = all_of(is_null(col(cell)) for cell in self._cell_of.values())

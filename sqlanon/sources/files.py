@@ -51,6 +51,7 @@ from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
 from sqlanon.sources.json import scan_json
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
+from sqlanon.sources.united import refuse_different_columns
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,21 @@ class FileFormat:
 def _parquet(scan: Scan) -> exp.Select:
     for path in scan.paths:
         refuse_ambiguous(_parquet_columns(scan.engine, path), shown_name(path))
+    # A scan of several files leaves out the columns that the first one lacks, and casts values to its types.
+    files = {path: scan.engine.columns(read_parquet([path])) for path in scan.paths} if len(scan.paths) > 1 else {}
+    refuse_different_columns([*files.items()])
     return star(read_parquet(scan.paths))
 
 
 def _folders(function: str) -> Callable[[Scan], exp.Query]:
-    return lambda scan: union_all(*(star(exp.Table(this=anonymous(function, text(path)))) for path in scan.paths))
+    def query(scan: Scan) -> exp.Query:
+        tables = {path: exp.Table(this=anonymous(function, text(path))) for path in scan.paths}
+        columns = {path: scan.engine.columns(relation) for path, relation in tables.items()}
+        refuse_different_columns([*columns.items()])
+        names = [col(name) for name in columns[scan.paths[0]]]
+        return union_all(*(select([name.copy() for name in names], relation) for relation in tables.values()))
+
+    return query
 
 
 def _iceberg(scan: Scan) -> exp.Query:
@@ -205,7 +216,7 @@ def _relation(
     copy = place.copy_of(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
     if copy is not None and name == "csv":
         layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy)
-        return copy, layout.columns, read_every_column(scan.paths, layout, wanted)
+        return copy, layout.columns, read_every_column(layout, wanted)
     query = format_.query(scan)
     if copy is not None:
         columns = scan.engine.columns(subquery(query, "files"))

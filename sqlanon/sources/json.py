@@ -7,7 +7,7 @@ have several types is text, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import duckdb
 from sqlglot import exp
@@ -17,15 +17,22 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import anonymous, ident, literal_path, star, template, text
 from sqlanon.policy.databases import shown_name
 from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.united import refuse_different_columns
 
 _NO_VALUE = re.compile(r'"NULL"(?=[),\[]|$)')  # the type of a field without a value, not a field of that name
 _KEYS = template("SELECT DISTINCT unnest(json_keys(json)) AS name FROM :objects ORDER BY name")
 
 
 def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
+    files_with_keys: list[tuple[str, Mapping[str, str | None]]] = []
     for path in paths:  # a scan would rename columns that differ in case only
         objects = exp.Table(this=anonymous("read_json_objects", literal_path(path)))
-        refuse_ambiguous([name for (name,) in engine.rows(_KEYS(objects=objects))], shown_name(path))
+        names = [name for (name,) in engine.rows(_KEYS(objects=objects))]
+        refuse_ambiguous(names, shown_name(path))
+        if names:
+            files_with_keys.append((path, dict.fromkeys(names)))
+    # A key of another case is another key to DuckDB, which would read it as NULL.
+    refuse_different_columns(files_with_keys, same_case=True)
     files = exp.Array(expressions=[literal_path(path) for path in paths])
     options = {"sample_size": exp.convert(-1), "union_by_name": exp.true(), "hive_partitioning": exp.false()}
     try:

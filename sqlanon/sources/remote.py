@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -10,14 +10,16 @@ from typing import TypeVar
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine, Feature, WorkEngine
-from sqlanon.engines.federated import FederatedEngine
+from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.errors import SourceError
-from sqlanon.expressions import by_class, named, row_count, select, subquery
+from sqlanon.expressions import by_class, named, select, subquery, template
 from sqlanon.records import dataclass
 from sqlanon.sources.bound import EveryColumn, Recodes, Source, WorkNames
 from sqlanon.sources.plain import types_here
 
 _Server = TypeVar("_Server")
+
+_COUNTS = template("SELECT count(*), :invalid FROM :rows")
 
 FETCHED = 2_000_000
 """The combinations of values of a source with this many rows are fetched: a pass over them costs less here."""
@@ -83,6 +85,20 @@ class RemoteSource(Source):
         self.engine.let_go()
 
 
+def _count_rows(there: There, relation: exp.Expr, texts: Sequence[str]) -> int:
+    """Count the rows of a source; refuse it if some of its texts are not UTF-8."""
+    counts = [] if there.dialect.count_invalid_texts is None else list(map(there.dialect.count_invalid_texts, texts))
+    with there.server.translated_errors():
+        rows, *invalid = there.server.rows(_COUNTS(invalid=counts, rows=relation))[0]
+    broken = [f"{name!r} ({count:,} values)" for name, count in zip(texts, invalid, strict=False) if count]
+    if broken:
+        raise SourceError(
+            f"{there.server.place}: text that is not UTF-8 in {', '.join(broken)}: mend it with query = ... under "
+            "[source]; in Spark, make_valid_utf8(column) replaces the broken bytes"
+        )
+    return int(rows)
+
+
 def bind_remote(
     engine: FederatedEngine,
     found: exp.Expr,
@@ -105,8 +121,8 @@ def bind_remote(
     view = place.view("source")
     engine.adopt(view, {name: type_ for name, type_ in columns.items() if name.lower() in wanted}, relation)
     if place.copy is not None:
-        with there.server.translated_errors():
-            there.most = int(there.server.rows(row_count(rows=relation))[0][0])
+        texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
+        there.most = _count_rows(there, relation, texts)
     # What is fetched is scanned once: then all else is here.
     fetched = (there.most or 0) <= min(FETCHED, there.fetch_limit)
     known = {name: type_ for name, kind in own.items() if (type_ := dialect.type_here(kind)) is not None}

@@ -12,12 +12,14 @@ from sqlglot import exp
 from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.spark import SparkEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import star, subquery, table, union_all
+from sqlanon.expressions import col, select, subquery, table, union_all
 from sqlanon.policy import SourceSection, spark_address_of, table_parts
 from sqlanon.policy.addresses import SESSION
+from sqlanon.policy.databases import shown_name
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.remote import RemoteSource, bind_remote
 from sqlanon.sources.scope import as_it_stands, one_select
+from sqlanon.sources.united import refuse_different_columns
 
 
 class _Spark(SourceKind):
@@ -29,7 +31,8 @@ class _Spark(SourceKind):
         section = binding.section
         server = binding.servers.open(section.spark or SESSION, lambda: _session(binding))
         engine = FederatedEngine(binding.engine, There(server, section.fetch_limit, section.scratch))
-        found = _found(section)
+        with server.translated_errors():
+            found = _files(server, section.files) if section.files else _found(section)
         if section.query is not None:
             _refuse_functions(section.query, server.functions_replaced)
         home = None if section.files else server.catalog  # files are the same, whoever reads them
@@ -58,9 +61,6 @@ def _refuse_functions(query: str, replaced: Collection[str]) -> None:
 
 
 def _found(section: SourceSection) -> exp.Expr:
-    if section.files:
-        each = [star(table(pattern, "parquet")) for pattern in section.files]
-        return subquery(union_all(*each), "files") if len(each) > 1 else table(section.files[0], "parquet")
     if section.query is not None:
         one_select(section.query, SparkEngine.dialect, "Spark")
         return as_it_stands(section.query)
@@ -70,6 +70,25 @@ def _found(section: SourceSection) -> exp.Expr:
     if any(part.startswith("`") and part.endswith("`") for part in parts):
         raise SourceError("source.table: write schema.name without backticks, or in double quotes")
     return table(*reversed(parts))
+
+
+def _files(server: SparkEngine, patterns: tuple[str, ...]) -> exp.Expr:
+    """Parquet files, united by the names of their columns: Spark itself takes the columns of one file for all."""
+    relations = {pattern: table(pattern, "parquet") for pattern in patterns}
+    columns = {pattern: server.columns(relation) for pattern, relation in relations.items()}
+    files: dict[str, dict[str, str]] = {}
+    for pattern in patterns:
+        own_files = server.parquet_files(pattern)
+        if repeated := files.keys() & own_files.keys():
+            raise SourceError(f"source.files: two patterns match {shown_name(min(repeated))}: name each file once")
+        files |= own_files
+    refuse_different_columns([(file, own) for file, own in files.items() if own])
+    refuse_different_columns([*columns.items()])  # with those of folders, such as year=2026
+    if len(patterns) == 1:
+        return relations[patterns[0]]
+    names = [col(name) for name in columns[patterns[0]]]
+    parts = [select([name.copy() for name in names], relation) for relation in relations.values()]
+    return subquery(union_all(*parts), "files")
 
 
 def _local_files(patterns: tuple[str, ...]) -> tuple[Path, ...]:

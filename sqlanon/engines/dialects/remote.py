@@ -39,6 +39,8 @@ class RemoteDialect:
     # a column of its own type whose equality is what a reader sees
     plain_there: Callable[[str, str], exp.Expr] = lambda name, type_: col(name)
     spelled_out: Callable[[exp.Expr], exp.Expr] = _as_it_is  # a statement as its parser must find it
+    # the number of values of a text column that are not UTF-8; None where the engine has no such texts
+    count_invalid_texts: Callable[[str], exp.Expr] | None = None
 
     def leaving(self, query: exp.Query, types: Mapping[str, str], as_text: str = "VARCHAR") -> exp.Select:
         """A query whose values can travel; `arriving` is for DuckDB, `landed` for the engine."""

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.remote import RemoteDialect
 from sqlanon.engines.values import one_float
-from sqlanon.expressions import anonymous, cast, col, text
+from sqlanon.expressions import anonymous, cast, col, fragment, text
 
 TEXT = "STRING"
 """Spark's type of text."""
@@ -77,6 +77,18 @@ def plain_there(name: str, type_: str) -> exp.Expr:
     return col(name)
 
 
+_INVALID_TEXTS = fragment("count_if(NOT is_valid_utf8(:value))", dialect="spark")
+
+
+def count_invalid_texts(name: str) -> exp.Expr:
+    """The number of values of a text column that are not UTF-8: Spark takes any bytes for text.
+
+    >>> count_invalid_texts("note").sql("spark")
+    'COUNT_IF(NOT IS_VALID_UTF8(`note`))'
+    """
+    return _INVALID_TEXTS(value=col(name))
+
+
 def spelled_out(statement: exp.Expr) -> exp.Expr:
     """A statement without variables in its texts: Spark would replace ``${env:HOME}`` wherever it stands.
 
@@ -92,4 +104,4 @@ def spelled_out(statement: exp.Expr) -> exp.Expr:
     return statement.transform(escaped)
 
 
-SPARK = RemoteDialect("spark", TEXT, PLAIN, type_here, type_there, plain_there, spelled_out)
+SPARK = RemoteDialect("spark", TEXT, PLAIN, type_here, type_there, plain_there, spelled_out, count_invalid_texts)

@@ -1,0 +1,58 @@
+"""Several files as one source: columns are matched by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlanon.errors import SourceError
+from sqlanon.policy.databases import shown_address, shown_name
+
+_MOST_DIFFERENCES = 5
+
+
+def refuse_different_columns(files: Sequence[tuple[str, Mapping[str, str | None]]], same_case: bool = False) -> None:
+    """Refuse files that differ in the names or the types of their columns.
+
+    Each file has its path, and its columns with their types. A type that is None is that of any column.
+    """
+    paths = [path for path, _ in files]
+    are_distinct = len(set(map(shown_name, paths))) == len(paths)
+    labels = [shown_name(path) if are_distinct else shown_address(path) for path in paths]
+    first = {_key(name, same_case): (name, type_) for name, type_ in files[0][1].items()} if files else {}
+    differences: list[str] = []
+    for label, (_, columns) in zip(labels[1:], files[1:], strict=True):
+        other = {_key(name, same_case): (name, type_) for name, type_ in columns.items()}
+        differences += _differences(labels[0], first, label, other)
+    if not differences:
+        return
+    shown = differences[:_MOST_DIFFERENCES]
+    if more := len(differences) - len(shown):
+        shown.append(f"and {more:,} more differences")
+    raise SourceError(
+        f"source.files: the files do not have the same columns: {'; '.join(shown)}. Give all files the same columns, "
+        "with the same types, or name only files of one layout"
+    )
+
+
+def _key(name: str, same_case: bool) -> str:
+    return name if same_case else name.lower()
+
+
+def _differences(
+    first_label: str,
+    first: Mapping[str, tuple[str, str | None]],
+    label: str,
+    other: Mapping[str, tuple[str, str | None]],
+) -> Iterator[str]:
+    if missing := [name for key, (name, _) in first.items() if key not in other]:
+        yield f"{label} lacks {_quoted(missing)} of {first_label}"
+    if extra := [name for key, (name, _) in other.items() if key not in first]:
+        yield f"{label} has {_quoted(extra)}, which {first_label} lacks"
+    for key, (name, type_) in first.items():
+        other_type = other[key][1] if key in other else None
+        if None not in (type_, other_type) and type_ != other_type:
+            yield f"{name!r} is {type_} in {first_label} and {other_type} in {label}"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,174 @@
+"""Several files are one source: their columns are matched by name, and files with other columns are refused."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import examples, make_policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_sources import published
+
+import sqlanon
+from sqlanon import SourceError
+
+Columns = dict[str, list[Any]]
+
+ROLES = {"zip": "suppress", "diagnosis": "sensitive", "name": "insensitive", "age": "insensitive"}
+FIRST: Columns = {"zip": ["1", "2"] * 2, "diagnosis": ["flu"] * 4, "name": ["a", "b", "c", "d"], "age": [1, 2, 3, 4]}
+
+
+def write_csv(path: Path, columns: Columns) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def write_json(path: Path, columns: Columns) -> None:
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+
+
+def write_parquet(path: Path, columns: Columns) -> None:
+    pq.write_table(pa.table(columns), path)
+
+
+WRITERS: dict[str, Callable[[Path, Columns], None]] = {"csv": write_csv, "json": write_json, "parquet": write_parquet}
+
+
+def write_files(folder: Path, ending: str, files: Sequence[Columns]) -> list[str]:
+    paths = [folder / f"f{i}.{ending}" for i in range(len(files))]
+    for path, columns in zip(paths, files, strict=True):
+        WRITERS[ending](path, columns)
+    return [str(path) for path in paths]
+
+
+def refusal(files: Sequence[str], roles: dict[str, Any] = ROLES) -> str:
+    with sqlanon.connect() as db, pytest.raises(SourceError) as caught:
+        db.anonymize(make_policy(roles, source={"files": list(files)}, k=1))
+    return str(caught.value)
+
+
+def reordered(columns: Columns, *names: str) -> Columns:
+    return {name: columns[name] for name in names}
+
+
+@pytest.mark.parametrize("one_pattern", [False, True], ids=["a list", "one pattern"])
+@pytest.mark.parametrize("ending", WRITERS)
+def test_columns_in_another_order_are_matched_by_name(ending: str, one_pattern: bool, tmp_path: Path) -> None:
+    files = write_files(tmp_path, ending, [FIRST, reordered(FIRST, "age", "name", "zip", "diagnosis")])
+    named = [str(tmp_path / f"f*.{ending}")] if one_pattern else files
+    rows, types = published(None, ROLES, tmp_path, source={"files": named}, k=1)
+    expected = Counter(zip(*FIRST.values(), strict=True))
+    assert list(types) == list(FIRST)
+    assert Counter((zip_, *rest) if ending == "json" else (str(zip_), *rest) for zip_, *rest in rows) == Counter(
+        {row: 2 * n for row, n in expected.items()}
+    )
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_missing_and_extra_columns_are_named(ending: str, tmp_path: Path) -> None:
+    other = {**reordered(FIRST, "zip", "name", "age"), "illness": FIRST["diagnosis"]}
+    message = refusal(write_files(tmp_path, ending, [FIRST, other]))
+    assert f"f1.{ending} lacks 'diagnosis' of f0.{ending}" in message
+    assert f"f1.{ending} has 'illness', which f0.{ending} lacks" in message
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_an_extra_column_alone_is_refused(ending: str, tmp_path: Path) -> None:
+    """DuckDB's own scan of several Parquet files leaves it out without a word."""
+    message = refusal(write_files(tmp_path, ending, [FIRST, {**FIRST, "ward": [1, 1, 1, 1]}]))
+    assert f"f1.{ending} has 'ward', which f0.{ending} lacks" in message
+
+
+def test_other_types_in_parquet_are_named(tmp_path: Path) -> None:
+    """DuckDB's own scan would round 2.5 to the whole numbers of the first file."""
+    files = write_files(tmp_path, "parquet", [FIRST, {**FIRST, "age": [1.5, 2.5, 3.5, 4.5]}])
+    assert "'age' is BIGINT in f0.parquet and DOUBLE in f1.parquet" in refusal(files)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_names_in_another_case_are_the_same_columns(ending: str, tmp_path: Path) -> None:
+    files = write_files(tmp_path, ending, [FIRST, {name.upper(): values for name, values in FIRST.items()}])
+    rows, types = published(None, ROLES, tmp_path, source={"files": files}, k=1)
+    assert list(types) == list(FIRST)
+    assert len(rows) == 8
+    assert {row[2] for row in rows} == {"a", "b", "c", "d"}
+
+
+def test_keys_in_another_case_are_other_keys_of_json(tmp_path: Path) -> None:
+    """DuckDB would read them as NULL."""
+    files = write_files(tmp_path, "json", [FIRST, {**reordered(FIRST, "zip", "name", "age"), "Diagnosis": ["x"] * 4}])
+    assert "f1.json lacks 'diagnosis' of f0.json" in refusal(files)
+
+
+def test_a_json_file_without_rows_lacks_nothing(tmp_path: Path) -> None:
+    files = write_files(tmp_path, "json", [FIRST])
+    (tmp_path / "f9.json").write_text("[]\n")
+    rows, _ = published(None, ROLES, tmp_path, source={"files": [*files, str(tmp_path / "f9.json")]}, k=1)
+    assert len(rows) == 4
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    for folder, columns in (("a", FIRST), ("b", {**FIRST, "ward": [1] * 4})):
+        (tmp_path / folder).mkdir()
+        write_csv(tmp_path / folder / "people.csv", columns)
+    message = refusal([str(tmp_path / "*" / "people.csv")])
+    assert f"{tmp_path}/b/people.csv has 'ward', which {tmp_path}/a/people.csv lacks" in message
+
+
+def test_many_differences_are_counted(tmp_path: Path) -> None:
+    files = write_files(tmp_path, "csv", [FIRST, *({**FIRST, f"x{i}": [1] * 4} for i in range(9))])
+    assert "and 4 more differences" in refusal(files)
+
+
+def test_excel_sheets_are_matched_by_name(tmp_path: Path) -> None:
+    from test_extensions import need, sheet  # noqa: PLC0415  (only where there is the extension)
+
+    need("excel").close()
+    day = datetime.date(2026, 1, 2)
+    files = [
+        str(sheet(tmp_path / "f0.xlsx", [["zip", "n", "day"], ["02139", 1, day]])),
+        str(sheet(tmp_path / "f1.xlsx", [["Day", "zip", "n"], [day, "02140", 2.5]])),
+    ]
+    roles = {"zip": "suppress", "n": "insensitive", "day": "insensitive"}
+    rows, types = published(None, roles, tmp_path, source={"files": files}, k=1)
+    assert (list(types), sorted(rows)) == (["zip", "n", "day"], [("02139", 1.0, day), ("02140", 2.5, day)])
+    files[1] = str(sheet(tmp_path / "f2.xlsx", [["zip", "n", "date"], ["02140", 2, day]]))
+    assert "f2.xlsx lacks 'day' of f0.xlsx" in refusal(files, roles)
+
+
+@settings(max_examples=examples(20))
+@given(
+    st.sampled_from(sorted(WRITERS)),
+    st.lists(st.permutations(["zip", "a", "b", "c"]), min_size=1, max_size=4),
+    st.randoms(use_true_random=False),
+)
+def test_each_value_stays_in_its_column(
+    tmp_path_factory: pytest.TempPathFactory, ending: str, orders: list[list[str]], draw: Any
+) -> None:
+    """A value begins with the name of its column, whatever file it is in."""
+    files = [
+        {name: [f"{name}{draw.randrange(5)}" for _ in range(draw.randrange(1, 5))] for name in order}
+        for order in orders
+    ]
+    for columns in files:
+        rows = min(map(len, columns.values()))
+        columns.update({name: values[:rows] for name, values in columns.items()})
+    folder = tmp_path_factory.mktemp("files")
+    named = write_files(folder, ending, files)
+    roles = {"zip": "suppress", "a": "insensitive", "b": "sensitive", "c": "insensitive"}
+    rows_, types = published(None, roles, folder, source={"files": named}, k=1)
+    names = list(types)
+    expected = [row for columns in files for row in zip(*(columns[name] for name in names), strict=True)]
+    assert Counter(rows_) == Counter(expected)
