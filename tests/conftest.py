@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import duckdb
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+from postgres_intruder import Intruder
 from postgres_server import VARIABLE, running
 from spark_cluster import Cluster, cluster
 
@@ -80,10 +82,20 @@ def plain_macros() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Any]:
-    """A PostgreSQL server of our own, with its address in an environment variable."""
+    """A PostgreSQL server of our own, with its address in an environment variable, and with a hostile role that may
+    create in the schemas of all tests."""
     with running() as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, server.address())
-        yield server
+        with closing(Intruder(server)) as server.intruder:
+            yield server
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_intruder_runs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In no test does the server run a function of the hostile role with the rights of the holder."""
+    yield
+    if "postgres" in request.fixturenames:
+        assert "holder" not in request.getfixturevalue("postgres").intruder.sprung()
 
 
 @pytest.fixture(scope="session")

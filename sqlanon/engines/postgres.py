@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.base import FEATURES
-from sqlanon.engines.dialects.postgres import in_catalog, types_without_a_view
+from sqlanon.engines.dialects.postgres import capabilities, in_catalog, types_without_a_view
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError
 from sqlanon.expressions import (
     column_definitions,
@@ -26,6 +26,7 @@ from sqlanon.expressions import (
     row_count,
     star,
     table,
+    template,
     text,
 )
 
@@ -61,14 +62,38 @@ _SETTINGS = {
     "lock_timeout": "20s",
 }
 
+_UNLIMITED = (
+    "statement_timeout",
+    "transaction_timeout",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+)
+"""Time limits that are off for the session, as pg_dump turns them off: a transaction stays open, and idle, while its
+rows are audited on this machine. Not every version of PostgreSQL has all of them."""
+
+_WITHOUT_LIMITS = template(
+    """
+    SELECT pg_catalog.set_config(s.name, '0', false) AS made
+    FROM pg_catalog.pg_settings AS s
+    WHERE s.name IN (:names)
+    """,
+    "postgres",
+)
+
+_POOLED = (
+    "a connection pooler drops the startup parameter `options`, so that names would not be looked up in pg_catalog "
+    "alone, and functions of others could run with your rights: connect to the server itself"
+)
+
 _REFUSED = {
     "password authentication failed": "the user or the password is wrong: set PGPASSWORD, or keep it in ~/.pgpass",
     "no password supplied": "it asks for a password: set PGPASSWORD, or keep it in ~/.pgpass",
     "no pg_hba.conf entry": "it does not accept this user from here: see its pg_hba.conf",
     "permission denied for database": "this user may not connect to the database: GRANT CONNECT ON DATABASE",
     "not permitted to log in": "this user may not log in: ALTER ROLE ... LOGIN",
-    "unsupported startup parameter": "a connection pooler refuses the startup parameter search_path: connect to the "
-    "server itself",
+    "unsupported startup parameter": "a connection pooler refuses the startup parameter `options`, which sets the "
+    "search_path: connect to the server itself",
+    "session is not read-only": _POOLED,
     "too many": "it has no connection to spare: try again later",
     "remaining connection slots": "it has no connection to spare: try again later",
     "starting up": "it is starting up: try again",
@@ -89,9 +114,11 @@ _KINDS = {
     "40": "it collided with another transaction: try again",
     "53": "the server lacks memory or space on its disk",
     "55": "something it needs is in use",
+    "55P03": "a table is locked by another transaction: try again when that has ended",
     "57": "it was cancelled, or the server shuts down",
+    "57P01": "an administrator ended the connection, or the server shuts down",
 }
-"""What the first two characters of an SQLSTATE mean."""
+"""What an SQLSTATE, or its first two characters, means."""
 
 _TRAVELLING = {
     **{"int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint", "bool": "boolean"},
@@ -134,17 +161,24 @@ class PostgresEngine:
         try:
             # The driver looks types up before we can say anything: its path is part of the address then. Ours is not,
             # so that the user's own path can be read.
-            database = adbc_driver_postgresql.connect(pinned_address(address))
-            database.set_options(uri=address)
-            connection = driver.Connection(database, adbc_driver_manager.AdbcConnection(database))
+            pinned = pinned_address(address)
+            database = adbc_driver_postgresql.connect(pinned)
+            with closing(driver.Connection(database, adbc_driver_manager.AdbcConnection(database))) as probe:
+                path = cls(probe, place)._shown("search_path")
+                database.set_options(uri=address)
+                connection = probe.adbc_clone()
         except driver.Error as error:
             message = str(error).lower()
             reason = next((words for word, words in _REFUSED.items() if word in message), "see the log of the server")
             raise SourceError(f"{place}: PostgreSQL cannot be reached: {reason}") from None
         engine = cls(connection, place)
+        if path.replace(" ", "") != PATH.replace(" ", ""):
+            engine.close()
+            raise SourceError(f"{place}: PostgreSQL cannot be reached: {_POOLED}")
         with engine.translated_errors():
             engine._own_path = engine._shown("search_path")
             engine._set(_SETTINGS, for_session=True)
+            engine._rows(_WITHOUT_LIMITS(names=[text(name) for name in _UNLIMITED]))
             engine.commit()
         return engine
 
@@ -160,6 +194,30 @@ class PostgresEngine:
     @property
     def version(self) -> str:
         return f"postgresql {self.rows(exp.select(exp.func('current_setting', text('server_version'))))[0][0]}"
+
+    def why_not_for_releases(self) -> str | None:
+        """Why no release can be made of a table on this server, or put there; None if nothing is in the way."""
+        is_replica, encoding = self.rows(capabilities())[0]
+        if is_replica:
+            return (
+                "the server is a read replica (hot standby), which takes no temporary tables, and a release is made "
+                "with some: name the primary server"
+            )
+        if encoding != "UTF8":
+            return (
+                f"the database is encoded in {encoding}, which cannot hold every label of a release, such as ≥28: use "
+                "a database in UTF8"
+            )
+        return None
+
+    @contextmanager
+    def named(self, place: str) -> Iterator[PostgresEngine]:
+        """The same connection, which errors call by another place meanwhile."""
+        before, self.place = self.place, place
+        try:
+            yield self
+        finally:
+            self.place = before
 
     def sql(self, expression: exp.Expr) -> str:
         return self._generator.generate(expression)
@@ -287,6 +345,13 @@ class PostgresEngine:
         with self.undone_unless_committed(kind, "ISOLATION LEVEL REPEATABLE READ, READ ONLY"):
             yield
 
+    @contextmanager
+    def reading_locked(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+        """A transaction in which nothing can be written, for reading what is locked first: each statement sees what
+        the catalog has by then, and not what it had before the lock."""
+        with self.undone_unless_committed(kind, "ISOLATION LEVEL READ COMMITTED, READ ONLY"):
+            yield
+
     def close(self) -> None:
         with suppress(Exception):  # it may be gone
             self.connection.close()
@@ -295,11 +360,14 @@ class PostgresEngine:
 def pinned_address(address: str) -> str:
     """An address that sets what the driver's own look at types depends on, whatever else sets it.
 
-    Options that the address, or the environment, has beside it stay.
+    Options that the address, or the environment, has beside it stay. The session is read-only by the same options, and
+    libpq refuses any other: where a connection pooler drops them, no statement runs.
 
     >>> pinned = pinned_address("postgresql://me@db/hospital?options=-csearch_path%3Dclinic&sslmode=require")
-    >>> pinned.partition("&")[0], unquote(pinned).partition("-csearch_path=clinic ")[2]
-    ('postgresql://me@db/hospital?sslmode=require', '-csearch_path=pg_catalog,pg_temp -cquote_all_identifiers=off')
+    >>> pinned.partition("&options")[0]
+    'postgresql://me@db/hospital?sslmode=require&target_session_attrs=read-only'
+    >>> unquote(pinned).partition("-csearch_path=clinic ")[2].split(" ")[:2]
+    ['-csearch_path=pg_catalog,pg_temp', '-cquote_all_identifiers=off']
     """
     scheme, _, rest = address.partition("://")
     user, at, rest = rest.partition("@") if "@" in rest.partition("/")[0] else ("", "", rest)
@@ -307,9 +375,17 @@ def pinned_address(address: str) -> str:
     pairs = [one for one in written.split("&") if one]
     given = {unquote(one.partition("=")[0]).strip(): unquote(one.partition("=")[2]) for one in pairs}
     before = given.get("options", os.environ.get("PGOPTIONS", ""))
-    options = f"{before} -csearch_path={PATH.replace(' ', '')} -cquote_all_identifiers=off".strip()
-    others = [one for one in pairs if unquote(one.partition("=")[0]).strip() != "options"]
-    return f"{scheme}://{user}{at}{place}?{'&'.join([*others, 'options=' + quote(options, safe='')])}"
+    pinned = {
+        "search_path": PATH.replace(" ", ""),
+        "quote_all_identifiers": "off",
+        "default_transaction_read_only": "on",
+        "statement_timeout": "0",
+    }
+    options = " ".join([before, *(f"-c{name}={value}" for name, value in pinned.items())]).strip()
+    replaced = ("options", "target_session_attrs")
+    others = [one for one in pairs if unquote(one.partition("=")[0]).strip() not in replaced]
+    others += ["target_session_attrs=read-only", f"options={quote(options, safe='')}"]
+    return f"{scheme}://{user}{at}{place}?{'&'.join(others)}"
 
 
 def reason_of(error: Any) -> str:
@@ -327,5 +403,5 @@ def reason_of(error: Any) -> str:
         reason = primary.decode(errors="replace") if isinstance(primary, bytes) else str(primary)
         if reason:
             return reason
-    kind = _KINDS.get(state[:2], "it failed")
+    kind = _KINDS.get(state) or _KINDS.get(state[:2], "it failed")
     return f"{kind} (SQLSTATE {state})" if state else "the connection was lost, or the driver failed"

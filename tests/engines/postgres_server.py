@@ -24,6 +24,8 @@ VARIABLE = "SQLANON_TEST_POSTGRES"
 class Server:
     """A running server, and a connection of its superuser."""
 
+    intruder: Any  # a hostile role on it
+
     def __init__(self, port: int, log: Path) -> None:
         dbapi = importlib.import_module("adbc_driver_postgresql.dbapi")
         self.port, self._log = port, log
@@ -84,7 +86,31 @@ def binaries() -> Path | None:
     return None if found is None else Path(found).parent
 
 
-def _user() -> dict[str, Any]:
+def psql(server: Server, script: str, database: str = "postgres", path: str | None = "pg_catalog") -> str:
+    """What a script prints, run as people run one; on the path of the database, if none is given."""
+    folder = binaries()
+    assert folder is not None
+    environment = {**os.environ, "PGPASSWORD": PASSWORD, "PGOPTIONS": "" if path is None else f"-csearch_path={path}"}
+    done = subprocess.run(
+        [str(folder / "psql"), "-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", server.address("holder", "", database)],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def server_user() -> dict[str, Any]:
     """As whom to run it: the server refuses to be root."""
     if os.geteuid() != 0:
         return {}
@@ -102,7 +128,7 @@ def running() -> Iterator[Server]:
     folder = binaries()
     if folder is None:
         pytest.skip("there is no PostgreSQL server on this machine: apt-get install postgresql")
-    user, home = _user(), Path(tempfile.mkdtemp(prefix="sqlanon-postgres-"))
+    user, home = server_user(), Path(tempfile.mkdtemp(prefix="sqlanon-postgres-"))
     if user:
         os.chown(home, user["user"], user["group"])
 
@@ -121,9 +147,7 @@ def running() -> Iterator[Server]:
     data, secret, log = home / "data", home / "secret", home / "log"
     secret.write_text(PASSWORD)
     secret.chmod(0o644)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     try:
         call(
             *(folder / "initdb", "-D", data, "-U", "holder", "--auth=scram-sha-256", f"--pwfile={secret}"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import PASSWORD, Server, binaries
+from postgres_server import Server
+from postgres_server import psql as run_psql
 from support import quoted
 from test_warehouses import from_set
 from test_warehouses_postgres import THERE
@@ -40,21 +39,7 @@ SYMBOLS = ["=", "<>", "<", ">", "<=", ">=", "+", "-", "*", "/", "||", "~", "!~"]
 
 
 def psql(server: Server, script: str, database: str = DATABASE, path: str | None = "pg_catalog") -> str:
-    """What a script prints, run as people run one; on the path of the database, if none is given."""
-    folder = binaries()
-    assert folder is not None
-    environment = {**os.environ, "PGPASSWORD": PASSWORD, "PGOPTIONS": "" if path is None else f"-csearch_path={path}"}
-    done = subprocess.run(
-        [str(folder / "psql"), "-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", server.address("holder", "", database)],
-        input=script,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return done.stdout
+    return run_psql(server, script, database, path)
 
 
 def source() -> str:

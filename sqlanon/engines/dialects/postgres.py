@@ -151,6 +151,10 @@ may_make_temporary = _query("""
     SELECT has_database_privilege(current_database(), 'TEMPORARY') AND NOT pg_is_in_recovery() AS may
 """)
 """One row: whether this user may make temporary relations here."""
+capabilities = _query("""
+    SELECT pg_is_in_recovery() AS is_replica, current_setting('server_encoding') AS encoding
+""")
+"""One row: whether the server is a read replica, and how the database encodes texts."""
 same_server = _query("SELECT current_database()::text AS name, pg_postmaster_start_time()::text AS started")
 """One row, which is the same for two connections to one database: its name, and when the server was started."""
 _TYPES_OF_NUMBERS = _query("""
@@ -184,9 +188,10 @@ def types_without_a_view(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
 
 def unlike_here(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """One row: for each column whether it has a value that has no equal here: a number that is none, a date before
-    Christ."""
+    Christ, a timestamp in the year 294247 or later."""
     texts = (cast(col(name), "TEXT") for name in columns)
-    found = [exp.RegexpLike(this=one, expression=text("( BC$)|(^NaN$)|(^-?Infinity$)")) for one in texts]
+    unlike = "( BC$)|(^NaN$)|(^-?Infinity$)|(^2942(4[7-9]|[5-9][0-9])-.* )"
+    found = [exp.RegexpLike(this=one, expression=text(unlike)) for one in texts]
     return select([exp.LogicalOr(this=one) for one in found], relation.copy())
 
 
