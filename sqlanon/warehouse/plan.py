@@ -48,7 +48,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan
             "frequency set",
             "the combinations of values with their counts; write it as Parquet, and name the files in the policy: "
             'frequency_set = "..." under [source]',
-            (target.text(target.frequency_set(names), dialect),),
+            (target.frequency_set_text(names, dialect),),
         ),
         Stage(
             "release",

@@ -77,8 +77,9 @@ def with_own_query(statement: exp.Expr, stand_in: str, query: str) -> exp.Expr:
     return statement
 
 
-def with_one_form(statement: exp.Expr, dialect: str, floats: Mapping[str, str]) -> exp.Expr:
-    """A translated statement that reads floating-point numbers of the source in one form: one NaN, and no -0.0.
+def with_one_form(statement: exp.Expr, dialect: str, types: Mapping[str, str]) -> exp.Expr:
+    """A translated statement that reads values of the source in the form that its reader sees: one NaN, no -0.0, and
+    texts as they are written, whatever the type or collation of their column takes for equal.
 
     >>> query = select([named(col("x", "s"), "value_0")], exp.to_table("t", alias="s"))
     >>> print(with_one_form(query, "trino", {"x": "DOUBLE"}).sql("trino", pretty=True))
@@ -92,9 +93,38 @@ def with_one_form(statement: exp.Expr, dialect: str, floats: Mapping[str, str]) 
     """
     for found in list(statement.find_all(exp.Alias)):
         value = found.this
-        if isinstance(value, exp.Column) and value.table == SOURCE and value.name in floats:
-            found.set("this", _one_form(value, dialect, floats[value.name]))
+        if isinstance(value, exp.Column) and value.table == SOURCE and types.get(value.name) in FLOATING:
+            found.set("this", _one_form(value, dialect, types[value.name]))
+    if WAREHOUSES[dialect].as_text is not None:
+        texts = {name for name, type_ in types.items() if type_ not in FLOATING}
+        for column in list(statement.find_all(exp.Column)):
+            if column.table == SOURCE and column.name in texts:
+                column.replace(_text_or_null(column.copy(), dialect))
     return statement
+
+
+def _text_or_null(value: exp.Expr, dialect: str) -> exp.Case:
+    is_there = exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
+    return exp.Case(ifs=[exp.If(this=is_there, true=_as_text(value, dialect))])
+
+
+def by_text_too(counted: exp.Select, dialect: str) -> exp.Select:
+    """A translated frequency set that tells apart what reads differently: enumerations, and texts without case.
+
+    A combination may have several rows then, which are added up when they are read.
+
+    >>> query = select([col("x")], exp.to_table("t"), [col("x")])
+    >>> print(by_text_too(query, "postgres").sql("postgres"))
+    SELECT "x" FROM t GROUP BY "x", CONCAT("x") COLLATE "pg_catalog"."C"
+    """
+    if WAREHOUSES[dialect].as_text is not None:
+        group = counted.args["group"]
+        group.set("expressions", [*group.expressions, *(_as_text(one.copy(), dialect) for one in group.expressions)])
+    return counted
+
+
+def _as_text(value: exp.Expr, dialect: str) -> exp.Expr:
+    return exp.Collate(this=anonymous(WAREHOUSES[dialect].as_text or "", value), expression=col("C", "pg_catalog"))
 
 
 def _one_form(value: exp.Column, dialect: str, type_: str) -> exp.Expr:
@@ -187,8 +217,7 @@ class Target:
     """Where a policy's table is in a warehouse, and where its release goes.
 
     ``looked_at`` are the columns of the frequency set, ``count`` its column that counts; ``query`` is the holder's own,
-    if that is the source; ``floats`` are the columns of the source that are known to have floating-point numbers, with
-    their types.
+    if that is the source; ``types`` are those of the columns of the source that are known.
     """
 
     source: exp.Table
@@ -196,13 +225,11 @@ class Target:
     looked_at: tuple[str, ...]
     count: str
     query: str | None = None
-    floats: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_draft(cls, draft: ReleaseDraft) -> Target:
-        columns = draft.prepared.source.columns
-        floats = {name: type_ for name, type_ in columns.items() if type_ in FLOATING}
-        return replace(cls.of(draft.prepared.policy), floats=floats)
+        return replace(cls.of(draft.prepared.policy), types=draft.prepared.source.columns)
 
     @classmethod
     def of(cls, policy: Policy) -> Target:
@@ -234,6 +261,11 @@ class Target:
     def text(self, query: exp.Select, dialect: str) -> str:
         return self._text(translated(query, dialect), dialect)
 
+    def frequency_set_text(self, names: Mapping[str, str], dialect: str) -> str:
+        counted = translated(self.frequency_set(names), dialect)
+        assert isinstance(counted, exp.Select)
+        return self._text(by_text_too(counted, dialect), dialect)
+
     def release_statement(self, recoding: FullDomainRecoding, dialect: str) -> str:
         rows = translated(over_there(recoding, self.source).select(shuffled=False), dialect)
         assert isinstance(rows, exp.Select)
@@ -243,7 +275,9 @@ class Target:
         return other_rows(over_there(recoding, self.source).select(shuffled=False), self.release)
 
     def _text(self, statement: exp.Expr, dialect: str) -> str:
-        statement = without_variables(with_one_form(statement, dialect, self.floats), dialect)
+        rewritten = {"VARCHAR", *FLOATING} if WAREHOUSES[dialect].as_text is not None else FLOATING
+        types = {name: type_ for name, type_ in self.types.items() if type_ in rewritten}
+        statement = without_variables(with_one_form(statement, dialect, types), dialect)
         if WAREHOUSES[dialect].full_names:
             statement = by_full_names(statement)
         if self.query is not None:

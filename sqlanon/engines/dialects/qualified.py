@@ -23,7 +23,7 @@ _OPERATORS: Mapping[type[exp.Expr], str] = {
     **{exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="},
     **{exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.DPipe: "||"},
 }
-_OF_GRAMMAR = (exp.Coalesce, exp.Case, exp.If, exp.Cast, exp.And, exp.Or, exp.Array)
+_OF_GRAMMAR = (exp.Coalesce, exp.Case, exp.If, exp.Cast, exp.And, exp.Or, exp.Array, exp.Collate)
 """What sqlglot has as functions, and PostgreSQL as a part of its grammar: it looks no name up for these."""
 
 

@@ -24,6 +24,7 @@ class Warehouse:
 
     types: Mapping[str, str] = field(default_factory=dict)  # its names of DuckDB's types, for `rules_of`
     floats: Mapping[str, str] = field(default_factory=dict)  # its names of floating-point types, where they are others
+    as_text: str | None = None  # the function that writes a value as its type does, where texts may equal others
     is_nan: str | None = None  # the function that knows NaN, where that does not equal itself, or may not
     settings: tuple[str, ...] = ()  # what the meaning of statements depends on, where a session may have others
     before: tuple[str, ...] = ()  # what must be run before the release
@@ -41,6 +42,7 @@ WAREHOUSES: Mapping[str, Warehouse] = {
     "postgres": Warehouse(
         types={"BIGINT": "BIGINT", "DOUBLE": "DOUBLE PRECISION", "VARCHAR": "TEXT"},
         floats={"FLOAT": "real", "DOUBLE": "double precision"},
+        as_text="concat",
         settings=("SET standard_conforming_strings = on",),
         full_names=True,
     ),
