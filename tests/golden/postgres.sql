@@ -14,7 +14,13 @@ GROUP BY
   "born",
   "sex",
   "diagnosis",
-  "ward";
+  "ward",
+  pg_catalog.concat("zip") COLLATE "pg_catalog"."C",
+  pg_catalog.concat("age") COLLATE "pg_catalog"."C",
+  pg_catalog.concat("born") COLLATE "pg_catalog"."C",
+  pg_catalog.concat("sex") COLLATE "pg_catalog"."C",
+  pg_catalog.concat("diagnosis") COLLATE "pg_catalog"."C",
+  pg_catalog.concat("ward") COLLATE "pg_catalog"."C";
 
 -- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect postgres finds and writes them, with this statement (here: at level 1, or the lowest allowed level)
 SET standard_conforming_strings = on;
@@ -1209,7 +1215,11 @@ GROUP BY
   "zip",
   "age",
   "born",
-  "sex";
+  "sex",
+  pg_catalog.concat("zip") COLLATE "pg_catalog"."C",
+  pg_catalog.concat("age") COLLATE "pg_catalog"."C",
+  pg_catalog.concat("born") COLLATE "pg_catalog"."C",
+  pg_catalog.concat("sex") COLLATE "pg_catalog"."C";
 
 -- 2. release: over uploaded tables: values with labels, sqlanon_0_zip (of 'zip'), sqlanon_1_age (of 'age'), sqlanon_2_born (of 'born'), sqlanon_3_sex (of 'sex'); suppressed classes, sqlanon_suppressed; sqlanon anonymize POLICY.toml --export FOLDER --dialect postgres finds and writes them, with this statement (here: at level 1, or the lowest allowed level)
 SET standard_conforming_strings = on;
