@@ -280,9 +280,11 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
         yield comment("TABLE", table(labels_table(name), "main", catalog), words)
 
 
-def comments_on(kind: str, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Comment]:
+def comments_on(
+    kind: str, relation: exp.Table, manifest: Manifest, details: str = "sqlanon.manifest"
+) -> Iterator[exp.Comment]:
     """The comments on a relation with released rows, and on its columns."""
-    yield comment(kind, relation.copy(), comment_on_release(manifest))
+    yield comment(kind, relation.copy(), comment_on_release(manifest, details))
     for column in manifest.columns:
         yield column_comment(relation, column.name, comment_on_column(manifest, column.name, column.role))
 

@@ -360,7 +360,12 @@ def _refuse_types(policy: Policy, source: Source) -> None:
     import_module(_FILE).refuse_types_of(policy, source)
 
 
+def _refuse_server(policy: Policy, source: Source) -> None:
+    import_module(_POSTGRES).refuse_server_of(policy, source)
+
+
 _FILE = "sqlanon.release.targets.file"
+_POSTGRES = "sqlanon.release.targets.postgres"
 
 register(
     TargetKind(
@@ -376,10 +381,11 @@ register(
 register(
     TargetKind(
         "postgres",
-        "sqlanon.release.targets.postgres",
+        _POSTGRES,
         _in_section("postgres"),
         lambda place: _is_text(place, is_postgres),
         in_postgres,
+        _refuse_server,
         writes="a new table in PostgreSQL",
     )
 )

@@ -152,14 +152,15 @@ def comment_on_column(manifest: Manifest, name: str, role: str) -> str:
     return f"{kind}: {what_was_done(manifest, name)}"
 
 
-def comment_on_release(manifest: Manifest) -> str:
+def comment_on_release(manifest: Manifest, details: str = "sqlanon.manifest") -> str:
+    """What a release is, in a sentence; ``details`` is the relation that has its manifest."""
     privacy = manifest.policy["privacy"]
     k = f"{privacy['k']}-anonymous, " if privacy.get("k") and manifest.guarantee != "combinations" else ""
     decoys = f" ({manifest.decoys} rows are decoys)" if manifest.decoys else ""
     draft = "DRAFT, not for sharing: " if manifest.draft else ""
     return (
         f"{draft}anonymized by sqlanon {manifest.sqlanon_version}: {k}{manifest.released_rows} rows in "
-        f"{manifest.classes} classes, smallest: {manifest.smallest_class}{decoys}; details: sqlanon.manifest"
+        f"{manifest.classes} classes, smallest: {manifest.smallest_class}{decoys}; details: {details}"
     )
 
 

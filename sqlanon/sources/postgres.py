@@ -239,6 +239,9 @@ KIND = _Postgres()
 def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
     engine, section, place = binding.engine, binding.section, binding.place
     combinations, looked_at, wanted = place.table, binding.looked_at, binding.declared
+    with server.reading():
+        if why := server.why_not_for_releases():
+            raise SourceError(f"{server.place}: {why}")
     there = _found(server, section)
     own = there.columns
     types_there = [(name, kind, "VARCHAR" if is_enum else pg.type_here(kind)) for name, kind, is_enum in own]
@@ -315,8 +318,9 @@ def _carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, st
             found = server.rows(pg.unlike_here(relation, names))[0]
         if strange := [repr(name) for name, is_there in zip(names, found, strict=True) if is_there]:
             raise SourceError(
-                f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric column and dates before Christ "
-                "are not supported; turn them into NULL with query = ... under [source]"
+                f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric column, dates before Christ "
+                "and timestamps after the year 294246 are not supported; turn them into NULL with query = ... under "
+                "[source]"
             ) from None
         raise
 

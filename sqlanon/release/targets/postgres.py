@@ -15,8 +15,9 @@ from sqlglot import exp
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.travel import arrived, travelling
-from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import drop_table, drop_view, star, table
+from sqlanon.policy import Policy
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.records import dataclass
 from sqlanon.release.manifest import Facts, Manifest, versioned
@@ -36,9 +37,12 @@ from sqlanon.release.targets.on_server import (
 )
 from sqlanon.release.targets.postgres_checks import manifest_table_flaws, number_of, server_checks
 from sqlanon.release.targets.postgres_reader import PostgresPlace, PostgresRelease, place_of, recorded_place, types_of
+from sqlanon.sources import Source
 from sqlanon.workdir import spill_directory
 
 __all__ = ["PostgresTarget", "place_of", "recorded_place", "target_for"]
+
+_SECTION = "release.postgres"
 
 _READ_BACK = "read_back"
 """The name of the rows in the file that is audited: a name that is free in PostgreSQL may be taken in a file."""
@@ -103,10 +107,33 @@ class PostgresTarget(ServerTarget[PostgresPlace]):
     def _server(self, draft: Draft) -> Iterator[PostgresEngine]:
         """The source's connection, if that is the place, by the very text of its address; else a new one."""
         if (own := draft.prepared.source.server(PostgresEngine, self.place.address)) is not None:
-            yield own
+            with own.named(_SECTION):
+                yield own
             return
-        with closing(PostgresEngine.open(self.place.address, "release.postgres")) as server:
+        with closing(PostgresEngine.open(self.place.address, _SECTION)) as server:
             yield server
+
+
+def refuse_server_of(policy: Policy, source: Source) -> None:
+    """Refuse a server that cannot hold the policy's release, before anything is searched. One that is not reached now
+    may be reached when the release is published, or that may go elsewhere."""
+    section = policy.release
+    assert section is not None
+    assert section.postgres is not None
+    place = PostgresPlace.of(section.postgres, section.table)
+    if source.server(PostgresEngine, place.address) is not None:
+        return  # it was looked at when the source was bound
+    try:
+        opened = PostgresEngine.open(place.address, _SECTION)
+    except SourceError:
+        return
+    with closing(opened) as server, server.reading(ReleaseError):
+        _refuse_server(server)
+
+
+def _refuse_server(server: PostgresEngine) -> None:
+    if why := server.why_not_for_releases():
+        raise ReleaseError(f"{_SECTION}: {why}")
 
 
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedPostgres, PostgresRelease]:
@@ -151,36 +178,32 @@ def _fill(server: PostgresEngine, address: str, draft: Draft, target: exp.Table,
 
 @dataclass(frozen=True)
 class _Older:
-    """What is there already: the number of the next version, the versioned table that readers see now, its readers, and
-    which of them may let others read; and its manifests, None if one is broken."""
+    """What is there already: the number of the next version; the view that readers know and the versioned table behind
+    it, by their numbers, None if there is none; the readers of the view, and which of them may let others read; and the
+    manifests, None if one is broken."""
 
     next_version: int
+    view: int | None
     table: exp.Table | None
+    table_number: int | None
     readers: tuple[tuple[str, bool], ...]
     manifests: Sequence[Manifest] | None
 
     @classmethod
     def found(cls, server: PostgresEngine, place: PostgresPlace) -> _Older:
         """Look, and let nobody else publish under this name meanwhile."""
-        server.rows(ps.lock(name=f"sqlanon {place.schema}.{place.name}"))  # of this database
-        schemas = server.rows(ps.schema(), [place.schema])
-        if not schemas:
-            raise place.without_schema()
-        if not schemas[0][1]:
-            raise ReleaseError(f"this user may not use the schema {place.schema!r}: GRANT USAGE, CREATE ON SCHEMA")
+        _refuse_server(server)
+        server.rows(ps.lock(name=place.lock_name))  # of this database
+        _refuse_schema(server, place)
         kinds = dict(server.rows(ps.relations_of(), [place.schema]))
-        known, manifests = [], ps.manifests(place.schema)
+        known = []
         if MANIFEST in kinds:
-            _refuse_of_others(server, place, MANIFEST)
-            # What its triggers did would be done by us.
-            server.execute(ps.locked_for_rows(manifests))
-            if wrong := manifest_table_flaws(server, place.schema):
-                raise ReleaseError(f"{place.schema}.{MANIFEST} was changed: it {wrong}; undo that first")
-            known = server.rows(ps.manifest_of(manifests=manifests), [place.name])
+            _lock_manifests(server, place, ps.READING)
+            known = server.rows(ps.manifest_of(manifests=ps.manifests(place.schema)), [place.name])
         if kinds.get(place.name, "v") != "v" or (place.name in kinds and not known):
             raise place.taken()
-        readers = []
-        if place.name in kinds:
+        view, readers = number_of(server, place.schema, place.name), []
+        if view is not None:
             _refuse_of_others(server, place, place.name)
             rights = _rights(server, place.table)
             readers = [
@@ -190,15 +213,36 @@ class _Older:
         shown = table(own, place.schema) if kinds.get(own) == "r" else None
         return cls(
             next_version(version_of(name, place.name) for name in kinds),
+            view,
             shown,
+            None if shown is None else number_of(server, place.schema, own),
             tuple(readers),
             manifests_of(text for _, text in known),
         )
 
 
+def _refuse_schema(server: PostgresEngine, place: PostgresPlace) -> None:
+    """Refuse a schema that is not there, or whose owner could put another in its place while the release is written."""
+    schemas = server.rows(ps.schema(), [place.schema])
+    if not schemas:
+        raise place.without_schema()
+    _, may_use, owner, is_trusted = schemas[0]
+    if not may_use:
+        raise ReleaseError(f"this user may not use the schema {place.schema!r}: GRANT USAGE, CREATE ON SCHEMA")
+    if not is_trusted:
+        raise ReleaseError(
+            f"the schema {place.schema!r} belongs to {owner}, who could replace what is in it while the release is "
+            f"written: publish as that role (SET ROLE, in options of the address), or ALTER SCHEMA ... OWNER TO the "
+            "role that publishes"
+        )
+
+
 def _refuse_of_others(server: PostgresEngine, place: PostgresPlace, name: str) -> None:
     """The owner of a view, or of a table, can change it at any time: a release is of one."""
-    _, _, owner, is_own = server.rows(ps.relation(), [number_of(server, place.schema, name)])[0]
+    found = server.rows(ps.relation(), [number_of(server, place.schema, name)])
+    if not found:
+        raise _replaced(place.schema, name)
+    _, _, owner, is_own = found[0]
     if not is_own:
         raise ReleaseError(
             f"{place.schema}.{name} belongs to {owner}: publish as that role (SET ROLE, in options of the address), or "
@@ -206,32 +250,65 @@ def _refuse_of_others(server: PostgresEngine, place: PostgresPlace, name: str) -
         )
 
 
+def _lock_manifests(server: PostgresEngine, place: PostgresPlace, mode: str) -> None:
+    """Lock the table of manifests until the transaction ends, and refuse what sqlanon did not make of it: what its
+    triggers did would be done by this user."""
+    _refuse_of_others(server, place, MANIFEST)
+    server.execute(ps.locked(ps.manifests(place.schema), mode))
+    _refuse_of_others(server, place, MANIFEST)  # it may be another since
+    if wrong := manifest_table_flaws(server, place.schema):
+        raise ReleaseError(f"{place.schema}.{MANIFEST} was changed: it {wrong}; undo that first")
+
+
+def _lock_found(server: PostgresEngine, relation: exp.Table, number: int) -> None:
+    """Lock a relation for being replaced, and refuse it unless it still is the one that was found, of this user."""
+    server.execute(ps.locked(relation.copy(), ps.REPLACING))
+    found = number_of(server, relation.db, relation.name)
+    if found != number or not server.rows(ps.relation(), [number])[0][3]:
+        raise _replaced(relation.db, relation.name)
+
+
+def _replaced(schema: str, name: str) -> ReleaseError:
+    return ReleaseError(
+        f"{schema}.{name} was replaced while the release was written: look who did that, and publish again"
+    )
+
+
 def _put_in_place(
     server: PostgresEngine, place: PostgresPlace, staged: exp.Table, older: _Older, manifest: Manifest
 ) -> None:
     """Have the view show the new version, to those who could read it before; the older one goes."""
     view = stable_view(place.table, staged.copy(), [column.name for column in manifest.columns])
-    there = number_of(server, place.schema, place.name)
     # A view that is replaced keeps who may read what of it, and what others have built upon it.
-    if there is None:
-        server.execute(view)
+    if older.view is None:
+        server.execute(view)  # an error if somebody else has made one since
         _readers_only(server, place.table)
-    elif _has_the_columns_of(server, there, staged):
-        view.set("replace", True)
-        server.execute(view)
     else:
-        _refuse_if_needed(server, place, place.name, "has other columns now")
-        server.execute(drop_view(place.table))
-        server.execute(view)
-        _closed(server, place.table)
-        for role, may_grant in older.readers:
-            server.execute(ps.grant_select(place.table, role, may_grant))
-    for told in comments_on("VIEW", place.table, manifest):
+        _lock_found(server, place.table, older.view)
+        _replace_view(server, place, view, staged, older)
+    for told in comments_on("VIEW", place.table, manifest, f"{place.schema}.{MANIFEST}"):
         server.execute(told)
     _manifest_in_place(server, place, older.next_version, manifest)
-    if older.table is not None:
+    if older.table is not None and older.table_number is not None:
+        _lock_found(server, older.table, older.table_number)
         _refuse_if_needed(server, place, older.table.name, f"is dropped, and {place.name} is what readers use")
         server.execute(drop_table(older.table.copy()))
+
+
+def _replace_view(
+    server: PostgresEngine, place: PostgresPlace, view: exp.Create, staged: exp.Table, older: _Older
+) -> None:
+    assert older.view is not None
+    if _has_the_columns_of(server, older.view, staged):
+        view.set("replace", True)
+        server.execute(view)
+        return
+    _refuse_if_needed(server, place, place.name, "has other columns now")
+    server.execute(drop_view(place.table))
+    server.execute(view)
+    _closed(server, place.table)
+    for role, may_grant in older.readers:
+        server.execute(ps.grant_select(place.table, role, may_grant))
 
 
 def _manifest_in_place(server: PostgresEngine, place: PostgresPlace, version: int, manifest: Manifest) -> None:
@@ -241,6 +318,8 @@ def _manifest_in_place(server: PostgresEngine, place: PostgresPlace, version: in
     if number_of(server, place.schema, MANIFEST) is None:
         server.execute(ps.manifest_table(manifests=manifests))
         _readers_only(server, manifests)
+    else:
+        _lock_manifests(server, place, ps.WRITING)
     server.execute(ps.forget_manifest(manifests=manifests), [place.name])
     server.execute(ps.insert_manifest(manifests=manifests), [place.name, version, manifest.to_json()])
 

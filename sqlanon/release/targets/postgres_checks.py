@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.errors import BrokenReleaseError
 from sqlanon.expressions import qualified
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.records import dataclass
@@ -53,6 +54,24 @@ def manifest_table_flaws(server: PostgresEngine, schema: str) -> str:
     return ", ".join([unlike] * bool(unlike) + strange + [f"has index {one!r}" for one in plain if one != _KEY])
 
 
+def refuse_to_read_manifests(server: PostgresEngine, schema: str) -> None:
+    """An error if PostgreSQL would evaluate anything of others where the table of manifests is read.
+
+    The table is locked before, and so stays as it is.
+    """
+    number = number_of(server, schema, MANIFEST)
+    types = {
+        name: (type_, "pg_catalog.default" if type_ == "text" else "") for name, type_ in ps.MANIFEST_TYPES.items()
+    }
+    columns = {name: (type_, collation) for name, type_, collation in server.rows(ps.shape(), [number])}
+    found = server.rows(ps.relation(), [number])
+    wrong = [] if found and found[0][0] == "r" else ["it is not a table"]
+    wrong += [f"it has {what}" for (what,) in server.rows(ps.evaluated(), [number])]
+    wrong += [f"it has no column {name!r} of its type" for name, own in types.items() if columns.get(name) != own]
+    if wrong:
+        raise BrokenReleaseError(f"{schema}.{MANIFEST} is not as sqlanon made it, and is not read: {', '.join(wrong)}")
+
+
 @dataclass(frozen=True)
 class _InCatalog:
     server: PostgresEngine
@@ -87,7 +106,9 @@ class _InCatalog:
         if reads != [self.numbers[self.own]] or not ps.is_column_list(query, columns, self.own):
             return Check("view", False, f"{name!r} is not a view of {shown_columns(self.own)}")
         strange = _attached(self.server, view)
-        return check_of("view", [f"{name!r} has {strange}"] * bool(strange), shown_columns(self.own))
+        wrong = [f"{name!r} has {strange}"] * bool(strange)
+        wrong += [f"{name!r} uses {what}" for (what,) in self.server.rows(ps.more_behind(), [view])]
+        return check_of("view", wrong, shown_columns(self.own))
 
     def _table(self) -> Check:
         """Whether the table behind the view is a plain one, with the released columns and nothing else."""
@@ -134,7 +155,9 @@ class _InCatalog:
         notes = [what for number in self.numbers.values() for (what,) in rows(ps.notes(), [number])]
         if not strange and not notes and self.manifest.sqlanon_version != __version__:
             return Check("comments", None, f"written by sqlanon {self.manifest.sqlanon_version}, not by this one")
-        expected = _todays(_told(comments_on("VIEW", self.place.table, self.manifest)))
+        expected = _todays(
+            _told(comments_on("VIEW", self.place.table, self.manifest, f"{self.place.schema}.{MANIFEST}"))
+        )
         there = _todays(found[name])
         changed = sorted(one for one in expected.keys() | there.keys() if expected.get(one) != there.get(one))
         wrong = [f"those of {one!r} were not written by sqlanon" for one in strange]

@@ -5,7 +5,7 @@ The rows of a release are public: they are read into an engine of their own, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_olde
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, ServerRelease, copied, manifests_of, refuse_sha256, types_in
-from sqlanon.release.targets.postgres_checks import number_of, server_checks
+from sqlanon.release.targets.postgres_checks import number_of, refuse_to_read_manifests, server_checks
 from sqlanon.release.verify import residual_risk_of, verification_sql, verify_release
 from sqlanon.resources import PLAIN, macro_scripts
 from sqlanon.workdir import spill_directory
@@ -66,48 +66,99 @@ class PostgresPlace(ServerPlace):
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         refuse_sha256(sha256)
-        with _opened(self, limits) as (release, checks):
-            found = verify_release(self.path, release, fresh=False)
-            found = replace(found, checks=(*found.checks, *checks))
-            return replace(found, residual_risk=residual_risk_of(release, found))
+        with self._checked() as checked:
+            if checked.failures:
+                checks = (
+                    *checked.checks,
+                    Check("rows", None, "not read: what the catalog has of the release is wrong"),
+                )
+                return Verification(self.path, checked.manifest, checks, "")
+            with _opened(checked, limits) as release:
+                found = verify_release(self.path, release, fresh=False)
+                found = replace(found, checks=(*found.checks, *checked.checks))
+                return replace(found, residual_risk=residual_risk_of(release, found))
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one that the schema has of the release."""
-        with self.opened_server() as server, server.translated_errors(ReleaseError):
-            with server.reading():  # the server may still be at the commit of a run that is gone
-                server.rows(ps.lock(name=str(self.path)))
-            with server.reading():
-                known = types_of(server, self.schema, MANIFEST)
-                query = ps.manifest_of(manifests=ps.manifests(self.schema))
-                rows = server.rows(query, [self.name]) if known else []
+        with self.opened_server() as server, server.reading_locked(ReleaseError):
+            # The server may still be at the commit of a run that is gone.
+            server.rows(ps.lock(name=self.lock_name))
+            known = types_of(server, self.schema, MANIFEST)
+            rows = _manifests(server, self) if known else []
         return manifests_of(text for _, text in rows)
+
+    @property
+    def lock_name(self) -> str:
+        """The name of the lock that a publication holds in the database."""
+        return f"sqlanon {self.schema}.{self.name}"
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         """The rows that the view shows, copied to the engine that has their source."""
-        types = types_in(manifest.columns)
-        return copied(engine, table(COPIED, "main", "temp"), types, self._stream(types))
+        return copied(engine, table(COPIED, "main", "temp"), types_in(manifest.columns), self._stream(manifest))
 
     @contextmanager
     def opened(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> Iterator[OpenedPostgres]:
         """The version that the view shows, verified."""
-        with _opened(self, limits) as (release, _):
+        with self._checked() as checked, _opened(checked.trusted(), limits) as release:
             found = verify_release(self.path, release, fresh=False)
             yield OpenedPostgres(release, found.manifest, found.digest, found.failures)
 
     @contextmanager
-    def _stream(self, types: Mapping[str, str]) -> Iterator[Any]:
-        with (
-            self.opened_server() as server,
-            server.translated_errors(ReleaseError),
-            server.reading(),
-            server.stream(self.shown(types)) as reader,
-        ):
-            yield reader
+    def checked_server(self) -> Iterator[PostgresEngine]:
+        """A connection on which the release can be read, as its catalog was checked, until the end."""
+        with self._checked() as checked:
+            yield checked.trusted().server
 
-    def shown(self, types: Mapping[str, str]) -> exp.Select:
-        return travelling(select([col(name) for name in types], self.table), types)
+    @contextmanager
+    def _stream(self, manifest: Manifest) -> Iterator[Any]:
+        with self._checked() as checked:
+            if checked.trusted().manifest.fingerprint() != manifest.fingerprint():
+                raise BrokenReleaseError(
+                    f"{shown_place(self.path)} was replaced while it was verified: verify it again"
+                )
+            with checked.stream() as reader:
+                yield reader
+
+    @contextmanager
+    def _checked(self) -> Iterator[CheckedRelease]:
+        """The release, with what the catalog has of it: until the end, nobody can change either.
+
+        Nothing of it is evaluated before: a view, an index or a policy may call functions of others, which run with
+        the rights of whoever reads.
+        """
+        with self.opened_server() as server, server.reading_locked(ReleaseError):
+            manifest = _locked_manifest(server, self)
+            yield CheckedRelease(self, server, manifest, server_checks(server, self, manifest))
+
+
+@dataclass(frozen=True)
+class CheckedRelease:
+    """A release in PostgreSQL, locked, with the checks of the server's catalog; its rows are not read yet."""
+
+    place: PostgresPlace
+    server: PostgresEngine
+    manifest: Manifest
+    checks: Sequence[Check]
+
+    @property
+    def failures(self) -> Sequence[str]:
+        return [f"{check.name}: {check.message}" for check in self.checks if check.passed is False]
+
+    def trusted(self) -> CheckedRelease:
+        """The same, or an error if a check failed."""
+        if self.failures:
+            raise BrokenReleaseError(
+                f"{shown_place(self.place.path)} was changed since it was published, and is not read: "
+                f"{'; '.join(self.failures)}"
+            )
+        return self
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """The rows, as readers see them."""
+        types = types_in(self.manifest.columns)
+        return self.server.stream(travelling(select([col(name) for name in types], self.place.table), types))
 
 
 @dataclass(frozen=True)
@@ -158,48 +209,58 @@ class PostgresRelease(ServerRelease[PostgresPlace]):
         """The statements behind `verify`: they run in DuckDB, on a copy of the rows."""
         return verification_sql(self.manifest)
 
+    def class_sizes(self) -> list[tuple[int, int]]:
+        """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
+        with self.place.checked_server() as server:
+            return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
+
 
 @contextmanager
-def _opened(place: PostgresPlace, limits: Limits) -> Iterator[tuple[OpenRelease, list[Check]]]:
-    """A release in PostgreSQL: its rows are read, as a reader sees them, into an engine of their own; and what only the
-    server can tell of it."""
-    with (
-        place.opened_server() as server,
-        spill_directory() as spill,
-        closing(DuckDBEngine.private(spill, limits)) as engine,
-    ):
+def _opened(checked: CheckedRelease, limits: Limits) -> Iterator[OpenRelease]:
+    """The rows of a release, read as a reader sees them into an engine of their own."""
+    manifest, types = checked.manifest, types_in(checked.manifest.columns)
+    with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(*macro_scripts(PLAIN))
+        target = table("rows_of_the_release")
         try:
-            with place.manifest_read(), server.reading(ReleaseError):
-                manifest = _read(engine, server, place)
-                checks = server_checks(server, place, manifest)
-        except duckdb.Error as error:
+            with checked.stream() as reader:
+                engine.copy_arrow(target, reader, lambda relation: arrived(relation, types))
+        except duckdb.ConversionException as error:
             raise BrokenReleaseError(
-                f"{shown_place(place.path)} cannot be read: a value does not fit its type"
+                f"{shown_place(checked.place.path)} cannot be read: a value does not fit its type"
             ) from error
+        engine.execute(create_view(SUBJECT.copy(), star(target.copy())))
         load_older(engine, manifest)
         # Of rows alone.
-        yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,)), checks
+        yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))
 
 
-def _read(engine: DuckDBEngine, server: PostgresEngine, place: PostgresPlace) -> Manifest:
+def _locked_manifest(server: PostgresEngine, place: PostgresPlace) -> Manifest:
+    """Lock the view, what it reads, and the table of manifests; and read the manifest of the release."""
     schemas = server.rows(ps.schema(), [place.schema])
     if schemas and not schemas[0][1]:
         raise ReleaseError(f"this user may not use the schema {place.schema!r}: GRANT USAGE ON SCHEMA")
-    types = types_of(server, place.schema, place.name) if schemas else {}
-    if not (types and types_of(server, place.schema, MANIFEST)):
+    numbers = {name: number_of(server, place.schema, name) for name in (MANIFEST, place.name)}
+    if None in numbers.values():
         raise place.without_manifest()
-    for name in (MANIFEST, place.name):
-        if not server.rows(ps.may_read(), [number_of(server, place.schema, name)])[0][0]:
+    for name, number in numbers.items():
+        if not server.rows(ps.may_read(), [number])[0][0]:
             raise ReleaseError(
                 f"this user may not read {place.schema}.{name}: verify needs SELECT on the view and on {MANIFEST}"
             )
-    manifests = server.rows(ps.manifest_of(manifests=ps.manifests(place.schema)), [place.name])
+    if server.rows(ps.relation(), [numbers[place.name]])[0][0] in ps.LOCKABLE:
+        server.execute(ps.locked(place.table, ps.READING))
+    manifests = _manifests(server, place)
     if not manifests:
         raise place.without_manifest()
-    manifest = Manifest.from_json(manifests[0][1])
-    target = table("rows_of_the_release")
-    with server.stream(place.shown(types)) as reader:
-        engine.copy_arrow(target, reader, lambda relation: arrived(relation, types))
-    engine.execute(create_view(SUBJECT.copy(), star(target.copy())))
-    return manifest
+    with place.manifest_read():
+        return Manifest.from_json(manifests[0][1])
+
+
+def _manifests(server: PostgresEngine, place: PostgresPlace) -> list[tuple[int, str]]:
+    """Version and text of the manifests of a release, from a table that is locked and checked before it is read."""
+    manifests = ps.manifests(place.schema)
+    refuse_to_read_manifests(server, place.schema)
+    server.execute(ps.locked(manifests, ps.READING))
+    refuse_to_read_manifests(server, place.schema)
+    return server.rows(ps.manifest_of(manifests=manifests), [place.name])

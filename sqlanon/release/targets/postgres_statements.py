@@ -24,9 +24,8 @@ _query = partial(fragment, dialect="postgres")
 lock = _query("SELECT 1 FROM pg_advisory_xact_lock(hashtext(:name)) AS held")
 """Wait until no other transaction has locked the same name, and have the next one wait for this."""
 
-manifest_table = _query("""
-    CREATE TABLE IF NOT EXISTS :manifests (table_name text PRIMARY KEY, version integer, manifest text)
-""")
+manifest_table = _query("CREATE TABLE :manifests (table_name text PRIMARY KEY, version integer, manifest text)")
+"""An error if somebody else has made one: what is there is not trusted."""
 manifest_of = _query("SELECT version, manifest FROM :manifests WHERE table_name = $1 ORDER BY version")
 """Version and manifest of the release that parameter 1 names."""
 releases_of = _query("SELECT table_name, version FROM :manifests ORDER BY table_name")
@@ -108,9 +107,23 @@ def _principal(role: str) -> exp.GrantPrincipal:
     return exp.GrantPrincipal(this=ident(role) if role else exp.Var(this="PUBLIC"))
 
 
-def locked_for_rows(target: exp.Table) -> exp.Command:
-    """Let nobody change what a table is, its triggers included, until the transaction ends."""
-    return exp.Command(this="LOCK", expression=f"TABLE {target.sql('postgres')} IN ROW EXCLUSIVE MODE")
+READING = "ACCESS SHARE"
+"""Locks a relation so that it can be read, and neither dropped, renamed nor redefined."""
+
+WRITING = "SHARE ROW EXCLUSIVE"
+"""Locks a table so that nobody else writes to it, or adds a trigger or a child."""
+
+REPLACING = "ACCESS EXCLUSIVE"
+"""Locks a relation so that nobody else uses it."""
+
+
+LOCKABLE = ("r", "v", "p")
+"""The kinds of relations that can be locked by name: tables, views, partitioned tables."""
+
+
+def locked(target: exp.Table, mode: str) -> exp.Command:
+    """Lock a relation until the transaction ends; of a view, what it reads, too. Nothing of it is evaluated."""
+    return exp.Command(this="LOCK", expression=f"TABLE {target.sql('postgres')} IN {mode} MODE")
 
 
 relation = _query("""
@@ -194,6 +207,11 @@ indexes = _query("""
             SELECT 1 AS one FROM unnest(i.indcollation) AS o(number)
             JOIN pg_catalog.pg_collation AS l ON l.oid = o.number
             WHERE l.collnamespace <> 'pg_catalog'::regnamespace
+        )
+        AND NOT EXISTS (
+            SELECT 1 AS one FROM unnest(i.indclass) AS o(number)
+            JOIN pg_catalog.pg_opclass AS l ON l.oid = o.number
+            WHERE l.opcnamespace <> 'pg_catalog'::regnamespace
         ) AS is_plain
     FROM pg_catalog.pg_index AS i
     JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
@@ -300,6 +318,36 @@ upon = _query("""
 definition = _query("SELECT pg_get_viewdef($1::oid) AS query")
 """The query of a view."""
 
+more_behind = _query("""
+    SELECT DISTINCT pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)::text AS what
+    FROM pg_catalog.pg_rewrite AS r
+    JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid
+    WHERE r.ev_class = $1::oid AND d.refclassid <> 'pg_catalog.pg_class'::regclass
+    ORDER BY 1
+""")
+"""What a view uses beside relations, for people: functions, operators, types, casts and collations of others."""
+
+evaluated = _query("""
+    SELECT 'row security' AS what FROM pg_catalog.pg_class AS c
+    WHERE c.oid = $1::oid AND (c.relrowsecurity OR c.relforcerowsecurity)
+    UNION
+    SELECT 'child or parent tables' FROM pg_catalog.pg_inherits AS i WHERE $1::oid IN (i.inhparent, i.inhrelid)
+    UNION
+    SELECT 'index ' || c.relname FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
+    WHERE i.indrelid = $1::oid AND (NOT i.indexprs IS NULL OR NOT i.indpred IS NULL)
+    UNION
+    SELECT 'statistics ' || s.stxname FROM pg_catalog.pg_statistic_ext AS s
+    WHERE s.stxrelid = $1::oid AND NOT s.stxexprs IS NULL
+    UNION
+    SELECT 'constraint ' || k.conname FROM pg_catalog.pg_constraint AS k
+    WHERE k.conrelid = $1::oid AND k.contype = 'c'
+    UNION
+    SELECT 'rule ' || r.rulename FROM pg_catalog.pg_rewrite AS r WHERE r.ev_class = $1::oid
+    ORDER BY 1
+""")
+"""What a relation has that PostgreSQL may evaluate where only its columns are read, for people: the planner computes
+the constant parts of the expressions of indexes, statistics and constraints, with the rights of the reader."""
+
 relations_of = _query("""
     SELECT c.relname::text AS name, c.relkind::text AS kind
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
@@ -308,10 +356,22 @@ relations_of = _query("""
 """The relations of the schema that parameter 1 names: name and kind, but for indexes."""
 
 schema = _query("""
-    SELECT n.nspname::text AS name, has_schema_privilege(n.oid, 'USAGE') AS may_use
-    FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1::name
+    SELECT
+        n.nspname::text AS name,
+        has_schema_privilege(n.oid, 'USAGE') AS may_use,
+        o.rolname::text AS owner,
+        o.rolsuper OR o.rolname = current_user AS is_trusted
+    FROM pg_catalog.pg_namespace AS n
+    JOIN pg_catalog.pg_roles AS s ON s.oid = n.nspowner
+    JOIN pg_catalog.pg_roles AS o ON o.oid = CASE
+        WHEN s.rolname = 'pg_database_owner'
+        THEN (SELECT d.datdba FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
+        ELSE s.oid
+    END
+    WHERE n.nspname = $1::name
 """)
-"""The schema that parameter 1 names, if there is one: its name, and whether this user may use it."""
+"""The schema that parameter 1 names, if there is one: its name, whether this user may use it, its owner, and whether
+that is this user or a superuser: any other owner can rename it, and put another in its place, at any moment."""
 
 beside = _query("""
     SELECT

@@ -1,0 +1,285 @@
+"""A role that may create in the schema of releases, or forges a release: nothing of it runs with others' rights."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import examples
+from postgres_intruder import INTRUDER, changed_before
+from postgres_server import VARIABLE, Server
+
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.target import place_of
+from sqlanon.release.targets.postgres_reader import PostgresPlace, PostgresRelease
+
+dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
+
+HERE = f"env:{VARIABLE}"
+READER = "hostile_reader"
+
+
+@pytest.fixture
+def shared(postgres: Server) -> Iterator[Server]:
+    """Schemas of a source and of releases, in which the intruder may create; and a role that reads."""
+    drop = ("DROP SCHEMA IF EXISTS clinic CASCADE", "DROP SCHEMA IF EXISTS shared CASCADE")
+    postgres.run(
+        *drop,
+        "CREATE SCHEMA clinic",
+        "CREATE SCHEMA shared",
+        "CREATE TABLE clinic.t AS SELECT i % 4 AS a, 'x' || i % 3 AS b FROM generate_series(1, 60) AS s(i)",
+        f"CREATE ROLE {READER} LOGIN PASSWORD 'x'",
+        f"GRANT USAGE ON SCHEMA shared TO {READER}",
+    )
+    postgres.intruder.sprung()
+    yield postgres
+    postgres.run(*drop, f"DROP OWNED BY {READER}", f"DROP ROLE {READER}")
+
+
+def policy(place: str = HERE, suppressed: str = "drop") -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"postgres": HERE, "table": "clinic.t"},
+        attributes={"a": {"role": "quasi", "hierarchy": "suppress"}, "b": {"role": "insensitive"}},
+        privacy={"k": 5},
+        release={"postgres": place, "table": "shared.r", "suppressed": suppressed},
+    )
+
+
+def publish() -> Any:
+    with sqlanon.connect() as db:
+        return db.anonymize(policy()).publish()
+
+
+MANIFESTS = "shared.sqlanon_manifest (table_name text PRIMARY KEY, version integer, manifest text)"
+
+
+def trapped(table: str) -> str:
+    return f"CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION traps.of_row()"
+
+
+LAID = (
+    f"CREATE TABLE {MANIFESTS}",
+    trapped("shared.sqlanon_manifest"),
+    "GRANT ALL ON shared.sqlanon_manifest TO PUBLIC",
+    "CREATE VIEW shared.r AS SELECT 1 AS a, 'x' AS b WHERE traps.spring()",
+    *(
+        statement
+        for name in ("r_v1", "r_v2", "r_v3")
+        for statement in (f"CREATE TABLE shared.{name} (a bigint, b text)", trapped(f"shared.{name}"))
+    ),
+    "CREATE FUNCTION shared.hashtext(text) RETURNS integer LANGUAGE sql AS 'SELECT traps.constant(1)'",
+)
+"""What the intruder attempts, each for itself."""
+
+OTHERS_LAID = (
+    "CREATE VIEW shared.sqlanon_manifest AS SELECT 'r'::text AS table_name, 1 AS version, '{}'::text AS manifest "
+    "WHERE traps.spring()",
+    "CREATE RULE w AS ON INSERT TO shared.sqlanon_manifest DO INSTEAD SELECT traps.spring()",
+    "CREATE RULE d AS ON DELETE TO shared.sqlanon_manifest DO INSTEAD SELECT traps.spring()",
+    "CREATE MATERIALIZED VIEW shared.r AS SELECT 1 AS a",
+    "CREATE VIEW shared.r_v1 AS SELECT 1 AS a, 'x' AS b WHERE traps.spring()",
+    "CREATE VIEW shared.r_v2 AS SELECT 1 AS a, 'x' AS b WHERE traps.spring()",
+    "CREATE TYPE shared.r_v3 AS ENUM ()",
+)
+
+
+def attacked(server: Server, chosen: int | str, laid: tuple[str, ...], again: bool) -> str:
+    """Publish, with what the intruder lays out before a statement; what became of it, once it is known to be right."""
+    server.run("DROP SCHEMA shared CASCADE", "CREATE SCHEMA shared")
+    published = publish().manifest if again else None
+
+    def is_chosen(number: int, text: str) -> bool:
+        return number == chosen if isinstance(chosen, int) else chosen in text
+
+    with changed_before(is_chosen, lambda: server.intruder.attempt(*laid)) as statements:
+        try:
+            published, outcome = publish().manifest, "published"
+        except sqlanon.SqlanonError as error:
+            outcome = f"refused: {error}"
+    assert statements.changed, chosen
+    assert server.intruder.sprung() == [], (chosen, outcome)
+    if published is None:
+        left = "SELECT relname::text FROM pg_class WHERE relowner = 10 AND relnamespace = 'shared'::regnamespace"
+        assert server.rows(left) == [], (chosen, outcome)
+    else:
+        found = place_of(HERE, "shared.r").verify()
+        assert published.fingerprint() == found.manifest.fingerprint()
+        # Tables that are named as other versions are there: `verify` reports them.
+        failing = {check.name for check in found.checks if check.passed is False}
+        assert failing <= {"versions"}, (chosen, outcome, found.failures)
+        assert server.intruder.sprung() == [], (chosen, outcome)
+    return outcome
+
+
+CRITICAL = {
+    "the manifests are made": 'CREATE TABLE "shared"."sqlanon_manifest"',
+    "the view is made": 'CREATE VIEW "shared"."r"',
+    "the rows are written": 'INSERT INTO "shared"."r_v1"',
+    "it is checked whether there are manifests": "PG_ADVISORY_XACT_LOCK(HASHTEXT('sqlanon shared'))",
+}
+"""Of a first publication, before what something is laid out."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", CRITICAL)
+def test_what_is_laid_before_a_critical_statement_never_runs(shared: Server, what: str) -> None:
+    for laid in (LAID, OTHERS_LAID):
+        attacked(shared, CRITICAL[what], laid, again=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("laid", [LAID, OTHERS_LAID], ids=["tables", "views"])
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+def test_what_is_laid_between_two_statements_of_a_publication_never_runs(
+    shared: Server, laid: tuple[str, ...], again: bool
+) -> None:
+    """With SQLANON_EXAMPLES=1, between any two."""
+    if again:
+        publish()
+    with changed_before(lambda number, text: False, lambda: None) as statements:
+        publish()
+    numbers = range(len(statements.texts))
+    outcomes = [attacked(shared, number, laid, again) for number in random.sample(numbers, examples(len(numbers)))]
+    assert all(one == "published" or one.startswith("refused") for one in outcomes)
+
+
+# Forged releases
+
+INDEXED = "CREATE INDEX ON {} ((traps.constant(1)))"
+VIEW = "CREATE OR REPLACE VIEW shared.r AS SELECT {} FROM shared.r_v1"
+
+FORGED: dict[str, tuple[str, ...]] = {
+    "a function of the view": (VIEW.format("a, CASE WHEN traps.spring() THEN b END AS b"),),
+    "a condition of the view": (VIEW.format("a, b") + " WHERE traps.spring()",),
+    "a constant of the view": (VIEW.format("a, b") + " WHERE traps.constant(1) = 1",),
+    "a subquery of the view": (VIEW.format("a, (SELECT 'x' COLLATE \"C\" WHERE traps.spring()) AS b"),),
+    "a function in FROM": (VIEW.format("a, b") + ", traps.spring() AS t",),
+    "a function for a column": (VIEW.format("a, b") + " ORDER BY traps.spring()",),
+    "an operator of the view": (VIEW.format("a, b") + " WHERE 1::bigint OPERATOR(traps.===) 2::bigint",),
+    "a cast of the view": (VIEW.format("a, 'a'::traps.mood::text COLLATE \"C\" AS b"),),
+    "a view of a view": (
+        VIEW.format("a, b") + " WHERE false",
+        "CREATE VIEW shared.r_v9 AS SELECT a, b FROM shared.r_v1 WHERE traps.spring()",
+        "CREATE OR REPLACE VIEW shared.r AS SELECT a, b FROM shared.r_v9",
+    ),
+    "a view in place of the table": (
+        "ALTER TABLE shared.r_v1 RENAME TO hidden",
+        "CREATE VIEW shared.r_v1 AS SELECT a, b FROM shared.hidden WHERE traps.spring()",
+        VIEW.format("a, b"),
+    ),
+    "a materialized view": (
+        "DROP VIEW shared.r",
+        "CREATE MATERIALIZED VIEW shared.r AS SELECT a, b FROM shared.r_v1",
+        f"GRANT SELECT ON shared.r TO {READER}",
+        INDEXED.format("shared.r"),
+    ),
+    "a type with a cast": (
+        "DROP VIEW shared.r",
+        "ALTER TABLE shared.r_v1 ALTER b TYPE traps.mood USING 'a'",
+        "CREATE VIEW shared.r AS SELECT a, b FROM shared.r_v1",
+        f"GRANT SELECT ON shared.r TO {READER}",
+    ),
+    "an index of the table": (INDEXED.format("shared.r_v1"),),
+    "a condition of an index": ("CREATE INDEX ON shared.r_v1 (a) WHERE traps.constant(1) = 1",),
+    "statistics of the table": ("CREATE STATISTICS shared.s ON (a + traps.constant(1)), b FROM shared.r_v1",),
+    "a constraint": (
+        "ALTER TABLE shared.r_v1 ADD CHECK (a >= traps.constant(0))",
+        f"ALTER ROLE {READER} SET constraint_exclusion = on",
+    ),
+    "row security": (
+        "ALTER TABLE shared.r_v1 ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE shared.r_v1 FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY p ON shared.r_v1 USING (traps.spring())",
+    ),
+    "a child table": (
+        "CREATE TABLE shared.child () INHERITS (shared.r_v1)",
+        INDEXED.format("shared.child"),
+    ),
+    "manifests with an index": (INDEXED.format("shared.sqlanon_manifest"),),
+    "manifests with row security": (
+        "ALTER TABLE shared.sqlanon_manifest ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY p ON shared.sqlanon_manifest USING (traps.spring())",
+    ),
+    "manifests with a condition": (
+        "CREATE UNIQUE INDEX ON shared.sqlanon_manifest (table_name) WHERE traps.constant(1) = 1",
+    ),
+    "manifests with statistics": (
+        "CREATE STATISTICS shared.s ON (version + traps.constant(1)), table_name FROM shared.sqlanon_manifest",
+    ),
+    "a view of manifests": (
+        "ALTER TABLE shared.sqlanon_manifest RENAME TO hidden",
+        "CREATE VIEW shared.sqlanon_manifest AS SELECT * FROM shared.hidden WHERE traps.spring()",
+        f"GRANT SELECT ON shared.sqlanon_manifest TO {READER}",
+    ),
+    "manifests with a child": (
+        "CREATE TABLE shared.child () INHERITS (shared.sqlanon_manifest)",
+        INDEXED.format("shared.child"),
+    ),
+}
+"""What a forger makes of a release that is its own, by a name."""
+
+NOT_BY_A_PLAIN_READ = {"a constraint", "a type with a cast"}
+"""What ``SELECT *`` does not evaluate: other queries and settings do."""
+
+
+@pytest.fixture
+def forged(shared: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, Manifest]:
+    """A release that the intruder published, in a schema of its own; and what it claims."""
+    shared.run(
+        f"ALTER SCHEMA shared OWNER TO {INTRUDER}",
+        f"GRANT USAGE ON SCHEMA clinic TO {INTRUDER}",
+        f"GRANT SELECT ON clinic.t TO {INTRUDER}",
+    )
+    monkeypatch.setenv("INTRUDER", shared.intruder.address)
+    monkeypatch.setenv("READER", shared.address(READER, "x"))
+    with sqlanon.connect() as db:
+        manifest = db.anonymize(policy("env:INTRUDER")).publish().manifest
+    for relation in ("r", "sqlanon_manifest"):
+        shared.intruder.run(f"GRANT SELECT ON shared.{relation} TO {READER}")
+    shared.intruder.sprung()
+    return shared, manifest
+
+
+def read_as(server: Server, role: str) -> None:
+    """Read the release as a role that looks at nothing before."""
+    with closing(dbapi.connect(server.address(role, "x"))) as connection:
+        for relation in ("shared.r", "shared.sqlanon_manifest WHERE table_name = 'r'"):
+            with suppress(dbapi.Error), connection.cursor() as cursor:
+                cursor.execute(f"SELECT * FROM {relation}")
+                cursor.fetchall()
+            connection.rollback()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", FORGED)
+def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest], what: str) -> None:
+    server, manifest = forged
+    for statement in FORGED[what]:
+        (server if "ALTER ROLE" in statement else server.intruder).run(statement)
+    read_as(server, READER)
+    assert bool(server.intruder.sprung()) == (what not in NOT_BY_A_PLAIN_READ)  # whoever just reads it steps into it
+    for variable in (VARIABLE, "READER"):
+        place = PostgresPlace.of(f"env:{variable}", "shared.r")
+        try:
+            found = place.verify()
+            assert not found.verified and ("rows", None) in [(one.name, one.passed) for one in found.checks]
+        except sqlanon.ReleaseError as error:
+            assert "sqlanon_manifest is not as sqlanon made it, and is not read" in str(error)
+        with duckdb.connect() as connection:
+            engine = DuckDBEngine(connection)
+            with suppress(sqlanon.ReleaseError):
+                place.manifests(NO_LIMITS)
+            with pytest.raises(sqlanon.ReleaseError, match="not read"), place.rows(engine, manifest):
+                pass
+            with pytest.raises(sqlanon.ReleaseError, match="not read"), place.opened(NO_LIMITS, None, None, True):
+                pass
+            with pytest.raises(sqlanon.ReleaseError, match="not read"):
+                PostgresRelease(place, manifest).class_sizes()
+        assert server.intruder.sprung() == []
