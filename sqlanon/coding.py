@@ -51,7 +51,8 @@ class Column:
 class Coded:
     """A quasi-identifier as the queries need it: its ``column`` in the source, the top level of its hierarchy, and the
     ``table`` of its coded values, from `coded_values`. ``nullable`` and ``unknown``: the source has NULLs, and values
-    that the hierarchy lacks. ``texts``: the column of the table with its values as text; None: they are cast."""
+    that the hierarchy lacks. ``texts``: the column of the table with its values as text; None: they are cast.
+    ``open_ends``: the table has labels and leaves at level 0, too, where values beyond an open end are one."""
 
     column: str
     height: int
@@ -59,6 +60,16 @@ class Coded:
     nullable: bool = False
     unknown: bool = False
     texts: str | None = None
+    open_ends: bool = False
+
+    @property
+    def lowest_labelled(self) -> int:
+        """The lowest level with labels of its own: below it, a release shows the values."""
+        return 0 if self.open_ends else 1
+
+    def between_ends(self, level: int) -> bool:
+        """Whether a release shows labels at a level that are not the top."""
+        return self.lowest_labelled <= level < self.height
 
 
 def code_name(attribute: int, level: int) -> str:
@@ -119,24 +130,25 @@ def coded_values(
     nullable: bool,
     count: int | None = None,
     texts: bool = False,
+    open_ends: bool = False,
 ) -> exp.Select:
     """The values of a column with their labels, codes and leaves, level by level.
 
     A value that is missing from the hierarchy (``known`` is false) stays itself below the top. With ``count``, the
     number of values, codes are as small integers as hold them: they are what every check groups by. With ``texts``, the
-    values are there as text, too.
+    values are there as text, too. With ``open_ends``, the hierarchy has labels at level 0.
 
     Makes the columns ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
-    ``leaves_1`` .. ``leaves_{h-1}``.
+    ``leaves_1`` .. ``leaves_{h-1}``; with ``open_ends`` also ``label_0`` and ``leaves_0``.
     """
-    labels = [col(f"level_{level}", "h") for level in range(height + 1)]
-    counted: list[exp.Expr] = [named(label.copy(), f"level_{i}") for i, label in enumerate(labels)]
+    between = range(0 if open_ends else 1, height)
+    names = {level: f"level_{level}" if level else "label_0" for level in between}
+    counted: list[exp.Expr] = [
+        named(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
+    ]
     counted += [
-        named(
-            exp.Window(this=exp.Count(this=exp.Star()), partition_by=[labels[level].copy()]) - 1,
-            f"leaves_{level}",
-        )
-        for level in range(1, height)
+        named(exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col(name, "h")]) - 1, f"leaves_{level}")
+        for level, name in names.items()
     ]
     with_leaves = select([*counted, named(exp.true(), KNOWN)], aliased(hierarchy, "h"))
     known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
@@ -148,14 +160,11 @@ def coded_values(
         col("rows", "v"),
         *([named(cast(col("value", "v"), "VARCHAR"), TEXTS)] if texts else []),
         named(known, KNOWN),
-        *(named(col(f"level_{level}", "l"), f"label_{level}") for level in range(1, height)),
+        *(named(col(name, "l"), f"label_{level}") for level, name in names.items()),
         *([named(exp.Literal.string(top), f"label_{height}")] if height else []),
-        *(named(rank_of([col(f"level_{i}", "l"), own.copy()], type_), f"code_{i}") for i in range(1, height)),
-        *([named(rank_of([col("value", "v")], type_), "code_0")] if height else []),
-        *(
-            named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}")
-            for i in range(1, height)
-        ),
+        *(named(rank_of([col(name, "l"), own.copy()], type_), f"code_{i}") for i, name in names.items()),
+        *([named(rank_of([col("value", "v")], type_), "code_0")] if height and not open_ends else []),
+        *(named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}") for i in between),
     ]
     on = same(col("value", "v"), col("level_0", "l"), nullable)
     # To read a `join_type` takes half a millisecond, for each attribute of each run.
@@ -184,6 +193,15 @@ def level_codes(coded: Coded, level: int) -> exp.Select:
     return exp.Select(expressions=codes, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
 
 
+def distinct_codes(coded: Coded) -> exp.Table | exp.Subquery:
+    """A relation with each code of level 0 once, with those above it and ``known``."""
+    if not coded.open_ends:
+        return coded.table
+    codes: list[exp.Expr] = [col(f"code_{level}") for level in range(coded.height)]
+    query = exp.Select(expressions=[*codes, col(KNOWN)], distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
+    return subquery(query)
+
+
 def group_counts(coded: Coded) -> exp.Select:
     """One row: how many groups of values an attribute has at each level below its top."""
     codes = [exp.Count(this=exp.Distinct(expressions=[col(f"code_{level}")])) for level in range(coded.height)]
@@ -193,14 +211,15 @@ def group_counts(coded: Coded) -> exp.Select:
 def levels_with(coded: Coded, labels: Sequence[str]) -> exp.Select:
     """One row: for each level of an attribute, whether a known value of the source has one of some labels there."""
     there = all_of([col(KNOWN), col("rows") > 0])
-    released = [cast(col("value"), "VARCHAR"), *(col(f"label_{level}") for level in range(1, coded.height + 1))]
+    ground = col("label_0") if coded.open_ends else cast(col("value"), "VARCHAR")
+    released = [ground, *(col(f"label_{level}") for level in range(1, coded.height + 1))]
     counts = [where(exp.Count(this=exp.Star()), all_of([there.copy(), _is_one(one, labels)])) for one in released]
     return select([(count > 0) for count in counts], coded.table.copy())
 
 
-def labels_among(hierarchy: exp.Table, height: int, labels: Sequence[str]) -> exp.Select:
-    """Those of some labels that a hierarchy has, at any level; its ground values by their text."""
-    released = [named(cast(col(f"level_{level}"), "VARCHAR"), "label") for level in range(height + 1)]
+def labels_among(hierarchy: exp.Table, columns: Sequence[str], labels: Sequence[str]) -> exp.Select:
+    """Those of some labels that a hierarchy has in the columns of its levels; its ground values by their text."""
+    released = [named(cast(col(name), "VARCHAR"), "label") for name in columns]
     every = union_all(*(select([one], hierarchy.copy()) for one in released))
     return _LABELS_AMONG(every=every, labels=[exp.Literal.string(one) for one in labels])
 
@@ -223,9 +242,9 @@ def level_leaves(coded: Coded, level: int) -> exp.Select:
 def marginals(attributes: Sequence[Coded], entropy: bool) -> exp.Query:
     """For each attribute its number and a list of figures, which give every generalization a bound without a GROUP BY.
 
-    The figures: the rows of unknown values; then for each level below the top the sum over rows of the leaves
-    less one; then, with ``entropy``, for each level the sum over rows of log2(count of the generalized value /
-    count of the value).
+    The figures: the rows of unknown values; then for each level below the top, level 0 included, the sum over rows of
+    the leaves less one; then, with ``entropy``, for each level the sum over rows of log2(count of the generalized
+    value / count of the value).
     """
     return union_all(*(_marginals(i, one, entropy) for i, one in enumerate(attributes)))
 
@@ -235,8 +254,9 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
     unknown = total(col("rows"), ~col(KNOWN))
     figures: list[exp.Expr] = [cast(exp.Coalesce(this=unknown, expressions=[number(0)]), "DOUBLE")]
     source: exp.Expr = coded.table.copy()
-    below = range(1, coded.height)
-    figures += [exp.Sum(this=rows * col(f"leaves_{level}")) for level in below]
+    below = range(coded.lowest_labelled, coded.height)
+    values: list[exp.Expr] = [number(0.0) for _ in range(min(coded.lowest_labelled, coded.height))]
+    figures += values + [exp.Sum(this=rows * col(f"leaves_{level}")) for level in below]
     if entropy:
         groups = [
             named(exp.Window(this=exp.Sum(this=rows.copy()), partition_by=partition), f"group_{level}")
@@ -244,8 +264,8 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
         ]
         source = subquery(exp.Select(expressions=[exp.Star(), *groups]).from_(coded.table.copy()), "g")
         figures += [
-            exp.Sum(this=rows * _log2(group / rows))
-            for group in (col(f"group_{level}") for level in range(1, coded.height + 1))
+            exp.Sum(this=rows * _log2(col(f"group_{level}") / rows)) if level >= coded.lowest_labelled else number(0.0)
+            for level in range(coded.height + 1)
         ]
     # A value that only the population has is nobody's here.
     there = col("rows") > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import combinations
@@ -72,14 +72,9 @@ class PrivateSide:
     outside: Source | None
 
     @property
-    def tables(self) -> Mapping[str, exp.Expr]:
-        """The tables of the hierarchies, by attribute in lower case."""
-        return {name: one.table for name, one in self.trees.hierarchies.items()}
-
-    @property
     def heights(self) -> dict[str, int]:
-        """Their heights, by attribute in lower case."""
-        return {name: one.height for name, one in self.trees.hierarchies.items()}
+        """Their heights in the policy, by attribute in lower case."""
+        return {name: one.height - one.below for name, one in self.trees.hierarchies.items()}
 
 
 @dataclass(frozen=True)
@@ -227,9 +222,9 @@ def _private_side(policy: Policy, run: Run, outside: str | None, writer: ScriptW
     if problems:
         raise HierarchyError(problems)
     rules = {name.lower(): one.get("hierarchy") for name, one in policy.redacted()["attributes"].items()}
-    return PrivateSide(
-        policy, run, columns, Trees({name: Tree(one.table, one.height) for name, one in built.items()}, rules), theirs
-    )
+    quasi = {name.lower() for name in policy.generalized}  # sensitive values are released unchanged
+    trees = {name: Tree.of(one.table, one.height, one.open_ends and name in quasi) for name, one in built.items()}
+    return PrivateSide(policy, run, columns, Trees(trees, rules), theirs)
 
 
 def _longest(run: Run, rules: tuple[object, ...], values: exp.Table) -> int:

@@ -473,8 +473,8 @@ def _beside_values(one: ComparedRelease, trees: Trees, name: str, column: str) -
     tree = trees.of(name.lower(), one.rule(name.lower()))
     if tree is None:
         return None
-    levels, members = one.levels(name.lower(), tree.height), one.members_level(name.lower())
-    sets = None if members is None else (min(members, tree.height), 0)
+    levels, members = tree.levels(one, name.lower()), tree.members_level(one, name.lower())
+    sets = None if members is None else (members, 0)
     return LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, ranges=True, sets=sets)
 
 

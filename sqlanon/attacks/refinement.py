@@ -262,10 +262,11 @@ def find_dependencies(attacker: Attacker) -> Found:
             reasons.append(f"needs one level for each attribute, and unchanged columns: {one.path} has none")
             continue
         found = []
-        for name, level in levels.items():
-            if not level or name not in theirs or name not in private.tables:
+        for name, released_level in levels.items():
+            tree = private.trees.hierarchies.get(name)
+            if tree is None or name not in theirs or not (level := (released_level or 0) + tree.below):
                 continue
-            rows = at_level(private.run.source.relation, theirs[name], private.tables[name], level, others)
+            rows = at_level(private.run.source.relation, theirs[name], tree.table, level, others)
             for i, other in enumerate(others):
                 query = pinned_groups(rows, col("label"), col("ground"), col(f"other_{i}"))
                 sql = attacker.script(titled(query, [name, other]))
@@ -318,20 +319,17 @@ def _full_domain_releases(attacker: Attacker) -> tuple[list[tuple[ComparedReleas
         elif any(level is None for level in levels.values()):
             reasons.append(f"needs one level for each attribute: {one.path} has several")
         else:
-            quasi = [
-                Released(
-                    name,
-                    one.column(name.lower()) or name,
-                    private.columns.by_attribute[name],
-                    int(levels[name] or 0),
-                    private.tables[name.lower()],
-                    int(levels[name] or 0) if policy.attributes[name].forbidden else policy.attributes[name].min_level,
-                )
-                for name in policy.generalized
-            ]
+            quasi = [_released(private, one, name, levels[name] or 0) for name in policy.generalized]
             source = private.run.source.relation
             releases.append((one, FullDomainRelease(one.relation, source, quasi, sensitive, requirements)))
     return releases, reasons
+
+
+def _released(private: PrivateSide, release: ComparedRelease, name: str, level: int) -> Released:
+    spec, tree = private.policy.attributes[name], private.trees.hierarchies[name.lower()]
+    lowest = level if spec.forbidden else spec.min_level
+    columns = release.column(name.lower()) or name, private.columns.by_attribute[name]
+    return Released(name, *columns, level + tree.below, tree.table, lowest + tree.below)
 
 
 def _requirements(attacker: Attacker, private: PrivateSide) -> Requirements:

@@ -16,7 +16,7 @@ from operator import add
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
+from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name, distinct_codes, level_codes
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import (
     Namer,
@@ -43,7 +43,7 @@ ROOM = 2**15
 ROWS_PER_CODE = 64
 """And at most one for so many rows of the table, as each frequency set reads them all."""
 
-_HALF = template("SELECT :codes FROM :coded WHERE :code % 2 = :rest")
+_HALF = template("SELECT :codes FROM :coded AS c WHERE :code % 2 = :rest")
 
 CODE = "code"
 EXAMPLE_COUNT = 100
@@ -118,7 +118,7 @@ class RowCodes:
         """The codes of an attribute with an even code at a level, or with an odd one."""
         coded = self.attributes[attribute]
         codes = [col(name) for name in dict.fromkeys(("code_0", f"code_{level}", KNOWN))]
-        return _HALF(codes=codes, coded=coded.table, code=col(f"code_{level}"), rest=rest)
+        return _HALF(codes=codes, coded=distinct_codes(coded), code=col(f"code_{level}"), rest=rest)
 
     def distribution(self, pairs: Pairs, levels: Levels) -> exp.Select:
         """The counts by combination of codes and sensitive value, with the codes above them."""
@@ -152,8 +152,8 @@ class RowCodes:
                 continue
             i = next(iter(pack.factors))
             attribute = self.attributes[i]
-            codes = attribute.table if half is None or half.attribute != i else half.codes
-            if below and not levels[i] and not attribute.unknown and codes is attribute.table:
+            codes = distinct_codes(attribute) if half is None or half.attribute != i else half.codes
+            if below and not levels[i] and not attribute.unknown and (half is None or half.attribute != i):
                 keys[code_name(i, 0)] = code
             elif below or attribute.unknown:
                 own = col("code_0" if attribute.height else "value", coded)
@@ -217,7 +217,7 @@ def _pack_codes(pack: Pack, attributes: Sequence[Coded]) -> exp.Select:
     query = exp.Select()
     output = [named(pack.code({i: col("code_0", f"c{i}") for i in pack.factors}), CODE)]
     for place, i in enumerate(pack.factors):
-        coded = aliased(attributes[i].table, f"c{i}")
+        coded = aliased(distinct_codes(attributes[i]), f"c{i}")
         query = query.join(coded, join_type="cross", copy=False) if place else query.from_(coded, copy=False)
         output += [named(col(f"code_{k}", f"c{i}"), code_name(i, k)) for k in range(attributes[i].height)]
     return query.select(*output, copy=False)

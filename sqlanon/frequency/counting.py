@@ -63,6 +63,7 @@ def count_combinations(
     for s, name in enumerate(columns.sensitive_names):
         if (tree := hierarchies.sensitive.get(name)) is not None:
             column, target = columns.by_attribute[name], work(f"sensitive_coded_{s}")
+            tree = replace(tree, open_ends=False)  # its values are released unchanged
             coded[name] = _coded(steps, column, tree, values[name].table, facts[name], target)
     domains = {
         name: Domain(_count(facts[name]), coded[name].height if name in coded else 0) for name in scanned.sensitive
@@ -157,13 +158,13 @@ def _coded(
 ) -> Coded:
     """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
     top, nullable = hierarchy.top or "", facts.nullable
-    query = cd.coded_values(values, hierarchy.table, hierarchy.height, top, nullable, facts.count, texts)
-    steps.make(coded, query)
-    return Coded(column, hierarchy.height, coded, nullable, unknown=True, texts=cd.TEXTS if texts else None)
+    height, open_ends = hierarchy.height, hierarchy.open_ends
+    steps.make(coded, cd.coded_values(values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends))
+    return Coded(column, height, coded, nullable, True, cd.TEXTS if texts else None, open_ends)
 
 
 def _marginal_figures(steps: StatementRunner, attributes: Sequence[Coded], entropy: bool) -> list[Sequence[float]]:
-    example = [(i, (0.0,) * (2 * one.height + 1)) for i, one in enumerate(attributes)]
+    example = [(i, (0.0,) * (2 * one.height + 2)) for i, one in enumerate(attributes)]
     return [figures for _, figures in sorted(steps.look_up(cd.marginals(attributes, entropy), example))]
 
 
@@ -174,8 +175,8 @@ def _marginals(
     leaves = tuple(hierarchy.leaves for hierarchy in hierarchies)
     unknown = tuple(int(row[0]) for row in figures)
     leaf_sums = tuple(
-        (0.0, *row[1:height], *([(rows - u) * (n - 1.0)] if height else []))
+        (*row[1 : height + 1], (rows - u) * (n - 1.0) if height else 0.0)
         for row, height, n, u in zip(figures, heights, leaves, unknown, strict=True)
     )
-    entropies = tuple((0.0, *row[max(height, 1) :]) for row, height in zip(figures, heights, strict=True))
+    entropies = tuple(tuple(row[height + 1 :]) for row, height in zip(figures, heights, strict=True))
     return Marginals(rows, heights, leaves, unknown, leaf_sums, entropies if entropy else ())

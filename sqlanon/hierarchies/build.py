@@ -38,7 +38,7 @@ from sqlanon.hierarchies.validate import (
     usual_checks,
 )
 from sqlanon.policy import Policy
-from sqlanon.policy.rules import MaskRule, Rule
+from sqlanon.policy.rules import IntervalsRule, MaskRule, Rule
 from sqlanon.records import dataclass
 from sqlanon.requirements import hierarchies_needed
 
@@ -48,7 +48,8 @@ class Hierarchy:
     """A validated hierarchy.
 
     Its table has one row per ground value: ``level_0`` (the column's type), ``level_1`` .. ``level_{height}`` (text). A
-    column with NULLs has one more row for them: NULL below the top.
+    column with NULLs has one more row for them: NULL below the top. With ``open_ends``, ``label_0`` (text) is what a
+    release shows at level 0: the value, or the label of the open end that it lies beyond.
     """
 
     attribute: str
@@ -56,6 +57,20 @@ class Hierarchy:
     height: int
     leaves: int  # ground values, and one more if the column has NULLs; not if a population alone has
     top: str | None  # the label of its top level; None for height 0 and where there are no ground values at all
+    open_ends: bool = False
+
+    def released(self, level: int) -> str:
+        """The column of its table that a release shows at a level."""
+        return released_column(level, self.open_ends)
+
+
+def released_column(level: int, open_ends: bool) -> str:
+    """The column of a hierarchy's table that a release shows at a level.
+
+    >>> released_column(0, False), released_column(0, True), released_column(1, True)
+    ('level_0', 'label_0', 'level_1')
+    """
+    return "label_0" if open_ends and level == 0 else f"level_{level}"
 
 
 EXAMPLE_LENGTH = 5
@@ -115,7 +130,8 @@ def build_hierarchies(
         hierarchy, found = build_hierarchy(steps, name, rules, of.table, of.type, target, spec.on_unknown, nullable)
         problems.extend(found)
         if hierarchy is not None:
-            problems.extend(() if steps.dry else level_problems(steps, name, spec, target, hierarchy.height))
+            names = [hierarchy.released(level) for level in range(hierarchy.height + 1)]
+            problems.extend(() if steps.dry else level_problems(steps, name, spec, target, names))
             built[name] = hierarchy
     if problems:
         raise HierarchyError(problems)
@@ -146,6 +162,7 @@ def build_hierarchy(
     if flaws:
         return None, [Problem(place, flaw) for flaw in flaws]
     draft = HierarchyDraft(tuple(parts), values, column_type, nullable)
+    open_ends = any(isinstance(rule, IntervalsRule) and rule.has_open_ends for rule in rules)
     try:
         steps.make(target, _query(draft))
     except Exception as error:  # each engine has errors of its own
@@ -157,15 +174,16 @@ def build_hierarchy(
         reason = str(error).partition("\n")[0] if is_shown else type(error).__name__
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
     if steps.dry:
-        return Hierarchy(attribute, target, draft.height, EXAMPLE_LEAVES, TOP if draft.height else None), []
+        top = TOP if draft.height else None
+        return Hierarchy(attribute, target, draft.height, EXAMPLE_LEAVES, top, open_ends), []
     usual = usual_checks(draft, target, on_unknown)
     facts = Summary(*engine.rows(summary(draft, target, usual))[0])
     if messages := _messages(engine, draft, checks(draft, target, facts, usual)):
         engine.execute(drop_table(target))
         return None, [Problem(place, message) for message in messages]
-    top = TOP if parts[-1].top else facts.top
+    top = (TOP if parts[-1].top else facts.top) if draft.height else None
     leaves = min(facts.leaves, facts.ground + facts.nulls)
-    return Hierarchy(attribute, target, draft.height, leaves, top if draft.height else None), []
+    return Hierarchy(attribute, target, draft.height, leaves, top, open_ends), []
 
 
 def hierarchy_query(
@@ -214,6 +232,7 @@ def _query(draft: HierarchyDraft) -> exp.Select:
 _VALUES = template("SELECT value AS value FROM :values")
 _COMPOSED = template("SELECT :levels FROM :query AS v")
 _IS_KNOWN = fragment("value IS NULL OR (:known)")
+_END_OR_LABEL = fragment("coalesce(:open_end, :label)")
 _NULL_AT_TOP = fragment("CASE WHEN value IS NULL THEN :top ELSE :label END")
 
 
@@ -222,9 +241,13 @@ def _composed_query(draft: HierarchyDraft) -> exp.Select:
     query = _VALUES(values=draft.values)
     labels: list[exp.Expr] = []
     known: list[exp.Expr] = []
+    ground: exp.Expr | None = None
     for index, part in enumerate(draft.parts):
         labelled = _joined(part, query, index) if isinstance(part, Listed) else part.extend(query, f"p{index}_")
         query = labelled.query
+        if labelled.open_end is not None:  # an open end binds at every level below it, too
+            lower = cast(col("value"), "VARCHAR") if ground is None else ground
+            ground, *labels = (_END_OR_LABEL(open_end=labelled.open_end, label=one) for one in (lower, *labels))
         labels += labelled.labels
         known += [labelled.known] if labelled.known is not None else []
     last = draft.parts[-1]
@@ -232,7 +255,9 @@ def _composed_query(draft: HierarchyDraft) -> exp.Select:
         labels.append(text(TOP))
     elif labels and isinstance(last, Listed):
         labels[-1] = _NULL_AT_TOP(top=_listed_top(last, len(draft.parts) - 1), label=labels[-1])
-    whole = _COMPOSED(levels=_level_columns(col("value"), labels), query=query)
+    columns: list[exp.Expr] = _level_columns(col("value"), labels)
+    columns += [] if ground is None else [named(ground, released_column(0, open_ends=True))]
+    whole = _COMPOSED(levels=columns, query=query)
     return whole.where(_IS_KNOWN(known=all_of(known)), copy=False) if known else whole
 
 

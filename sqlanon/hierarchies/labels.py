@@ -233,6 +233,7 @@ _DIGITS = fragment("""
 """)
 _HALF_OPEN = fragment("'[' || :low || ', ' || :high || ')'")
 _CLOSED = fragment(":low || '-' || :high")
+_END_OR_LABEL = fragment("coalesce(:open_end, :label)")
 _PADDED = fragment("CASE WHEN :bound < 0 THEN '-' ELSE '' END || lpad(abs(:bound)::VARCHAR, :digits, '0')")
 
 
@@ -268,7 +269,11 @@ def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> Labelled:
     if scale.start is None:
         digits = {f"{prefix}digits_{i}": _DIGITS(low=low, high=high) for i, (low, high) in enumerate(ends)}
         query = stage(query, digits)
-    return Labelled(query, tuple(_label(scale, prefix, i, *ends[i]) for i in levels), is_there(x))
+    open_end = _open_end(scale, x)
+    labels = (_label(scale, prefix, i, *ends[i]) for i in levels)
+    if open_end is not None:
+        labels = (_END_OR_LABEL(open_end=open_end, label=label) for label in labels)
+    return Labelled(query, tuple(labels), is_there(x), open_end)
 
 
 _DAYS = fragment("date_diff('day', :start, :day)::BIGINT")
@@ -328,10 +333,14 @@ def _label(scale: _Scale, prefix: str, level: int, low: exp.Expr, high: exp.Expr
         _PADDED(bound=bound, digits=digits) if scale.start is None else _CALENDAR["day"](day=bound)
         for bound in (low, high)
     )
-    label = (_HALF_OPEN if scale.half_open else _CLOSED)(low=low, high=high)
-    case, x = exp.Case(default=label), col(f"{prefix}x")
+    return (_HALF_OPEN if scale.half_open else _CLOSED)(low=low, high=high)
+
+
+def _open_end(scale: _Scale, x: exp.Column) -> exp.Expr | None:
+    """The label of a value beyond an open end; NULL for all others."""
+    case = exp.Case()
     if scale.below is not None:
         case = case.when(x < scale.literal(scale.below), text(f"<{scale.end_text(scale.below)}"), copy=False)
     if scale.above is not None:
         case = case.when(x >= scale.literal(scale.above), text(f"≥{scale.end_text(scale.above)}"), copy=False)
-    return case if case.args.get("ifs") else label
+    return case if case.args.get("ifs") else None

@@ -18,9 +18,11 @@ NONE: frozenset[int] = frozenset()
 
 
 def level_problems(
-    steps: StatementRunner, name: str, spec: Attribute, hierarchy: exp.Table, height: int
+    steps: StatementRunner, name: str, spec: Attribute, hierarchy: exp.Table, columns: Sequence[str]
 ) -> Iterator[Problem]:
-    """What the policy asks of an attribute's levels and labels that its hierarchy does not have."""
+    """What the policy asks of an attribute's levels and labels that its hierarchy does not have; by level, ``columns``
+    has what a release shows."""
+    height = len(columns) - 1
     limits = {"min_level": spec.min_level, "max_level": spec.max_level}
     for key, limit in limits.items():
         if limit is not None and limit > height:
@@ -28,7 +30,7 @@ def level_problems(
             yield Problem(f"attributes.{name}.{key}", message)
     if not spec.forbidden:
         return
-    found = steps.ask(cd.labels_among(hierarchy, height, spec.forbidden), [])
+    found = steps.ask(cd.labels_among(hierarchy, columns, spec.forbidden), [])
     known = {label for (label,) in found}
     for label in spec.forbidden:
         if label not in known:

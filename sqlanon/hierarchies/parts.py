@@ -120,6 +120,7 @@ class Labelled:
     query: exp.Select  # one row a value, with a column ``value``
     labels: tuple[exp.Expr, ...]  # of each level, finest first, over the query's columns; NULL for NULL
     known: exp.Expr | None = None  # whether a value has labels; None where every value has
+    open_end: exp.Expr | None = None  # the label of a value beyond an open end, else NULL; None without open ends
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ from sqlanon.release.targets.file import FileTarget
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, __version__
-from sqlanon.search.candidate import candidate, class_leaves
+from sqlanon.search.candidate import between_ends, candidate, class_leaves
 from sqlanon.search.checker import leaf_sums, measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.columns import refuse_repeated_keys
@@ -187,7 +187,8 @@ def _refuse_changes(
         then = trees.get(name.lower())
         if levels[name] == 0 or then is None:
             continue
-        query = changed_labels(then.table, prepared.hierarchies[i].table, min(levels[name], then.height))
+        level = f"level_{min(levels[name], then.height)}"
+        query = changed_labels(then.table, prepared.hierarchies[i].table, level)
         if changed := run.engine.rows(query)[0][0]:
             message = f"{changed:,} values have another label than when the release was made (by a longer text under a "
             message += "mask, a number with more digits, an edited file): run anonymize again"
@@ -237,9 +238,7 @@ def _figures(prepared: SearchInput, space: ClassSpace, levels: Levels) -> Figure
     steps, measure = prepared.sets.steps, measure_of(prepared)
     suppressed = steps.figures(candidate(space, levels))["suppressed_rows"]
     leaves: dict[int, float] = {}
-    heights = prepared.marginals.heights
-    between = [i for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if 0 < level < height]
-    if suppressed and measure.needs_leaves and between:
+    if suppressed and measure.needs_leaves and between_ends(prepared.attributes, levels):
         leaves = leaf_sums(steps, class_leaves(space, levels, prepared.attributes, kept=False))
     return Figures(0, suppressed, suppressed_leaves=leaves)
 

@@ -33,6 +33,7 @@ from sqlanon.expressions import (
     template,
     text,
 )
+from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
@@ -624,12 +625,11 @@ class JointAudit:
             else:
                 different.add(key)
                 continue
-            trees[key] = Tree(tree.table, tree.height)
-            shown[key], rules[key] = _stored(names, now.height), new.rule(key)
+            trees[key] = Tree.of(tree.table, tree.height, tree.open_ends)
+            shown[key], rules[key] = _stored(names, now), new.rule(key)
         for key, then in known.items():  # the new one shows it as it is, or not at all
-            trees[key], rules[key] = Tree(then.table, then.height), one.rule(key)
-            name = stored_name(one.publication.run_id, then.attribute)
-            shown[key] = _stored([name], then.height)
+            trees[key], rules[key] = Tree.of(then.table, then.height, then.open_ends), one.rule(key)
+            shown[key] = _stored([stored_name(one.publication.run_id, then.attribute)], then)
         return Trees(trees, rules, frozenset(different)), Trees(shown, rules, frozenset(different))
 
 
@@ -654,11 +654,12 @@ def _why_more_rows(rows: int, persons: int, most_rows: int) -> str:
     return f" (why {rows:,} rows with k = {persons:,}: one person has up to {most_rows:,} rows, so {of_persons})"
 
 
-def _stored(names: Sequence[str], height: int) -> Tree:
+def _stored(names: Sequence[str], hierarchy: Hierarchy) -> Tree:
     """A hierarchy by its names in the catalog."""
+    height, open_ends = hierarchy.height, hierarchy.open_ends
     tables = [table(name, catalog.SCHEMA, _CATALOG) for name in names]
-    both = tables[0] if len(tables) == 1 else subquery(union_of(tables[0], tables[1], height), "both")
-    return Tree(both, height)
+    both = tables[0] if len(tables) == 1 else subquery(union_of(tables[0], tables[1], height, open_ends), "both")
+    return Tree.of(both, height, open_ends)
 
 
 def _is_parquet(path: Path) -> bool:

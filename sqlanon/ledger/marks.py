@@ -66,15 +66,13 @@ class EarlierAttribute:
 
     @property
     def is_looked_up(self) -> bool:
-        return 0 < self.level < self.attribute.height
+        return self.attribute.between_ends(self.level)
 
     def label(self, i: int) -> exp.Expr:
         """What the release shows of a row of the source."""
-        if self.level == 0:
-            return col(self.attribute.column, "s")
-        if self.level == self.attribute.height:
-            return text(self.top or "")
-        return col(f"label_{self.level}", f"h{i}")
+        if self.is_looked_up:
+            return col(f"label_{self.level}", f"h{i}")
+        return text(self.top or "") if self.level else col(self.attribute.column, "s")
 
 
 def unmarked(source: exp.Expr, columns: Sequence[str]) -> exp.Select:

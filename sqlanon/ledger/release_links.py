@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import cast, col, fragment, named, select, subquery, table, template, union_all
+from sqlanon.hierarchies.build import released_column
 from sqlanon.ledger.row_matching import (
     LinkedAttribute,
     ReleaseLink,
@@ -24,7 +25,7 @@ from sqlanon.ledger.row_matching import (
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.records import dataclass
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import Manifest, has_open_ends
 from sqlanon.requirements import promised_k
 
 _NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|INTEGER|UINTEGER|BIGNUM|FLOAT|DOUBLE|DECIMAL.*")
@@ -215,10 +216,38 @@ class ComparedRelease:
 
 @dataclass(frozen=True)
 class Tree:
-    """A hierarchy: one row per ground value, ``level_0`` to the top."""
+    """A hierarchy: one row per ground value, ``level_0`` to the top.
+
+    Where releases show open ends at their level 0, the values are one level below it: ``below`` is 1 then.
+    """
 
     table: exp.Expr
     height: int
+    below: int = 0
+
+    @classmethod
+    def of(cls, table: exp.Expr, height: int, open_ends: bool) -> Tree:
+        """Of a hierarchy's table, which has ``label_0`` where it has open ends."""
+        if not open_ends:
+            return cls(table, height)
+        labels = [released_column(level, open_ends) for level in range(height + 1)]
+        output: list[exp.Expr] = [named(col(name), f"level_{i}") for i, name in enumerate(["level_0", *labels])]
+        return cls(subquery(select(output, table.copy()), "h"), height + 1, below=1)
+
+    def level(self, release: ComparedRelease, name: str) -> int | None:
+        """The one level of a column's labels in a release; None where there are several, of masked rows too."""
+        level = release.level(name, self.height - self.below)
+        return level if level is None or not release.is_quasi(name) else level + self.below
+
+    def levels(self, release: ComparedRelease, name: str) -> tuple[int, ...]:
+        """The levels that a column's labels in a release can be of."""
+        below = self.below if release.is_quasi(name) else 0
+        return tuple(level + below for level in release.levels(name, self.height - self.below))
+
+    def members_level(self, release: ComparedRelease, name: str) -> int | None:
+        """The level of the members of a column's sets; None where a release has no sets."""
+        level = release.members_level(name)
+        return None if level is None else min(level + self.below, self.height)
 
 
 @dataclass(frozen=True)
@@ -263,25 +292,27 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
             attributes += [LinkedAttribute(own, own, None), LinkedAttribute(f"{other} (2)", None, other)]
             continue
         tree = trees.of(name, rules[0])
-        top = _TOP if tree is None else tree.height
-        levels = first.level(name, top), second.level(name, top)
-        if None not in levels and levels[0] == levels[1] and (tree is None or levels[0] == 0):
+        if tree is not None:
+            levels = tree.level(first, name), tree.level(second, name)
+        else:
+            levels = first.level(name, _TOP), second.level(name, _TOP)
+        shows_values = len(rules) == 1 and has_open_ends(rules[0])  # one release, and the other an open end
+        if None not in levels and levels[0] == levels[1] and (not shows_values if tree is None else levels[0] == 0):
             attributes.append(LinkedAttribute(own, own, other))
         elif tree is None:
             missing.append(own)
         else:
-            of_first, of_second = first.levels(name, tree.height), second.levels(name, tree.height)
             attributes.append(
                 LinkedAttribute(
                     own,
                     own,
                     other,
-                    of_first,
-                    of_second,
+                    tree.levels(first, name),
+                    tree.levels(second, name),
                     tree.table,
                     tree.height,
                     ranges=True,
-                    sets=_levels_of_sets(first.members_level(name), second.members_level(name), tree.height),
+                    sets=_levels_of_sets(tree.members_level(first, name), tree.members_level(second, name)),
                 )
             )
     shared = [
@@ -295,11 +326,9 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
     )
 
 
-def _levels_of_sets(first: int | None, second: int | None, height: int) -> tuple[int, int] | None:
+def _levels_of_sets(first: int | None, second: int | None) -> tuple[int, int] | None:
     """The levels of the members of sets in both releases, where one of them has sets."""
-    if first is None and second is None:
-        return None
-    return min(first or 0, height), min(second or 0, height)
+    return None if first is None and second is None else (first or 0, second or 0)
 
 
 def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int], sets: Set[int] = frozenset()) -> ReleaseLink:

@@ -11,6 +11,7 @@ from sqlanon.engines.dialects.kinds import WHOLE
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import col, drop_table, fragment, star, template
 from sqlanon.hierarchies import Hierarchy
+from sqlanon.hierarchies.build import released_column
 from sqlanon.ledger import catalog
 from sqlanon.policy import Policy
 from sqlanon.sources.run import Run
@@ -70,16 +71,18 @@ def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
             target = run.work(f"of_{name}")
             # Another file of that run may need it, or the same again.
             catalog.replace_table(engine, target.copy(), star(catalog.stored(name)))
-            found[attribute.lower()] = Hierarchy(attribute, target, height, 0, None)
+            open_ends = released_column(0, open_ends=True) in engine.columns(target)
+            found[attribute.lower()] = Hierarchy(attribute, target, height, 0, None, open_ends)
     return found
 
 
 def is_same_tree(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
     """Whether the values that both have are under the same labels. Integers are the same in any width."""
     types = {engine.columns(one.table)["level_0"] for one in (then, now)}
-    if then.height != now.height or (len(types) > 1 and not types <= WHOLE):
+    if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= WHOLE):
         return False
-    return not any(engine.rows(changed_labels(then.table, now.table, level))[0][0] for level in range(1, now.height))
+    labels = [now.released(level) for level in range(0 if now.open_ends else 1, now.height)]
+    return not any(engine.rows(changed_labels(then.table, now.table, label))[0][0] for label in labels)
 
 
 def tree_of_both(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
@@ -88,18 +91,18 @@ def tree_of_both(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
     Makes a table in the work schema.
     """
     target = run.work(f"both_{then.table.name}")
-    catalog.replace_table(run.engine, target.copy(), union_of(then.table, now.table, now.height))
-    return Hierarchy(now.attribute, target, now.height, 0, now.top)
+    catalog.replace_table(run.engine, target.copy(), union_of(then.table, now.table, now.height, now.open_ends))
+    return Hierarchy(now.attribute, target, now.height, 0, now.top, now.open_ends)
 
 
-def union_of(then: exp.Expr, now: exp.Expr, height: int) -> exp.Query:
+def union_of(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp.Query:
     """The rows of two tables of one hierarchy."""
-    query = _BOTH(levels=[col(f"level_{level}") for level in range(height + 1)], then=then, now=now)
+    names = dict.fromkeys(["level_0", *(released_column(level, open_ends) for level in range(height + 1))])
+    query = _BOTH(levels=[col(name) for name in names], then=then, now=now)
     assert isinstance(query, exp.Query)
     return query
 
 
-def changed_labels(then: exp.Expr, now: exp.Expr, level: int) -> exp.Select:
-    """How many ground values had another label at a level than they have now."""
-    label = f"level_{level}"
+def changed_labels(then: exp.Expr, now: exp.Expr, label: str) -> exp.Select:
+    """How many ground values had another label in a column than they have now."""
     return _CHANGED_LABELS(then=then, now=now, label_then=col(label, "t"), label_now=col(label, "n"))

@@ -35,6 +35,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.frequency import distribution
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
+from sqlanon.hierarchies import Hierarchy
 from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
@@ -123,12 +124,18 @@ class LiveColumn:
 @dataclass(frozen=True)
 class LiveTree:
     """The hierarchy of an attribute in a live view: its ``column`` by number, the table that `live_labels` or, of a
-    sensitive attribute, `live_nodes` makes, the level that is shown, and the top."""
+    sensitive attribute, `live_nodes` makes, the level that is shown, and the top; ``open_ends``: level 0 has labels."""
 
     column: int
     table: exp.Table
     level: int
     height: int
+    open_ends: bool = False
+
+    @property
+    def shows_values(self) -> bool:
+        """Whether the view shows the values of the table."""
+        return self.level == 0 and not self.open_ends
 
 
 @dataclass(frozen=True)
@@ -167,13 +174,13 @@ def type_text(value: exp.Expr) -> exp.Expr:
     return anonymous("REGEXP_REPLACE", anonymous("TYPEOF", value), text(_ENUM), text("ENUM"), text("g"))
 
 
-def live_labels(hierarchy: exp.Table, level: int, height: int, top: str | None, forbidden: Sequence[str]) -> exp.Select:
+def live_labels(hierarchy: Hierarchy, level: int, forbidden: Sequence[str]) -> exp.Select:
     """The labels of an attribute at a level: ``value``, ``code`` (one a label) and ``label``, and a row for NULL.
 
     Values whose label no release may show are left out: rows that have them are suppressed.
     """
-    label = col(f"level_{level}")
-    known = _KNOWN_LABELS(label=label, hierarchy=hierarchy)
+    label, height, top = col(hierarchy.released(level)), hierarchy.height, hierarchy.top
+    known = _KNOWN_LABELS(label=label, hierarchy=hierarchy.table)
     if height:
         known = known.where(_IS_VALUE(), copy=False)
     if forbidden:
@@ -197,7 +204,7 @@ def live_nodes(hierarchy: exp.Table, height: int) -> exp.Select:
 
 def live_view(recipe: LiveRecipe) -> exp.Select:
     values = [
-        col(f"value_{j}" if quasi is None or recipe.quasi[quasi].level == 0 else f"label_{quasi}", "r")
+        col(f"value_{j}" if quasi is None or recipe.quasi[quasi].shows_values else f"label_{quasi}", "r")
         for j, _, quasi in recipe.shown
     ]
     shown = [

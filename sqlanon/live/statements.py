@@ -114,8 +114,8 @@ def live_recipe(
     for name, column, tree, level in zip(
         policy.generalized, columns.generalized, prepared.own_hierarchies, levels, strict=True
     ):
-        labels = live_labels(tree.table, level, tree.height, tree.top, policy.attributes[name].forbidden)
-        quasi.append(LiveTree(place[column], kept(name, labels), level, tree.height))
+        labels = live_labels(tree, level, policy.attributes[name].forbidden)
+        quasi.append(LiveTree(place[column], kept(name, labels), level, tree.height, tree.open_ends))
     trees = {
         name: LiveTree(
             place[columns.by_attribute[name]], kept(name, live_nodes(tree.table, tree.height)), 0, tree.height

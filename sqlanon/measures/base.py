@@ -66,7 +66,7 @@ class Figures:
     """Of the requirements that are counted for each generalization separately, the names of those that it does not
     meet, with its figures; NaN: it has none."""
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
-    """For `loss`: for each attribute strictly between bottom and top, the sum over suppressed rows of the leaves
+    """For `loss`: for each attribute with labels that are not the top, the sum over suppressed rows of the leaves
     under its value, less one. It is needed only where no more rows are suppressed than may be."""
     share: float = 1.0
     """The share of the classes that was counted: below 1 if that showed that too many rows are suppressed. Then all

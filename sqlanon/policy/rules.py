@@ -185,7 +185,8 @@ class IntervalsRule(_LevelsRule):
     origin:
         Where intervals are anchored: a number, or a date for an attribute of dates.
     below, above:
-        Values under ``below``, and from ``above`` on, go into an open end (``<0``, ``≥100``).
+        Values under ``below``, and from ``above`` on, share an open end (``<0``, ``≥100``) at every level, also at
+        level 0.
 
     >>> IntervalsRule.model_validate({"intervals": [5, 10]}).widths
     (Decimal('5'), Decimal('10'))
@@ -216,6 +217,11 @@ class IntervalsRule(_LevelsRule):
         if twice := [key for key in inner if key in outer]:
             raise ValueError(f"{' and '.join(twice)} is given twice: once is enough")
         return {**inner, **outer}
+
+    @property
+    def has_open_ends(self) -> bool:
+        """Whether values beyond a bound share one label at every level, level 0 included."""
+        return self.below is not None or self.above is not None
 
     def _flaws(self) -> Iterator[Flaw]:
         given = {name: getattr(self, name) for name in ("origin", "below", "above")}

@@ -40,7 +40,7 @@ from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, Asked, conflicts
 from sqlanon.policy.databases import DatabasePlace, DataFiles
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
-from sqlanon.policy.rules import Hierarchy
+from sqlanon.policy.rules import Hierarchy, IntervalsRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
 
 Role: TypeAlias = Literal["identifying", "quasi", "sensitive", "insensitive"]
@@ -92,6 +92,11 @@ class Attribute(SparseSection):
         description="for mu-argus: how identifying the attribute is; it decides which combinations are checked",
         examples=["most"],
     )
+
+    @property
+    def has_open_ends(self) -> bool:
+        """Whether a rule of the hierarchy has open ends: level 0 has labels then, and is text."""
+        return any(isinstance(rule, IntervalsRule) and rule.has_open_ends for rule in self.hierarchy or ())
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.role == "quasi" and self.hierarchy is None and self.noise is None:

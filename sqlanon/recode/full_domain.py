@@ -99,8 +99,11 @@ class FullDomainRecoding:
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
 
     def released_type(self, column: Column, own: str) -> str:
-        """Level 0 keeps its type; any label, or a mask, makes the column VARCHAR."""
-        return "VARCHAR" if column.quasi is not None and (self.levels[column.quasi] > 0 or self.mask) else own
+        """Level 0 keeps its type; any label, an open end, or a mask, makes the column VARCHAR."""
+        if column.quasi is None:
+            return own
+        labelled = self.levels[column.quasi] >= self.attributes[column.quasi].lowest_labelled
+        return "VARCHAR" if labelled or self.mask else own
 
     def with_column(self, column: Column) -> FullDomainRecoding:
         return replace(self, columns=(*self.columns, column))
@@ -145,7 +148,7 @@ class FullDomainRecoding:
         return self._of_labels(counts, below)
 
     def fully_suppressed(self) -> exp.Select:
-        between = {i: level for i, level in _coded(self) if level > 0}
+        between = {i: level for i, level in _coded(self) if level >= self.attributes[i].lowest_labelled}
         flags = [_count_of(i) <= 1 if i in between else exp.convert(level > 0) for i, level in enumerate(self.levels)]
         return self._of_labels(flags, between)
 
@@ -252,17 +255,18 @@ def _masked(recoding: FullDomainRecoding) -> exp.Expr:
 
 def _label(attribute: Coded, level: int, as_text: bool, relation: str | None = None) -> exp.Expr:
     """The label of a level beside a coded value; a value too as text, where that is asked for."""
-    if level == 0 and as_text and attribute.texts is not None:
+    if level >= attribute.lowest_labelled:
+        return col(f"label_{level}", relation)
+    if as_text and attribute.texts is not None:
         return col(attribute.texts, relation)
-    label = col("value" if level == 0 else f"label_{level}", relation)
-    return cast(label, "VARCHAR") if level == 0 and as_text else label
+    return cast(col("value", relation), "VARCHAR") if as_text else col("value", relation)
 
 
 def _labels(attribute: Coded, level: int, as_text: bool = False) -> exp.Select:
     """The labels of a level by their codes: ``code`` and ``label``."""
     label = _label(attribute, level, as_text)
     query = select([named(col(f"code_{level}"), "code"), named(label, "label")], attribute.table.copy())
-    return query if level == 0 else query.distinct(copy=False)
+    return query if level < attribute.lowest_labelled else query.distinct(copy=False)
 
 
 def _coded(recoding: FullDomainRecoding) -> list[tuple[int, int]]:

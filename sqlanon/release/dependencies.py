@@ -42,7 +42,7 @@ from sqlanon.release.words import listed
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import NOT_THERE
 from sqlanon.sources.column_figures import KEY, NEARLY, nearly_unique, some_rows
-from sqlanon.sources.columns import Columns, quoted
+from sqlanon.sources.columns import quoted
 from sqlanon.sources.duckdb import named_table
 
 _LABELLED = "sqlanon narrowing"
@@ -271,7 +271,7 @@ def narrowing_columns(
     schema, which are dropped. A dry run shows the query for the first column and quasi-identifier.
     """
     released, rows, source = recoding.columns, prepared.marginals.rows, prepared.source
-    others, quasi = _measurable(prepared.columns, released, levels)
+    others, quasi = _measurable(prepared, released, levels)
     if not others or not quasi:
         return (), ()
     if steps.dry:
@@ -328,7 +328,7 @@ def refused(
     A column with many unique values is a key: another table with it and a quasi-identifier reveals the value of each
     such row. Unique values have no pairs of rows, so their dependence cannot be measured.
     """
-    _, quasi = _measurable(prepared.columns, prepared.released, levels)
+    _, quasi = _measurable(prepared, prepared.released, levels)
     if prepared.policy.privacy.dependencies != "error" or not quasi or steps.dry:
         return ()
     names = listed([repr(prepared.released[j].name) for j in quasi])
@@ -372,14 +372,20 @@ def _as_they_are(prepared: SearchInput) -> list[str]:
 
 
 def _measurable(
-    columns: Columns, released: Sequence[Column], levels: Mapping[str, int | None]
+    prepared: SearchInput, released: Sequence[Column], levels: Mapping[str, int | None]
 ) -> tuple[list[int], list[int]]:
     """The numbers of the released columns that may narrow, and of the quasi-identifiers that are generalized."""
+    columns, attributes = prepared.columns, prepared.attributes
     names = {column: name for name, column in columns.by_attribute.items()}
     known = {name.lower(): level for name, level in levels.items()}
+
+    def is_generalized(column: Column) -> bool:
+        if column.quasi is None:
+            return False
+        return known.get(names[column.name].lower()) != 0 or attributes[column.quasi].open_ends
+
     others = [j for j, one in enumerate(released) if one.quasi is None and one.name not in columns.noisy]
-    quasi = [j for j, one in enumerate(released) if one.quasi is not None and known.get(names[one.name].lower()) != 0]
-    return others, quasi
+    return others, [j for j, one in enumerate(released) if is_generalized(one)]
 
 
 def _rows(recoding: ByClass, quasi: Sequence[int]) -> exp.Select:

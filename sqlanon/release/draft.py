@@ -217,7 +217,7 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, recoding: Recoding, rele
         return []
     attribute, level = below[0]
     least = promised_k(policy.privacy, policy.generalized)
-    label = cast(col("value" if level == 0 else f"label_{level}"), "VARCHAR")
+    label = cast(col(f"label_{level}" if level >= attribute.lowest_labelled else "value"), "VARCHAR")
     query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
     rows = run.engine.rows(query)
     labels = rows[0][-1] if rows else 0

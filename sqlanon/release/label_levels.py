@@ -8,6 +8,8 @@ where the longest text and the longest bound may be those of a suppressed row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -64,6 +66,9 @@ _PATHS_BY_ENDS = template("""
 """)
 _ITSELF = fragment("CASE WHEN bool_and(r.single) THEN r.label END")
 _SAME = fragment("CASE WHEN min(:label) = max(:label) THEN min(:label) END")
+_ITSELF_OR_OPEN_END = fragment("coalesce(:itself, CASE WHEN label LIKE '<%' OR label LIKE '≥%' THEN :same END)")
+_OR_LEAST = fragment("CASE WHEN :label LIKE '<%' THEN least(:high, :below) ELSE :low END")
+_OR_GREATEST = fragment("CASE WHEN :label LIKE '≥%' THEN greatest(:low, :above) ELSE :high END")
 # Of numbers, the upper bound is the first number beyond: what is taken lies in the last of the least intervals.
 _WITHIN = fragment("""
     CASE
@@ -119,7 +124,7 @@ def label_levels(
     attributes = zip(policy.generalized, prepared.columns.generalized, prepared.own_hierarchies, strict=False)
     for i, (name, column, hierarchy) in enumerate(attributes):
         spec, level = policy.attributes[name], levels.get(name.lower(), 0)
-        if level == 0 or not hierarchy.height:
+        if (level == 0 and not hierarchy.open_ends) or not hierarchy.height:
             continue
         labels = _LABELS(column=col(column), rows=released.copy())
         type_ = prepared.source.columns[column]
@@ -178,14 +183,20 @@ def _ranges(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.Selec
         width = min(rule.widths[0] for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule))
         within = _WITHIN(low=first, high=last, width=float(width))
     of = "DATE" if kind == "date" else type_
+    low: exp.Expr = try_cast(first, of)
+    high: exp.Expr = try_cast(within, of)
+    itself: exp.Expr = _ITSELF()
+    if hierarchy.open_ends:
+        low, high = _with_open_ends(spec, low, high, of)
+        itself = _ITSELF_OR_OPEN_END(itself=itself, same=_SAME(label=col(hierarchy.released(0))))
     path: list[exp.Expr] = [_SAME(label=col(f"level_{level}")) for level in range(1, hierarchy.height + 1)]
     paths = _PATHS_BY_ENDS(
-        low=try_cast(first, of),
-        high=try_cast(within, of),
+        low=low,
+        high=high,
         first=first,
         last=last,
         released=labels,
-        labels=[_ITSELF(), *path],
+        labels=[itself, *path],
         hierarchy=hierarchy_query(spec.hierarchy or (), table("released"), of),
     )
     if kind != "date":
@@ -193,3 +204,20 @@ def _ranges(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.Selec
         paths = _AS_RELEASED(paths=paths, released=labels.copy(), **plain)
     yield paths, 0, hierarchy.height + 1
     yield _TOP(released=labels.copy(), top=TOP), hierarchy.height, 1
+
+
+def _with_open_ends(spec: Attribute, low: exp.Expr, high: exp.Expr, type_: str) -> tuple[exp.Expr, exp.Expr]:
+    """The first and the last value of a label; an open one also has values beyond all open ends of the rules."""
+    rules = [rule for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule)]
+    before = [_before(rule.below) for rule in rules if rule.below is not None]
+    below = [try_cast(text(str(value)), type_) for value in before]
+    above = [try_cast(text(str(rule.above)), type_) for rule in rules if rule.above is not None]
+    if below:
+        low = _OR_LEAST(label=col("label"), low=low, below=below, high=high)
+    if above:
+        high = _OR_GREATEST(label=col("label"), high=high, above=above, low=low.copy())
+    return low, high
+
+
+def _before(bound: Decimal | date) -> Decimal | date:
+    return bound - timedelta(days=1) if isinstance(bound, date) else bound - 1

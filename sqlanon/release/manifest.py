@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
@@ -54,6 +54,16 @@ class Facts:
     smallest_class: int
     digest: str
     version: int | None = None
+
+
+def has_open_ends(rules: Any) -> bool:
+    """Whether one of the rules that a manifest shows has open ends.
+
+    >>> has_open_ends([{"rule": "intervals", "widths": [5], "above": 90}]), has_open_ends(None)
+    (True, False)
+    """
+    shown = [rule for rule in rules or () if isinstance(rule, Mapping)] if isinstance(rules, Sequence) else []
+    return any("below" in rule or "above" in rule for rule in shown)
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,12 @@ class Manifest:
         """The quasi-identifiers that form the classes: those without noise."""
         noisy = {name.lower() for name in self.noise or ()}
         return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
+
+    def has_open_ends(self, name: str) -> bool:
+        """Whether a rule of a column's hierarchy has open ends: level 0 has labels then."""
+        attributes = self.policy["attributes"].items()
+        rules = next((one.get("hierarchy") for key, one in attributes if key.lower() == name.lower()), None)
+        return has_open_ends(rules)
 
     @property
     def draft(self) -> bool:

@@ -154,7 +154,7 @@ Suppressed: TypeAlias = Sequence[tuple[str, str | None, int, int]]
 
 def labelled(manifest: Manifest) -> list[str]:
     levels = {name.lower(): level for name, level in manifest.generalization.items()}
-    return [name for name in manifest.quasi if levels.get(name.lower(), 0) != 0]
+    return [name for name in manifest.quasi if levels.get(name.lower(), 0) != 0 or manifest.has_open_ends(name)]
 
 
 def objects(manifests: Sequence[Manifest]) -> set[str]:

@@ -97,7 +97,7 @@ def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int |
     'level 2 of 3: by year; a label is the period that contains the date'
     """
     if level == 0:
-        return "unchanged"
+        return _open_ends_in_words(rules)
     words = f"level {level}" if height is None else f"level {level} of {height}"
     if level == height:
         return f"{words}: fully suppressed"
@@ -105,6 +105,20 @@ def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int |
         return f"{words}: {_by_rule(*_rule_at(rules, level))}"
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a manifest may say anything
         return f"{words}: generalized"
+
+
+def _open_ends_in_words(rules: Sequence[Mapping[str, Any]]) -> str:
+    """What level 0 does to an attribute.
+
+    >>> _open_ends_in_words([{"rule": "intervals", "widths": [5], "below": "18", "above": "90"}])
+    'unchanged, but <18 is any value less than 18, and ≥90 is 90 or more'
+    """
+    try:
+        ends = [f"<{rule['below']} is any value less than {rule['below']}" for rule in rules if "below" in rule]
+        ends += [f"≥{rule['above']} is {rule['above']} or more" for rule in rules if "above" in rule]
+    except TypeError:  # a manifest may say anything
+        return "unchanged"
+    return f"unchanged, but {', and '.join(ends)}" if ends else "unchanged"
 
 
 def _by_rule(rule: Mapping[str, Any] | None, own: int) -> str:

@@ -26,6 +26,7 @@ from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.records import dataclass
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
+from sqlanon.search.candidate import between_ends
 from sqlanon.search.classes import judged
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Lattice
@@ -80,6 +81,7 @@ def explorer(draft: ReleaseDraft) -> Explorer:
             {
                 "name": policy.generalized[i],
                 "height": attribute.height,
+                "lowest_labelled": attribute.lowest_labelled,
                 "leaves": marginals.leaves[i],
                 "unknown": marginals.unknown[i],
                 "sums": [*marginals.leaf_sums[i]],
@@ -211,7 +213,7 @@ def _figures(prepared: SearchInput, levels: Levels) -> list[Any]:
     every k, with their leaves; and for each size on the scale the classes, with their leaves."""
     others = [one for one in prepared.requirements.all if not isinstance(one, KAnonymity)]
     space = replace(prepared.sets.at(levels), requirements=Requirements.of(others))
-    between = [(i, level) for i, level in space.below_top(levels) if level > 0]
+    between = between_ends(prepared.attributes, levels)
     codes = [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
     sums = [
         named(
@@ -240,7 +242,8 @@ def _figures(prepared: SearchInput, levels: Levels) -> list[Any]:
 
 def _labels(prepared: SearchInput, attribute: Coded) -> tuple[list[str], list[int]]:
     """What the most frequent value reads like at each level, and how many values there are."""
-    labels = [named(cast(col("value"), "VARCHAR"), "label_0")]
+    ground = col("label_0") if attribute.open_ends else cast(col("value"), "VARCHAR")
+    labels = [named(ground, "label_0")]
     labels += [named(cast(col(f"label_{level}"), "VARCHAR"), f"l{level}") for level in range(1, attribute.height + 1)]
     engine = prepared.sets.steps.engine
     rows = engine.rows(_FREQUENT(labels=labels, values=attribute.table.copy()))

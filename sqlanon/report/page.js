@@ -28,7 +28,7 @@
     let between = 0;
     const losses = found.attributes.map((one, i) => {
       const span = one.leaves - 1, level = levels[i];
-      const inner = level > 0 && level < one.height ? lost[++between] : 0;
+      const inner = level >= one.lowest_labelled && level < one.height ? lost[++between] : 0;
       if (!span) return suppressed / found.rows;
       const gone = level === one.height ? (suppressed - one.unknown) * span : inner;
       return ((one.sums[level] - gone) / span + suppressed) / found.rows;

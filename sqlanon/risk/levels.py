@@ -42,8 +42,9 @@ def coded_levels(
         hierarchy, wrong = build_hierarchy(steps, name, rules, of.table, of.type, target, spec.on_unknown)
         problems += wrong
         if hierarchy is not None:
-            query = coded_values(of.table, target, hierarchy.height, hierarchy.top or "", nullable=True)
-            found[name] = steps.make(work(f"coded_{i}"), query), hierarchy.height
+            height, top, open_ends = hierarchy.height, hierarchy.top or "", hierarchy.open_ends
+            query = coded_values(of.table, target, height, top, nullable=True, open_ends=open_ends)
+            found[name] = steps.make(work(f"coded_{i}"), query), height
     if problems:
         raise HierarchyError(problems)
     return found

@@ -172,17 +172,18 @@ def value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | N
     query = _VALUES(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
     values = steps.make(work("values"), query)
     labels, top = coded_levels(steps, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
-    each = union_all(*(_level(values, labels, level, top) for level in range(top + 1)))
+    lowest = 0 if policy.attributes[attribute].has_open_ends else 1
+    each = union_all(*(_level(values, labels, level, top, lowest) for level in range(top + 1)))
     leakage = steps.make(work("leakage"), _LEAKAGE(log2=anonymous("log2", col("share")), levels=each))
     return ValueLeakage(attribute, whole, _figures(steps, leakage, whole), run, leakage)
 
 
-def _level(values: exp.Table, labels: exp.Table, level: int, top: int) -> exp.Select:
+def _level(values: exp.Table, labels: exp.Table, level: int, top: int, lowest_labelled: int) -> exp.Select:
     value: exp.Expr = cast(col("value", "l"), "VARCHAR")
     if level == top:
         label = key = col(f"label_{top}", "l") if top else value
     else:
-        label = _LABEL(label=col(f"label_{level}", "l")) if level else value
+        label = _LABEL(label=col(f"label_{level}", "l")) if level >= lowest_labelled else value
         key = col(f"code_{level}", "l")
     on = same(col("value", "v"), col("value", "l"))
     return _LEVEL(level=level, label=label, values=values, labels=labels, same=on, key=key)

@@ -53,7 +53,7 @@ def candidate(
     >>> print(candidate(space, (0, 2)).sql("duckdb", pretty=True).splitlines()[0])
     SELECT
     """
-    between = between_ends(space, levels) if attributes else []
+    between = between_ends(attributes, levels) if attributes else []
     sums = [named(_suppressed_leaves(col("leaves", f"w{i}")), f"leaves_{i}") for i, _ in between]
     classes = subquery(judged(space, levels, _codes(between), short=short), "j")
     query = select([*_figures(space, short, squares), *sums], classes)
@@ -64,9 +64,9 @@ def candidate(
     return query
 
 
-def between_ends(space: ClassSpace, levels: Levels) -> list[tuple[int, int]]:
-    """Attribute and level where a generalization is strictly between the values and the top."""
-    return [(i, level) for i, level in space.below_top(levels) if level > 0]
+def between_ends(attributes: Sequence[Coded], levels: Levels) -> list[tuple[int, int]]:
+    """Attribute and level where a generalization has labels that are not the top."""
+    return [(i, levels[i]) for i, attribute in enumerate(attributes) if attribute.between_ends(levels[i])]
 
 
 def _codes(between: Sequence[tuple[int, int]]) -> list[exp.Expr]:
@@ -144,12 +144,12 @@ _SLOT_LEAVES = template("SELECT :slot AS slot, l.code, l.leaves FROM :leaves AS 
 
 
 def class_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Coded], kept: bool) -> exp.Select:
-    """A row ``slot, leaves`` for each attribute strictly between its bottom and its top.
+    """A row ``slot, leaves`` for each attribute that has labels that are not the top.
 
     That is the sum over the rows of kept classes, or over suppressed rows, of the leaves under the attribute's value,
     less one. (One join for all attributes: with one for each, planning takes longer than the work.)
     """
-    between = between_ends(space, levels)
+    between = between_ends(attributes, levels)
     columns: list[exp.Expr] = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in between)]
     classes = select(columns, subquery(judged(space, levels, _codes(between)), "j"))
     classes = classes.where(col(KEPT) if kept else exp.Not(this=col(KEPT)), copy=False)
@@ -165,11 +165,11 @@ _ATTRIBUTE_LEAVES = template("SELECT :slot AS slot, :level AS level, l.code, l.l
 
 
 def attribute_leaves(attributes: Sequence[Coded]) -> exp.Query:
-    """The leaves under each code, less one, of all attributes at all levels between the bottom and the top.
+    """The leaves under each code, less one, of all attributes at all levels with labels below the top.
 
     None of these may lack such a level.
     """
-    between = [(i, level) for i, one in enumerate(attributes) for level in range(1, one.height)]
+    between = [(i, level) for i, one in enumerate(attributes) for level in range(one.lowest_labelled, one.height)]
     return union_all(
         *(_ATTRIBUTE_LEAVES(slot=i, level=level, leaves=level_leaves(attributes[i], level)) for i, level in between)
     )
@@ -184,10 +184,12 @@ _LEAVES_TOGETHER = template("""
 """)
 
 
-def class_leaves_together(space: ClassSpace, several: Sequence[tuple[Levels, bool]], leaves: exp.Table) -> exp.Select:
+def class_leaves_together(
+    space: ClassSpace, several: Sequence[tuple[Levels, bool]], attributes: Sequence[Coded], leaves: exp.Table
+) -> exp.Select:
     """Rows ``place, slot, leaves``: what `class_leaves` says of several generalizations, each with whether it is asked
     about its kept classes; the leaves are those of `attribute_leaves`."""
-    between = [{i: level for i, level in space.below_top(levels) if level > 0} for levels, _ in several]
+    between = [dict(between_ends(attributes, levels)) for levels, _ in several]
     every = sorted({i for one in between for i in one})
     none = cast(exp.Null(), "BIGINT")
 

@@ -106,7 +106,7 @@ class Checker:
             space = self._sets.at(levels)
         leaves: Mapping[int, float] = {}
         if self._needs_leaves(levels, row) and attributes:
-            leaves = {i: row[f"leaves_{i}"] for i, _ in between_ends(space, levels)}
+            leaves = {i: row[f"leaves_{i}"] for i, _ in between_ends(attributes, levels)}
         elif self._needs_leaves(levels, row):
             kept = _less_is_kept(space, row)
             found = leaf_sums(self._sets.steps, class_leaves(space, levels, self._prepared.attributes, kept))
@@ -156,7 +156,8 @@ class Checker:
             )
         asked = [(several[i], _less_is_kept(space, rows[i])) for i in places]
         found: dict[int, dict[int, float]] = {i: {} for i in places}
-        for place, slot, leaves in self._sets.steps.ask(class_leaves_together(space, asked, self._leaves), []):
+        query = class_leaves_together(space, asked, self._prepared.attributes, self._leaves)
+        for place, slot, leaves in self._sets.steps.ask(query, []):
             found[places[place]][slot] = leaves
         return {
             i: self._suppressed(levels, found[i]) if kept else found[i]
@@ -201,13 +202,13 @@ class Checker:
     def _needs_leaves(self, levels: Levels, row: Mapping[str, Any]) -> bool:
         if not (self._measure.needs_leaves and row["suppressed_rows"] and self._is_within(row)):
             return False
-        return any(0 < level < height for level, height in zip(levels, self._heights, strict=True))
+        return bool(between_ends(self._prepared.attributes, levels))
 
     def _suppressed(self, levels: Levels, kept: Mapping[int, float]) -> Mapping[int, float]:
         """What is not kept of the leaves of all rows."""
         every = self._prepared.marginals.leaf_sums
-        between = [i for i, (level, height) in enumerate(zip(levels, self._heights, strict=True)) if 0 < level < height]
-        return {i: every[i][levels[i]] - kept.get(i, 0.0) for i in between}
+        between = between_ends(self._prepared.attributes, levels)
+        return {i: every[i][level] - kept.get(i, 0.0) for i, level in between}
 
     def _figures(
         self, space: ClassSpace, levels: Levels, row: Mapping[str, Any], leaves: Mapping[int, float]

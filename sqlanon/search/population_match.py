@@ -77,7 +77,7 @@ def generalized_population(
         value: exp.Expr = cast(col(name, "s"), types[i])
         if level == attribute.height and level > 0:
             value = text(tops[i] or "")
-        elif level > 0:
+        elif level >= attribute.lowest_labelled:
             on = same(value, col("value", f"h{i}"))
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
             strange = exp.Concat(expressions=[text(STRANGE), cast(value.copy(), "VARCHAR")], safe=True)

@@ -67,14 +67,15 @@ def _tables(engine: Engine, recoding: FullDomainRecoding, place: Target) -> Iter
     read = {one.name for one in statement.find_all(exp.Table)}
     used = {one.name for one in statement.find_all(exp.Column)}
     own = [attribute.table for attribute in recoding.attributes]
+    open_ends = [attribute.open_ends for attribute in recoding.attributes]
     names = value_tables([attribute.column for attribute in recoding.attributes])
     if recoding.suppressed is not None:
-        own, names = [*own, recoding.suppressed], [*names, SUPPRESSED]
-    for name, relation in zip(names, own, strict=True):
+        own, names, open_ends = [*own, recoding.suppressed], [*names, SUPPRESSED], [*open_ends, False]
+    for name, relation, has_open_ends in zip(names, own, open_ends, strict=True):
         if name in read:
-            columns = [*engine.columns(relation), *([] if name == SUPPRESSED else [wa.TEXTS])]
+            columns = dict.fromkeys([*engine.columns(relation), *([] if name == SUPPRESSED else [wa.TEXTS])])
             needed = [column for column in columns if column in used and _NEEDED.fullmatch(column)]
-            yield name, wa.uploaded(relation, needed)
+            yield name, wa.uploaded(relation, needed, has_open_ends)
 
 
 def _release(draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, dialect: str) -> str:

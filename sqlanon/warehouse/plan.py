@@ -91,6 +91,7 @@ def _example(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
             table(name),
             nullable=True,
             unknown=policy.attributes[name].on_unknown == "suppress",
+            open_ends=policy.attributes[name].has_open_ends,
         )
         for name in policy.generalized
     )

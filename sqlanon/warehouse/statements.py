@@ -43,7 +43,7 @@ from sqlanon.requirements.plain_sql import Released, sizes
 from sqlanon.sources.frequency_set import COUNT
 
 TEXTS = "label_0"
-"""The column of an uploaded table that has its values as text."""
+"""The column of an uploaded table that has its values as text, or as the open ends that they lie beyond."""
 
 _FREQUENCY_SET = template("SELECT :named, count(*) AS :count FROM :source GROUP BY :columns")
 _FIGURES = template("""
@@ -152,12 +152,12 @@ def written(query: exp.Query, path: str) -> exp.Copy:
     return exp.Copy(this=exp.Subquery(this=query), kind=False, files=[text(path)], params=[parquet])
 
 
-def uploaded(relation: exp.Table, columns: Sequence[str]) -> exp.Select:
+def uploaded(relation: exp.Table, columns: Sequence[str], open_ends: bool = False) -> exp.Select:
     """What a warehouse gets of a table of ours: codes, which are the smallest integers here, as integers that all have;
     values as text, which each would write in its own way, as we do."""
 
     def value(name: str) -> exp.Expr:
-        if name == TEXTS:
+        if name == TEXTS and not open_ends:
             return cast(col("value"), "VARCHAR")
         return cast(col(name), "INTEGER") if name.startswith("code_") else col(name)
 

@@ -175,7 +175,7 @@ class LocalResult:
             self.trees,
             self.table,
             self.labels,
-            frozenset(i for i, (_, high) in enumerate(self.levels) if high == 0),
+            frozenset(i for i, (_, high) in enumerate(self.levels) if high == 0 and not self.trees[i].open_ends),
             tuple(types),
             mask,
             self._lists() if prepared.policy.search.sets == "list" else frozenset(),

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.coding import Coded, Levels, code_name
 from sqlanon.expressions import all_of, col, fragment, named, number, same, template, text, union_all
+from sqlanon.hierarchies.build import released_column
 from sqlanon.records import dataclass
 
 COMBINATION = "combination"
@@ -33,6 +34,8 @@ class Tree:
     nodes: exp.Table  # made by `nodes`
     ordered: bool  # numbers or times that may be released: ranges of them mean something
     forbidden: tuple[str, ...] = ()
+    open_ends: bool = False  # its lowest nodes may be open ends: ``<18``, ``≥90``
+    type: str = "VARCHAR"  # of its column
 
     @property
     def root(self) -> int:
@@ -173,7 +176,7 @@ def nodes(
     positions of its first and last ground value, among all ground values in their order), and ``released``: whether it
     may be.
     """
-    positions = _positions(hierarchy, coded.height, order)
+    positions = _positions(hierarchy, coded.height, order, coded.open_ends)
     parts = [_of_level(coded, positions, level, floor, offsets) for level in range(floor, coded.height)]
     root = _ROOT(
         node=offsets[-1],
@@ -195,11 +198,11 @@ def may_be_shown(label: exp.Expr, forbidden: Collection[str]) -> exp.Expr:
     return _IS_ALLOWED(label=label, forbidden=[text(one) for one in sorted(forbidden)]) if forbidden else exp.true()
 
 
-def _positions(hierarchy: exp.Table, height: int, order: exp.Expr) -> exp.Select:
+def _positions(hierarchy: exp.Table, height: int, order: exp.Expr, open_ends: bool) -> exp.Select:
     """Each ground value with the positions between which its labels reach: ``low_l`` and ``high_l``, by level."""
     reach = []
     for level in range(height):
-        label = col(f"level_{level}")
+        label = col(released_column(level, open_ends))
         reach += [named(_FIRST_UNDER(label=label), f"low_{level}"), named(_LAST_UNDER(label=label), f"high_{level}")]
     return _POSITIONS(reach=reach, order=order, hierarchy=hierarchy)
 
@@ -213,8 +216,8 @@ def _of_level(coded: Coded, positions: exp.Select, level: int, floor: int, offse
         offset=offsets[level - floor],
         parent=_PARENT(code=col(f"code_{level + 1}", "v"), offset=above) if is_below_top else above,
         level=level,
-        label=_VALUE() if level == 0 else col(f"label_{level}", "v"),
-        leaves=0 if level == 0 else exp.Max(this=col(f"leaves_{level}", "v")),
+        label=col(f"label_{level}", "v") if level >= coded.lowest_labelled else _VALUE(),
+        leaves=exp.Max(this=col(f"leaves_{level}", "v")) if level >= coded.lowest_labelled else 0,
         low=col(f"low_{level}", "p"),
         high=col(f"high_{level}", "p"),
         values=coded.table,

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.expressions import aliased, col, fragment, named, number, template, union_all
+from sqlanon.expressions import aliased, all_of, col, fragment, named, number, template, union_all
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.recode.local.nodes import NODE, Tree, may_be_shown, node_name, released_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 
@@ -132,14 +133,35 @@ _ENDS = template("""
 """)
 _IS_RANGE = fragment("least_released AND greatest_released AND numbers")
 _RANGE = fragment("(least || CASE WHEN contains(least || greatest, '-') THEN ' to ' ELSE '-' END || greatest)")
+_HAS_ENDS = fragment("(starts_with(greatest, '≥') OR starts_with(least, '<'))")
+_IS_SHOWN = fragment("""
+    (
+        NOT (starts_with(greatest, '≥') OR starts_with(least, '<'))
+        OR (starts_with(greatest, '≥') <> starts_with(least, '<') AND :open_range IS NOT NULL)
+    )
+""")
+_OPEN_RANGE = fragment("CASE WHEN starts_with(least, '<') THEN '<' || :beyond ELSE '≥' || least END")
+_BEYOND = {
+    ColumnKind.INTEGER: fragment("(TRY_CAST(greatest AS HUGEINT) + 1)::VARCHAR"),
+    ColumnKind.DATE: fragment("(TRY_CAST(greatest AS DATE) + 1)::VARCHAR"),
+}
+"""The first value beyond the greatest of a class, where the type has one."""
 
 
 def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
     """From the least to the greatest value: ``20-29``, ``2020-01-05 to 2020-02-10``; one value is itself.
 
-    What is no number (NaN) is in no range.
+    What is no number (NaN) is in no range. A range that reaches into an open end is open: ``≥85``, ``<21``. There is
+    none of both open ends, nor a lower one of values that have no next value (``2.5``, times).
     """
-    return _summary(classes, attribute, tree, allowed, _ENDS(), _IS_RANGE(), _RANGE(), _WIDTH())
+    is_range, label = _IS_RANGE(), _RANGE()
+    if tree.open_ends:
+        kind = column_kind(tree.type)
+        beyond = _BEYOND[kind]() if kind in _BEYOND and "TIME" not in tree.type else exp.null()
+        open_range = _OPEN_RANGE(beyond=beyond)
+        is_range = all_of([is_range, _IS_SHOWN(open_range=open_range)])
+        label = exp.Case(ifs=[exp.If(this=_HAS_ENDS(), true=open_range)], default=label)
+    return _summary(classes, attribute, tree, allowed, _ENDS(), is_range, label, _WIDTH())
 
 
 _MIDDLE = template("""
@@ -220,7 +242,7 @@ def summarise(
             own = _OWN_NODES(shown=mine, root=tree.root)
             values[i] = steps.make(work(f"{prefix}_values_{i}"), union_all(_RELEASED_NODES(nodes=tree.nodes), own))
         ancestors = _ANCESTORS(shown=mine, root=tree.root, floor=tree.floor)
-        if build is as_median and not task.engine.rows(ancestors)[0][0]:
+        if build is as_median and not tree.open_ends and not task.engine.rows(ancestors)[0][0]:
             typed.add(i)
     placed = steps.make(work(f"{prefix}_placed"), _placed(classes, shown))
     return LocalOutcome(task, placed, values, frozenset(typed), rounds=rounds)

@@ -194,6 +194,8 @@ def _tree(steps: StatementRunner, prepared: SearchInput, i: int, as_text: bool) 
         prepared.work(f"local_nodes_{i}"),
         floor == 0 and (as_text or _is_typed(prepared, i)),
         spec.forbidden,
+        hierarchy.open_ends,
+        prepared.types[i],
     )
 
 
