@@ -7,7 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def resolve(
 ) -> tuple[list[Part], list[str]]:
     """The parts of a hierarchy, and what is wrong with its rules; no rows are read, but hierarchy files are."""
     parts: list[Part] = []
-    flaws: list[str] = []
+    flaws = list(_narrower_ends(rules))
     for index, rule in enumerate(rules):
         try:
             offer = _offer(rule, column_type, engine, longest)
@@ -63,6 +63,16 @@ def resolve(
         except Flaw as flaw:
             flaws.append(str(flaw))
     return parts, flaws
+
+
+def _narrower_ends(rules: Sequence[Rule]) -> Iterator[str]:
+    """Open ends that lie beyond those of a rule before: values that are one already cannot be told apart again."""
+    intervals = [rule for rule in rules if isinstance(rule, IntervalsRule)]
+    for before, after in combinations(intervals, 2):
+        for name, one, other in (("above", before.above, after.above), ("below", after.below, before.below)):
+            if type(one) is type(other) and one is not None and one < other:
+                ends = f"{name} = {getattr(after, name)} is beyond {name} = {getattr(before, name)}"
+                yield f"{ends} of a rule before it: values from there on are one already; give both the same bound"
 
 
 def known_height(rules: Sequence[Rule], engine: Engine | None = None, longest: int | None = None) -> int | None:

@@ -100,7 +100,9 @@ def _masked(
     trees, specs = prepared.hierarchies, prepared.policy.attributes
     topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None] + list(prepared.policy.noisy)
     forbidden = [hierarchy.attribute for hierarchy in trees if hierarchy.top in specs[hierarchy.attribute].forbidden]
-    if good and not topless and not forbidden:
+    limits = [(hierarchy, specs[hierarchy.attribute].max_level) for hierarchy in trees]
+    limited = [hierarchy.attribute for hierarchy, most in limits if most is not None and most < hierarchy.height]
+    if good and not topless and not forbidden and not limited:
         return figures.suppressed_rows, []
     reason = f"together they make a class of {size} rows, which breaks the policy"
     if requirements.separate:
@@ -109,6 +111,8 @@ def _masked(
         reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
     if forbidden:
         reason = f"the policy forbids the top label of {', '.join(forbidden)}"
+    if limited:
+        reason = f"max_level keeps {', '.join(limited)} below the top label"
     return 0, [f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: {reason}"]
 
 

@@ -75,8 +75,8 @@ class Bench:
         assert height in (None, hierarchy.height)
         types = self.connection.table('"the; hierarchy"')
         names = [f"level_{level}" for level in range(hierarchy.height + 1)]
-        assert types.columns == names
-        assert [str(type_) for type_ in types.types[1:]] == ["VARCHAR"] * hierarchy.height
+        assert types.columns == names + ["label_0"] * hierarchy.open_ends
+        assert {str(type_) for type_ in types.types[1:]} <= {"VARCHAR"}
         assert types.types[0] == self.connection.table('"the values"').types[0]
         check_tree(self.rows(), hierarchy)
         return hierarchy
@@ -97,7 +97,11 @@ class Bench:
         return "\n".join(problem.message for problem in problems)
 
     def rows(self) -> list[Row]:
-        return self.connection.execute('FROM "the; hierarchy"').fetchall()
+        return self.connection.execute('SELECT COLUMNS(\'level_.*\') FROM "the; hierarchy"').fetchall()
+
+    def shown_at_level_0(self) -> dict[Any, str | None]:
+        """By value what a release shows at level 0 of a hierarchy with open ends."""
+        return dict(self.connection.execute('SELECT level_0, label_0 FROM "the; hierarchy"').fetchall())
 
     def labels(self) -> dict[Any, Row]:
         return {row[0]: row[1:] for row in self.rows()}
@@ -243,6 +247,28 @@ def test_intervals_with_open_ends(bench: Bench) -> None:
         100: ("≥100", "≥100", "*"),
         2000: ("≥100", "≥100", "*"),
     }
+    assert bench.shown_at_level_0() == {-7: "<0", 0: "0", 7: "7", 99: "99", 100: "≥100", 2000: "≥100"}
+
+
+def test_an_open_end_binds_at_the_levels_of_rules_before_it(bench: Bench) -> None:
+    ages = categories({"young": [10, 20], "old": [60, 70, 80, 95]})
+    bench.build([ages.model_copy(update={"levels": 1}), intervals(100, above=70)], [10, 60, 70, 95, None], "INTEGER")
+    rows = bench.labels()
+    assert {value: row[0] for value, row in rows.items()} == {
+        10: "young", 60: "old", 70: "≥70", 95: "≥70", None: None
+    }  # fmt: skip
+    assert rows[60][1] == "00-69" and rows[95][1] == "≥70"
+    assert bench.shown_at_level_0() == {10: "10", 60: "60", 70: "≥70", 95: "≥70", None: None}
+
+
+def test_the_open_end_of_a_later_rule_is_the_wider_one(bench: Bench) -> None:
+    rules = [intervals(5, above=90, below=10), intervals(20, above=80)]
+    bench.build(rules, [5, 42, 79, 80, 89, 90, 104], "INTEGER")
+    shown = bench.shown_at_level_0()
+    assert shown == {5: "<10", 42: "42", 79: "79", **dict.fromkeys([80, 89, 90, 104], "≥80")}
+    assert {bench.labels()[age][0] for age in (80, 89, 90, 104)} == {"≥80"}
+    assert "is beyond above = 90" in bench.refused([intervals(5, above=90), intervals(20, above=100)], [95], "INTEGER")
+    assert "is beyond below = 10" in bench.refused([intervals(5, below=10), intervals(20, below=0)], [5], "INTEGER")
 
 
 def test_intervals_end_at_the_open_ends(bench: Bench) -> None:
