@@ -69,8 +69,12 @@ def _narrower_ends(rules: Sequence[Rule]) -> Iterator[str]:
     """Open ends that lie beyond those of a rule before: values that are one already cannot be told apart again."""
     intervals = [rule for rule in rules if isinstance(rule, IntervalsRule)]
     for before, after in combinations(intervals, 2):
-        for name, one, other in (("above", before.above, after.above), ("below", after.below, before.below)):
-            if type(one) is type(other) and one is not None and one < other:
+        pairs: list[tuple[str, Any, Any]] = [
+            ("above", before.above, after.above),
+            ("below", after.below, before.below),
+        ]
+        for name, least, most in pairs:
+            if type(least) is type(most) and least is not None and least < most:
                 ends = f"{name} = {getattr(after, name)} is beyond {name} = {getattr(before, name)}"
                 yield f"{ends} of a rule before it: values from there on are one already; give both the same bound"
 

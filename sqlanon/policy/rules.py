@@ -200,9 +200,11 @@ class IntervalsRule(_LevelsRule):
     origin: Bound = Field(
         default=Decimal(0), description="where intervals are anchored", json_schema_extra={"default": 0}, examples=[1]
     )
-    below: Bound | None = Field(default=None, description="smaller values share one open end", examples=[18])
+    below: Bound | None = Field(
+        default=None, description="smaller values share one open end, also at level 0", examples=[18]
+    )
     above: Bound | None = Field(
-        default=None, description="this value and greater ones share one open end", examples=[90]
+        default=None, description="this value and greater ones share one open end, also at level 0", examples=[90]
     )
 
     @model_validator(mode="before")

@@ -82,7 +82,9 @@ class Attribute(SparseSection):
         default=0, description="the lowest level that may be released", examples=[1]
     )
     max_level: Annotated[Whole, Field(ge=0)] | None = Field(
-        default=None, description="the highest level that may be released", examples=[2]
+        default=None,
+        description="the highest level that any cell may show, masked rows and blanks included",
+        examples=[2],
     )
     forbidden: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
         default=(), description="labels of the hierarchy, as text, that no release may show", examples=[["0213*"]]

@@ -97,7 +97,7 @@ class Bench:
         return "\n".join(problem.message for problem in problems)
 
     def rows(self) -> list[Row]:
-        return self.connection.execute('SELECT COLUMNS(\'level_.*\') FROM "the; hierarchy"').fetchall()
+        return self.connection.execute("SELECT COLUMNS('level_.*') FROM \"the; hierarchy\"").fetchall()
 
     def shown_at_level_0(self) -> dict[Any, str | None]:
         """By value what a release shows at level 0 of a hierarchy with open ends."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from sqlanon.coding import Coded
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import subquery, table
 from sqlanon.ledger.marks import EarlierAttribute, marked, marks, rows_there, unmarked
@@ -33,8 +33,7 @@ def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> No
     engine.connection.executemany("INSERT INTO source VALUES (?, ?, ?)", source)
     engine.connection.executemany("INSERT INTO shown VALUES (?, ?, ?)", released)
     run("CREATE TABLE rows_ AS " + unmarked(table("source"), ["a", "b", "c"]).sql("duckdb"))
-    coded = cast("Any", SimpleNamespace(column="a", height=2, table=table("labels")))
-    other = cast("Any", SimpleNamespace(column="b", height=1, table=table("labels")))
+    coded, other = Coded("a", 2, table("labels")), Coded("b", 1, table("labels"))
     attributes = [EarlierAttribute(coded, 1, "*", "a"), EarlierAttribute(other, 1, "*", "b")]
     for shown, shared in ((attributes, [("c", "c")]), (attributes, []), ([], [("c", "c")]), ([], [])):
         both = marked(table("rows_"), ["a", "b", "c"], shown, shared, table("shown"), 1)

@@ -156,6 +156,7 @@ BORDERS = {
         [f"4 classes, the smallest of 2 rows, are in the release; {SEARCH}"],
         WARDS | dict.fromkeys("efgh", "x"),
         sections={"search": {"suppression_limit": 0.3}, "release": {"suppressed": "mask"}},
+        attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}},
         suppressed=4,
     ),
     "rows with persons": Border(

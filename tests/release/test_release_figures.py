@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.expressions import table
-from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Trees, link
+from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Tree, Trees, link
 from sqlanon.policy import SearchSection
 
 Row = tuple[int | None, str | None, str]
@@ -288,7 +287,7 @@ def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
             "first and first": (first, first),
         }.items()
     } == {"first and top": ("town",), "top and older": (), "top and oldest": ("town",), "first and first": ()}
-    tree = Hierarchy("town", table("h"), 5, 0, "*")
+    tree = Tree(table("h"), 5)
     trees = Trees({"town": tree}, {"town": top.rule("town")})
     (_, town) = link(first, top, trees).attributes
     assert (town.first_levels, town.second_levels) == ((1,), (5,))
