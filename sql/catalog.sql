@@ -17,6 +17,8 @@ CREATE TABLE IF NOT EXISTS sqlanon.runs (
     measure VARCHAR NOT NULL,
     rows BIGINT NOT NULL,
     suppressed_rows BIGINT NOT NULL,
+    persons BIGINT,                       -- NULL where rows are counted
+    suppressed_persons BIGINT,
     classes BIGINT NOT NULL,
     score DOUBLE NOT NULL,
     optimal BOOLEAN NOT NULL,
@@ -48,6 +50,7 @@ CREATE TABLE IF NOT EXISTS sqlanon.lattice (
     status VARCHAR NOT NULL,              -- satisfies | violates | open
     classes BIGINT,
     suppressed_rows BIGINT,
+    suppressed_persons BIGINT,            -- NULL where rows are counted
     score DOUBLE
 );
 

@@ -33,7 +33,7 @@ from sqlanon.release.target import ReleasePlace, Verification
 from sqlanon.release.values import different_rows
 from sqlanon.requirements import requirements_in
 from sqlanon.resources import CHECKS, PLAIN
-from sqlanon.search.checker import Checker, allowed_rows, measure_of, rules_of
+from sqlanon.search.checker import Checker, measure_of, rules_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import silent
 from sqlanon.search.stage import search
@@ -206,9 +206,9 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     checks = [source_check("generalization", fits, "in the policy's lattice", "not in the policy's lattice")]
     if not fits:
         return None, checks
-    measure, allowed = measure_of(prepared), allowed_rows(prepared)
-    figures = Checker(run.engine, prepared, measure, allowed)(levels)
-    verdict = rules_of(prepared).judge(figures, allowed)
+    measure = measure_of(prepared)
+    figures = Checker(run.engine, prepared, measure)(levels)
+    verdict = rules_of(prepared).judge(figures, prepared.limit.rows)
     steps = StatementRunner(run.engine)
     chosen = recode_at(steps, prepared, levels, figures)
     if policy.decoys:
@@ -244,7 +244,7 @@ def _of_figures(
     prepared: SearchInput, manifest: Manifest, figures: Figures, cost: float, before: int | None = None
 ) -> list[Check]:
     """The figures of what is released; and the rows that the search suppressed, which decoys may have let back in."""
-    allowed, score = allowed_rows(prepared), measure_of(prepared).shown(cost)
+    allowed, score = prepared.limit.rows, measure_of(prepared).shown(cost)
     claimed = manifest.score
     right = claimed is None or math.isclose(score, claimed, rel_tol=1e-9, abs_tol=1e-12)
     hidden = "" if claimed is not None else " (not shown in the release)"
@@ -265,7 +265,7 @@ def _suppressed(prepared: SearchInput, manifest: Manifest, suppressed: int) -> C
     found, policy = manifest.suppressed_rows, prepared.policy
     if policy.suppresses_last and found > suppressed:
         late = f"{suppressed:,} rows suppressed, and {found - suppressed:,} after noise was drawn"
-        return source_check("suppressed rows", found <= allowed_rows(prepared), late)
+        return source_check("suppressed rows", found <= prepared.limit.rows, late)
     return source_check("suppressed rows", suppressed == found, f"{suppressed:,} rows suppressed")
 
 

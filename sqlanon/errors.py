@@ -110,17 +110,28 @@ class InfeasibleError(SqlanonError):
     suppressed_rows:
         The number of rows that ``nearest`` would suppress.
     allowed_rows:
-        The number of rows that the suppression limit allows.
+        The number of rows that the suppression limit allows; ``None`` where persons are counted.
+    suppressed_persons, allowed_persons:
+        Where persons are counted: the persons of these rows, and how many of them the suppression limit allows;
+        ``None`` where rows are counted, and for persons where they were not counted.
     """
 
     exit_status = 1
 
     def __init__(
-        self, message: str, nearest: Mapping[str, int] | None, suppressed_rows: int, allowed_rows: int
+        self,
+        message: str,
+        nearest: Mapping[str, int] | None,
+        suppressed_rows: int,
+        allowed_rows: int | None,
+        suppressed_persons: int | None = None,
+        allowed_persons: int | None = None,
     ) -> None:
         self.nearest = None if nearest is None else dict(nearest)
         self.suppressed_rows = suppressed_rows
-        self.allowed_rows = allowed_rows
+        self.allowed_rows = allowed_rows if allowed_persons is None else None
+        self.suppressed_persons = suppressed_persons
+        self.allowed_persons = allowed_persons
         super().__init__(message)
 
 

@@ -67,8 +67,13 @@ class ResultFigures:
     rows: int
     suppressed_rows: int
     released_rows: int
+    persons: int | None = None
+    released_persons: int | None = None
+    suppressed_persons: int | None = None
+    partly_released_persons: int | None = None
     classes: int
     smallest_class: int
+    smallest_class_rows: int
     null_map: int | None
     wrong_map: int | None
     nodes: int
@@ -120,6 +125,8 @@ class ResultFigures:
             measure=self.measure,
             rows=self.rows,
             suppressed_rows=self.suppressed_rows,
+            persons=self.persons,
+            suppressed_persons=self.suppressed_persons,
             classes=self.classes,
             score=self.score,
             optimal=self.optimal,
@@ -134,6 +141,7 @@ class ResultFigures:
             "rows": self.rows,
             "released_rows": self.released_rows,
             "suppressed_rows": self.suppressed_rows,
+            **self._persons_to_dict(),
             "classes": self.classes,
             "smallest_class": self.smallest_class,
             "generalization": self.generalization,
@@ -154,6 +162,17 @@ class ResultFigures:
             **({} if self.satisfying is None else {"satisfying": len(self.satisfying)}),
             **self._noise_to_dict(),
             **self._decoys_to_dict(),
+        }
+
+    def _persons_to_dict(self) -> dict[str, Any]:
+        if self.persons is None:
+            return {}
+        return {
+            "persons": self.persons,
+            "released_persons": self.released_persons,
+            "suppressed_persons": self.suppressed_persons,
+            "partly_released_persons": self.partly_released_persons,
+            "smallest_class_rows": self.smallest_class_rows,
         }
 
     def _decoys_to_dict(self) -> dict[str, Any]:
@@ -220,8 +239,13 @@ class Result(ResultFigures):
         A proven limit: no generalization that meets the policy scores less (``distinct``: more). If optimal, the score.
     rows, suppressed_rows, released_rows:
         Rows of the source, rows that are left out or masked, and rows of the release.
-    classes, smallest_class:
-        Number of equivalence classes in the release, and rows of the smallest.
+    persons, suppressed_persons, released_persons, partly_released_persons:
+        With ``[source] person``, otherwise None: persons of the source; those with at least one suppressed row; all
+        others, whose rows are all in the release; and suppressed persons who have another row in the release.
+    classes:
+        Number of equivalence classes in the release.
+    smallest_class, smallest_class_rows:
+        Persons of the class with fewest, or rows where rows are counted; and rows of the class with fewest rows.
     null_map, wrong_map:
         With a population: kept rows that match nobody in it, and kept rows that match only other people in it (None if
         the two tables do not identify persons); otherwise None.
@@ -275,7 +299,11 @@ class Result(ResultFigures):
         self.score_without_decoys = None if decoys is None else shown(found.score)
         self.released_rows = draft.expected.rows
         self.classes = recoding.figures.classes
-        self.smallest_class = recoding.smallest_class
+        self.smallest_class = self.smallest_class_rows = recoding.smallest_class
+        if (persons := recoding.persons) is not None:
+            self.persons, self.released_persons = persons.persons, persons.released
+            self.suppressed_persons, self.partly_released_persons = persons.suppressed, persons.partly_released
+            self.smallest_class = persons.smallest_class
         self.null_map = None if recoding.mapping is None else recoding.mapping.null_map
         self.wrong_map = None if recoding.mapping is None else recoding.mapping.wrong_map
         self.nodes, self.checked = prepared.lattice.size, found.checked
@@ -343,7 +371,8 @@ class Result(ResultFigures):
         Columns: ``levels`` (in the policy's order), ``height``, ``bound`` (the score is not less), ``status``
         (``satisfies``, ``violates``, or ``open``: not decided); for those that were checked ``classes`` and
         ``suppressed_rows`` (NULL where a part of the classes was enough to see that too many rows would be suppressed),
-        and ``score`` if they satisfy the policy.
+        with ``[source] person`` ``suppressed_persons`` (NULL where the rows were enough to see that there are too
+        many), and ``score`` if they satisfy the policy.
         """
         return self._run.engine.relation(star(self._run.work("lattice")))
 

@@ -33,6 +33,7 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.frequency.sets import ClassSpace
+from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Figures
 from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, ordered
 from sqlanon.recode.stage import Recoding
@@ -282,8 +283,9 @@ def count(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecodi
 def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
     """The figures of the real rows, where no class is too small: only unknown values are suppressed."""
     bare = replace(prepared.requirements, classes=())
-    everybody = replace(prepared, sets=prepared.sets.with_requirements(bare))
-    return Checker(steps.engine, everybody, measure_of(prepared), prepared.marginals.rows)(plain.levels)
+    limit = SuppressionLimit(prepared.marginals.rows)
+    everybody = replace(prepared, sets=prepared.sets.with_requirements(bare), limit=limit)
+    return Checker(steps.engine, everybody, measure_of(prepared))(plain.levels)
 
 
 def draw(

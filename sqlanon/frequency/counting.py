@@ -22,6 +22,7 @@ from sqlanon.frequency.scan import (
     distribution_pairs,
 )
 from sqlanon.frequency.sets import ClassSpace, FrequencySets, Ground, is_large
+from sqlanon.frequency.suppression_limit import SuppressionLimit, count_suppression_limit
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import Hierarchies, ValueFacts
 from sqlanon.hierarchies.levels import PermittedLevels, forbidden_levels, permitted_levels
@@ -34,12 +35,13 @@ from sqlanon.sources.bound import SMALL
 
 @dataclass(frozen=True)
 class Frequencies:
-    """What was counted: the frequency sets that classes are made from, the attributes' own counts, and the levels
-    that a release may have."""
+    """What was counted: the frequency sets that classes are made from, the attributes' own counts, the levels that a
+    release may have, and how much may be suppressed."""
 
     sets: FrequencySets
     marginals: Marginals
     permitted: PermittedLevels
+    limit: SuppressionLimit
 
 
 def count_combinations(
@@ -89,7 +91,8 @@ def count_combinations(
     if ground.codes is not None:
         note += f"; up to {SMALL:,} rows are counted without a table of codes"
     steps.finish("frequency set", note)
-    return Frequencies(sets, marginals, permitted)
+    limit = count_suppression_limit(scanned.steps, policy.search.suppression_limit, rows, own.members)
+    return Frequencies(sets, marginals, permitted, limit)
 
 
 def counted_from(

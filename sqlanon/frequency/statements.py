@@ -68,6 +68,10 @@ def quasi_columns(count: int) -> list[exp.Expr]:
 
 _MEMBERSHIPS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :raw GROUP BY :keys, person")
 _PERSON_COUNT = template("SELECT count(*) AS persons FROM (SELECT DISTINCT person FROM :rows) AS p")
+_LARGEST_PERSONS = template("""
+    SELECT coalesce(sum(n)::BIGINT, 0) AS n
+    FROM (SELECT sum(n)::BIGINT AS n FROM :members GROUP BY person ORDER BY n DESC LIMIT :persons) AS p
+""")
 _MOVERS = template("""
     SELECT person, (row_number() OVER ())::INTEGER AS mover
     FROM :members
@@ -95,6 +99,11 @@ def memberships(raw: exp.Expr, quasi: int) -> exp.Select:
 def person_count(rows: exp.Expr) -> exp.Select:
     """The distinct persons, as ``persons``; all rows without one are one person."""
     return _PERSON_COUNT(rows=rows)
+
+
+def rows_of_largest_persons(members: exp.Table, persons: int) -> exp.Select:
+    """The rows of the persons with most rows, together, as ``n``."""
+    return _LARGEST_PERSONS(members=members, persons=persons)
 
 
 def movers(members: exp.Table) -> exp.Select:

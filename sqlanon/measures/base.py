@@ -74,6 +74,9 @@ class Figures:
     suppressed_entropy: float = 0.0
     """For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed
     rows)."""
+    suppressed_persons: int | None = None
+    """Persons with a suppressed row. None where rows are counted, and where more rows are suppressed than the persons
+    who may lose one have."""
 
     @property
     def expected_lost(self) -> float:

@@ -22,7 +22,14 @@ from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
 from sqlanon.noise.columns import columns_for_noise, noisy_columns
 from sqlanon.noise.laplace import Drawing, drawing, refuse_without_opendp
-from sqlanon.noise.statements import NoisyColumn, NoisyRecoding, judged_survivors, kept_records, survivors
+from sqlanon.noise.statements import (
+    NoisyColumn,
+    NoisyRecoding,
+    judged_survivors,
+    kept_records,
+    persons_of_records,
+    survivors,
+)
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
 from sqlanon.recode.full_domain import ByClass
@@ -30,8 +37,8 @@ from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.stage import Recoding
 from sqlanon.records import dataclass
 from sqlanon.requirements.base import KeptClasses
-from sqlanon.search.checker import allowed_rows
 from sqlanon.search.input import SearchInput
+from sqlanon.search.persons import PersonFigures
 from sqlanon.sources.run import Run
 
 PAIRS = 200_000_000
@@ -195,10 +202,10 @@ def add_noise(
     links, all_records = _links(steps, columns, rows, classes, work)
     kept, beta, confidence = None, policy.privacy.confidence, None
     if policy.suppresses_last:
-        judged, kept = _keep(steps, prepared, plain, columns, rows, classes)
-        recoding = recoding if steps.dry else _suppressed_last(steps, prepared, recoding, judged)
-        left = prepared.marginals.rows - recoding.figures.suppressed_rows
-        confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - left}
+        left, judged, kept = _keep(steps, prepared, plain, columns, rows, classes)
+        recoding = recoding if steps.dry else _suppressed_last(steps, prepared, recoding, left, judged, kept)
+        released = prepared.marginals.rows - recoding.figures.suppressed_rows
+        confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - released}
     statement = NoisyRecoding(recoding.statement, rows, kept, columns, names)
     if steps.dry:
         return NoiseResult(recoding, statement, {}, Linking(0, 0, 0, all_records=True), confidence)
@@ -221,11 +228,11 @@ def _keep(
     noisy: tuple[NoisyColumn, ...],
     rows: exp.Table,
     classes: exp.Table,
-) -> tuple[exp.Table, exp.Table]:
+) -> tuple[exp.Table, exp.Table, exp.Table]:
     """Leave out records that are near to too few, and then every class that does not meet the policy any more.
 
     Also of those whose rows were left out because no noise can be added to their values. Makes ``noise_near``,
-    ``noise_survivors``, ``noise_judged`` and ``noise_kept``; gives the last two.
+    ``noise_survivors``, ``noise_judged`` and ``noise_kept``; gives the last three.
     """
     policy, columns, work = prepared.policy, prepared.columns, prepared.work
     near, beta, k, attributes = None, policy.privacy.confidence, policy.privacy.k or 1, len(policy.generalized)
@@ -245,29 +252,47 @@ def _keep(
     requirements, sets = prepared.requirements.without_population, prepared.sets.ground.sensitive
     query = judged_survivors(left, attributes, columns.sensitive_names, sets, person is not None, requirements)
     judged = steps.make(work("noise_judged"), query)
-    return judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))
+    return left, judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))
 
 
-def _suppressed_last(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, judged: exp.Table) -> Recoding:
+def _suppressed_last(
+    steps: StatementRunner,
+    prepared: SearchInput,
+    recoding: Recoding,
+    survivors: exp.Table,
+    judged: exp.Table,
+    kept_records: exp.Table,
+) -> Recoding:
     """The recoding without the rows that were suppressed after noise was drawn."""
     found, rows = steps.figures(class_figures(judged=star(judged))), prepared.marginals.rows
-    suppressed, allowed = rows - found["rows"], allowed_rows(prepared)
-    if suppressed > allowed or not found["classes"]:
-        raise _refused(prepared, recoding, suppressed, allowed)
+    suppressed, limit, persons = rows - found["rows"], prepared.limit, None
+    if prepared.members is not None:
+        query = persons_of_records(prepared.members, survivors, kept_records)
+        every, lost, partly = steps.ask(query, [])[0]
+        persons = PersonFigures(every, lost, partly, found["fewest"])
+    suppressed_persons = None if persons is None else persons.suppressed
+    if not limit.allows(suppressed, suppressed_persons) or not found["classes"]:
+        raise _refused(prepared, recoding, suppressed, suppressed_persons)
     left = KeptClasses(found["classes"], found["rows"], found["count"], found["singles"])
     if broken := [one.name for one in prepared.requirements.table if not one.holds(left)]:
         message = f"{', '.join(broken)} would not be met by the {found['rows']:,} rows that remain after noise was "
         message += "drawn: loosen it, or lower confidence"
-        raise InfeasibleError(message, _named(recoding), suppressed, allowed)
-    kept = replace(recoding.figures, classes=found["classes"], suppressed_rows=suppressed, count=found["count"])
-    return replace(recoding, figures=kept, smallest_class=found["smallest"])
+        raise InfeasibleError(message, _named(recoding), suppressed, limit.rows, suppressed_persons, limit.persons)
+    kept = replace(
+        recoding.figures,
+        classes=found["classes"],
+        suppressed_rows=suppressed,
+        count=found["count"],
+        suppressed_persons=suppressed_persons,
+    )
+    return replace(recoding, figures=kept, smallest_class=found["smallest"], persons=persons)
 
 
-def _refused(prepared: SearchInput, recoding: Recoding, suppressed: int, allowed: int) -> InfeasibleError:
-    beta, rows = prepared.policy.privacy.confidence, prepared.marginals.rows
+def _refused(prepared: SearchInput, recoding: Recoding, suppressed: int, persons: int | None) -> InfeasibleError:
+    beta, rows, limit = prepared.policy.privacy.confidence, prepared.marginals.rows, prepared.limit
     before = recoding.figures.suppressed_rows
-    message = f"{suppressed:,} of {rows:,} rows would be suppressed ({before:,} before noise was drawn); the "
-    message += f"suppression limit allows {allowed:,}. Others "
+    message = f"after noise was drawn, the release would suppress {limit.sentence(suppressed, rows, persons)}. Before "
+    message += f"noise it suppresses {before:,} rows. Others "
     if beta is None:
         message += "have a value that cannot have noise, or are in a class that is too small without such rows: "
         message += "raise suppression_limit, or give them a value with query = ..."
@@ -276,7 +301,7 @@ def _refused(prepared: SearchInput, recoding: Recoding, suppressed: int, allowed
             f"are not protected with confidence {beta:g}, or are in a class that is too small without such rows: "
         )
         message += "raise suppression_limit, lower epsilon, or lower confidence"
-    return InfeasibleError(message, _named(recoding), suppressed, allowed)
+    return InfeasibleError(message, _named(recoding), suppressed, limit.rows, persons, limit.persons)
 
 
 def _named(recoding: Recoding) -> dict[str, int]:

@@ -499,3 +499,24 @@ def kept_records(survivors: exp.Table, judged: exp.Table, attributes: int) -> ex
     """The ``record`` of the survivors whose class is kept."""
     same_class = all_of(col(f"q{i}", "s").eq(col(f"q{i}", "j")) for i in range(attributes))
     return _KEPT(survivors=survivors, judged=judged, same=same_class)
+
+
+_PERSONS_OF_RECORDS = template("""
+    SELECT
+        count(*) AS persons,
+        count(*) FILTER (WHERE coalesce(k.n, 0) < m.n) AS suppressed,
+        count(*) FILTER (WHERE k.n < m.n) AS partly_released
+    FROM (SELECT person, sum(n)::BIGINT AS n FROM :members GROUP BY person) AS m
+    LEFT JOIN (
+        SELECT s.person, count(*) AS n
+        FROM :survivors AS s
+        SEMI JOIN :kept AS k ON s.record = k.record
+        GROUP BY s.person
+    ) AS k ON m.person IS NOT DISTINCT FROM k.person
+""")
+
+
+def persons_of_records(members: exp.Table, survivors: exp.Table, kept: exp.Table) -> exp.Select:
+    """One row: the persons of the source, those with a row that is not among the kept records, and those of them with
+    another that is."""
+    return _PERSONS_OF_RECORDS(members=members, survivors=survivors, kept=kept)

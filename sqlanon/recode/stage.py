@@ -17,6 +17,7 @@ from sqlanon.requirements import void_shields
 from sqlanon.search.candidate import smallest_class, whole_classes
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import kept_classes
+from sqlanon.search.persons import PersonFigures, fewest_persons, person_figures, persons_in_classes
 from sqlanon.search.population_match import PopulationMatch, mapping_of
 from sqlanon.search.result import Placed, SearchResult
 
@@ -26,7 +27,7 @@ class Recoding:
     """How the rows of a release are made of the source, and what is known of them.
 
     An attribute that is released at several levels has None for its level. The figures are those of the release, with
-    masked rows among the suppressed ones.
+    masked rows among the suppressed ones. The smallest class is that of the fewest rows.
     """
 
     generalization: Mapping[str, int | None]
@@ -36,6 +37,7 @@ class Recoding:
     masked_rows: int
     warnings: tuple[str, ...]
     mapping: PopulationMatch | None = None
+    persons: PersonFigures | None = None  # where persons are counted
 
 
 def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) -> Recoding:
@@ -55,7 +57,9 @@ def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: P
         warnings += warning
     statement: ByClass = found.recoding(prepared, masked > 0)
     levels = found.generalization
-    return Recoding(levels, found.figures, found.smallest_class, statement, masked, tuple(warnings))
+    return Recoding(
+        levels, found.figures, found.smallest_class, statement, masked, tuple(warnings), persons=found.persons
+    )
 
 
 def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, figures: Figures) -> Recoding:
@@ -84,10 +88,30 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
         query = whole_classes(space, levels, len(prepared.policy.generalized))
         visible, smallest = steps.look_up(query, [(figures.classes, 0)])[0]
         figures = replace(figures, classes=visible)
+        fewest = 0
+        if space.persons:
+            query = fewest_persons(space, levels, len(prepared.policy.generalized))
+            fewest = steps.look_up(query, [(0,)])[0][0]
     else:
-        smallest = steps.look_up(smallest_class(space, levels), [(0,)])[0][0] or 0
+        smallest, fewest = steps.look_up(smallest_class(space, levels), [(0, 0)])[0]
+    persons = _persons(steps, prepared, space, levels, figures, fewest or 0)
     named = prepared.lattice.named(levels)
-    return Recoding(named, figures, smallest, statement, masked, tuple(warnings), mapping)
+    return Recoding(named, figures, smallest or 0, statement, masked, tuple(warnings), mapping, persons)
+
+
+def _persons(
+    steps: StatementRunner, prepared: SearchInput, space: ClassSpace, levels: Levels, figures: Figures, fewest: int
+) -> PersonFigures | None:
+    """The persons of a generalization, where persons are counted."""
+    every = prepared.limit.all_persons
+    if every is None:
+        return None
+
+    def persons_in(kept: bool) -> int:
+        return int(steps.look_up(persons_in_classes(space, [levels], kept), [(0, 0)])[0][1])
+
+    suppressed = figures.suppressed_persons
+    return person_figures(every, persons_in(False) if suppressed is None else suppressed, persons_in(True), fewest)
 
 
 def _masked(

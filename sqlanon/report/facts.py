@@ -42,7 +42,7 @@ from sqlanon.report.risks import earlier_risk, risks_of_release, uniques_in_sour
 from sqlanon.report.utility import NO_NUMBERS, ColumnLeft, Numbers, columns_left, loss_by_column, numbers_of, range_kind
 from sqlanon.requirements import Requirement, requirement_checks, requirements_in
 from sqlanon.requirements.macros import k_anonymity_of
-from sqlanon.search.checker import allowed_rows, measure_of
+from sqlanon.search.checker import measure_of
 
 MARK = "<!-- a report of sqlanon -->"
 """In its second line each page says what it is."""
@@ -298,7 +298,7 @@ class Unpublished:
             heights=heights,
             generalization=self.generalization,
             measure=prepared.policy.search.measure,
-            allowed_rows=allowed_rows(prepared),
+            allowed_rows=prepared.limit.rows,
             nodes=self.nodes,
             checked=self.checked,
             statuses=tuple(engine.rows(_STATUSES(lattice=self.lattice))),

@@ -110,8 +110,9 @@ def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
 
 
 def smallest_class(space: ClassSpace, levels: Levels) -> exp.Select:
-    """One number: the rows of the smallest kept class."""
-    return select([where(exp.Min(this=col(CLASS_SIZE)), col(KEPT))], subquery(judged(space, levels), "j"))
+    """One row: the rows of the smallest kept class, and the count (rows or persons) of the one with fewest."""
+    least = [where(exp.Min(this=col(name)), col(KEPT)) for name in (CLASS_SIZE, CLASS_COUNT)]
+    return select([*least], subquery(judged(space, levels), "j"))
 
 
 def whole_classes(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:

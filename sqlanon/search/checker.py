@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from sqlglot import exp
@@ -14,7 +13,6 @@ from sqlanon.coding import Coded, Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace, is_large
-from sqlanon.frequency.statements import person_count
 from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.records import dataclass
 from sqlanon.search.candidate import (
@@ -30,12 +28,8 @@ from sqlanon.search.candidate import (
 from sqlanon.search.classes import can_be_judged_together
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import Rules
+from sqlanon.search.persons import persons_in_classes
 from sqlanon.search.population_match import wrong_map
-
-
-def allowed_rows(prepared: SearchInput) -> int:
-    """At most floor(limit × rows) rows may be suppressed, in exact arithmetic: 0.29 of 100 is 29."""
-    return int(Fraction(prepared.policy.search.suppression_limit) * prepared.marginals.rows)
 
 
 def measure_of(prepared: SearchInput) -> Measure:
@@ -48,7 +42,8 @@ def measure_of(prepared: SearchInput) -> Measure:
 
 def rules_of(prepared: SearchInput) -> Rules:
     """What may be concluded from a check."""
-    return Rules(prepared.requirements, prepared.marginals.rows, prepared.sets.space.additive)
+    space = prepared.sets.space
+    return Rules(prepared.requirements, prepared.marginals.rows, space.additive, prepared.limit.persons)
 
 
 def leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
@@ -76,13 +71,13 @@ class Checker:
         engine: Engine,
         prepared: SearchInput,
         measure: Measure,
-        allowed: int,
         expected: Callable[[Levels], float] | None = None,
         only_best: Callable[[], bool] = lambda: False,
     ) -> None:
         """``expected``: ln(1 + rows lost) of a generalization, as the search that it is for forecasts them;
         ``only_best``: whether what cannot be the best is of no use to that."""
-        self._engine, self._prepared, self._measure, self._allowed = engine, prepared, measure, allowed
+        self._engine, self._prepared, self._measure, self._limit = engine, prepared, measure, prepared.limit
+        self._allowed = self._limit.rows
         self._sets, self._heights = prepared.sets, prepared.marginals.heights
         self._expected, self._only_best = expected, only_best
         self._separate = prepared.requirements.separate
@@ -90,9 +85,7 @@ class Checker:
         self._judge = rules_of(prepared).judge
         self._leaves: exp.Table | None = None
         self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
-        self._counted = prepared.marginals.rows
-        if self._separate and prepared.members is not None:
-            self._counted = engine.rows(person_count(prepared.members))[0][0]
+        self._counted = prepared.limit.all_persons or prepared.marginals.rows
         for one in self._separate:
             one.refuse(self._counted)
 
@@ -102,6 +95,7 @@ class Checker:
         attributes = self._prepared.attributes if self._counts_leaves(space, levels) else ()
         halved = self._by_halves(levels) if space.are_classes and self._fails_by_far(levels) else None
         row, share = halved or (self._row(space, levels, attributes), 1.0)
+        self._count_persons(space, [levels], [row])
         if space.are_classes and self._is_within(row):
             space = self._sets.at(levels)
         leaves: Mapping[int, float] = {}
@@ -140,6 +134,7 @@ class Checker:
         rows = {row[0]: dict(zip(names, row, strict=True)) for row in steps.ask(query, [])}
         if len(rows) < len(several):  # there are no rows, and so no classes
             return [self(several[0])]
+        self._count_persons(space, several, [rows[i] for i in range(len(several))])
         leaves = self._leaves_together(space, several, rows)
         return [self._figures(space, one, rows[i], leaves.get(i, {})) for i, one in enumerate(several)]
 
@@ -196,8 +191,22 @@ class Checker:
                 return row, share
         return row, 1.0
 
+    def _count_persons(self, space: ClassSpace, several: Sequence[Levels], rows: Sequence[dict[str, Any]]) -> None:
+        """Add ``suppressed_persons`` to the rows of generalizations, where persons are counted and the rows that are
+        suppressed do not say already that there are too many."""
+        if not space.persons:
+            return
+        counted = {}
+        for row in rows:
+            row["suppressed_persons"] = None if row["suppressed_rows"] else 0
+        if places := [i for i, row in enumerate(rows) if 0 < row["suppressed_rows"] <= self._limit.rows]:
+            query = persons_in_classes(space, [several[i] for i in places], kept=False)
+            counted = dict(self._sets.steps.ask(query, []))
+        for place, persons in counted.items():
+            rows[places[place]]["suppressed_persons"] = persons
+
     def _is_within(self, row: Mapping[str, Any]) -> bool:
-        return bool(row["suppressed_rows"] <= self._allowed and row["classes"] > 0)
+        return row["classes"] > 0 and self._limit.allows(row["suppressed_rows"], row.get("suppressed_persons"))
 
     def _needs_leaves(self, levels: Levels, row: Mapping[str, Any]) -> bool:
         if not (self._measure.needs_leaves and row["suppressed_rows"] and self._is_within(row)):
@@ -235,6 +244,7 @@ class Checker:
             unmet=row.get("unmet", 0),
             too_few=row.get("too_few", 0),
             broken=broken,
+            suppressed_persons=row.get("suppressed_persons"),
         )
 
 

@@ -14,7 +14,7 @@ from sqlanon.measures import Figures, Loss
 from sqlanon.policy import Policy
 from sqlanon.policy.strategies import STRATEGIES, traits_of
 from sqlanon.records import dataclass
-from sqlanon.search.checker import Checker, allowed_rows, measure_of
+from sqlanon.search.checker import Checker, measure_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.result import SearchResult
 
@@ -137,7 +137,7 @@ def loss_of(prepared: SearchInput, found: SearchResult) -> float:
         return found.placed.score(loss)
     levels = found.levels
     assert levels is not None
-    return loss.score(levels, Checker(prepared.sets.steps.engine, prepared, loss, allowed_rows(prepared))(levels))
+    return loss.score(levels, Checker(prepared.sets.steps.engine, prepared, loss)(levels))
 
 
 def losses_of(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
@@ -145,7 +145,7 @@ def losses_of(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
     marginals, levels, placed = prepared.marginals, found.levels, found.placed
     figures = None
     if levels is not None:
-        figures = Checker(prepared.sets.steps.engine, prepared, Loss(marginals), allowed_rows(prepared))(levels)
+        figures = Checker(prepared.sets.steps.engine, prepared, Loss(marginals))(levels)
     losses = {}
     for i, name in enumerate(prepared.policy.generalized):
         alone = Loss(marginals, [float(i == j) for j in range(len(prepared.attributes))], "sum")

@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from sqlanon.coding import Levels
+from sqlanon.frequency.suppression_limit import SuppressionLimit
+from sqlanon.measures import Figures
 from sqlanon.search.memory import TOLERANCE, Search
 
 LARGE = 1_000_000
@@ -36,7 +38,7 @@ class Cost:
         self.search = search
         self.least = search.measure.bound(search.lattice.bottom)
         self.worst = search.measure.score(search.lattice.top, search.figures[search.lattice.top])
-        self.allowed_rows = search.allowed_rows
+        self.limit = search.limit or SuppressionLimit(search.allowed_rows)
 
     def ask(self, several: Sequence[Levels]) -> None:
         """Check some that will cost something."""
@@ -56,8 +58,17 @@ class Cost:
             cost += figures.expected_suppressed / rows * (self.worst - cost)
         else:
             cost = measure.score(levels, figures)
-        beyond = max(figures.expected_suppressed - self.allowed_rows, 0) / rows or 1.0
-        return cost + PENALTY * beyond * (self.worst - self.least)
+        return cost + PENALTY * (self._beyond(figures, rows) or 1.0) * (self.worst - self.least)
+
+    def _beyond(self, figures: Figures, rows: int) -> float:
+        """The share of the rows that is suppressed beyond the limit; where persons are counted, of the persons. Those
+        that are not counted are about as many as the rows."""
+        limit, suppressed = self.limit, figures.expected_suppressed
+        if limit.persons is None or limit.all_persons is None:
+            return max(suppressed - limit.rows, 0) / rows
+        persons = figures.suppressed_persons
+        expected = min(suppressed, limit.all_persons) if persons is None else persons
+        return max(expected - limit.persons, 0) / limit.all_persons
 
 
 def dive(search: Search, cost: Cost) -> None:

@@ -11,7 +11,7 @@ from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.policy.strategies import Strategy
 from sqlanon.records import dataclass
-from sqlanon.search.checker import Checker, allowed_rows, measure_of, rules_of
+from sqlanon.search.checker import Checker, measure_of, rules_of
 from sqlanon.search.infeasible import infeasible, nothing_allowed
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
@@ -49,22 +49,23 @@ class SearchTask:
     def lattice(self) -> Search:
         """The search of its lattice, with all that is learnt on the way."""
         engine, prepared, asked = self.engine, self.prepared, self.prepared.policy.search
-        measure, allowed = measure_of(prepared), allowed_rows(prepared)
+        measure = measure_of(prepared)
 
         def expected(levels: Levels) -> float:
             return search.forecast.guess(levels)
 
-        check = Checker(engine, prepared, measure, allowed, expected, lambda: search.only_best)
+        check = Checker(engine, prepared, measure, expected, lambda: search.only_best)
         search = Search(
             lattice=prepared.lattice,
             measure=measure,
             check=check,
             judge=rules_of(prepared).judge,
-            allowed_rows=allowed,
+            allowed_rows=prepared.limit.rows,
             progress=self.progress,
             budget=self.budget or Budget(asked.time_limit, asked.max_checks),
             data=data_of(prepared),
             check_first=check.together,
+            limit=prepared.limit,
         )
         return search
 

@@ -11,10 +11,10 @@ from sqlanon.errors import InfeasibleError
 from sqlanon.measures import Figures
 from sqlanon.requirements import Requirements
 from sqlanon.search.candidate import candidate
-from sqlanon.search.checker import allowed_rows
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import Search, kept_classes
 from sqlanon.search.outcome import Outcome
+from sqlanon.search.persons import persons_in_classes
 
 
 def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:
@@ -25,8 +25,8 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
     """
     rows = prepared.marginals.rows
     checked = [one for one in search.figures if search.lattice.permits(one) and search.figures[one].share == 1]
-    levels = min(checked, key=lambda one: (search.figures[one].suppressed_rows, -sum(one), one))
-    figures = search.figures[levels]
+    levels = min(checked, key=lambda one: _distance(search.figures[one], one))
+    figures = _with_persons(prepared, levels, search.figures[levels])
     nearest = search.lattice.named(levels)
     shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
     message = "no generalization meets the policy. The closest"
@@ -36,9 +36,9 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
     elif not outcome.exhaustive:
         message = f"strategy {prepared.policy.search.strategy} found no generalization that meets the policy. It does "
         message += 'not check all of them: strategy = "optimal" does, and may find one. The closest it found'
-    message += f" ({shown}) suppresses {figures.suppressed_rows:,} of {rows:,} rows; the suppression limit allows "
-    message += f"{search.allowed_rows:,}"
-    if figures.suppressed_rows > search.allowed_rows or figures.classes == 0:
+    limit, persons = prepared.limit, figures.suppressed_persons
+    message += f" ({shown}) suppresses {limit.sentence(figures.suppressed_rows, rows, persons)}"
+    if figures.classes == 0 or not limit.allows(figures.suppressed_rows, persons):
         words, blamed = _binding(prepared, levels, figures.suppressed_rows)
     else:
         words, blamed = _of_the_table(prepared, search, levels)
@@ -50,10 +50,26 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
         message += f". At least {unknown:,} rows have values that are missing from a hierarchy"
     if figures.classes == 0:
         message += ". No row would be released"
-    if rows < (prepared.policy.privacy.k or 0) and prepared.policy.source.person_column is None:
-        message += f": a class needs {prepared.policy.privacy.k:,} rows, and the source has {rows:,}"
+    count, who = (rows, "rows") if limit.all_persons is None else (limit.all_persons, "persons")
+    if count < (prepared.policy.privacy.k or 0):
+        message += f": a class needs {prepared.policy.privacy.k:,} {who}, and the source has {count:,}"
     message += remedies(prepared, figures, blamed)
-    return InfeasibleError(message, nearest, figures.suppressed_rows, search.allowed_rows)
+    return InfeasibleError(message, nearest, figures.suppressed_rows, limit.rows, persons, limit.persons)
+
+
+def _distance(figures: Figures, levels: Levels) -> tuple[float, int, int, Levels]:
+    """How far a generalization is from the suppression limit. Where persons are not counted they are too many."""
+    persons = math.inf if figures.suppressed_persons is None else figures.suppressed_persons
+    return persons, figures.suppressed_rows, -sum(levels), levels
+
+
+def _with_persons(prepared: SearchInput, levels: Levels, figures: Figures) -> Figures:
+    """The figures of a generalization with the persons whose rows it suppresses."""
+    space = prepared.sets.at(levels)
+    if figures.suppressed_persons is not None or not space.persons:
+        return figures
+    _, persons = prepared.sets.steps.ask(persons_in_classes(space, [levels], kept=False), [])[0]
+    return replace(figures, suppressed_persons=persons)
 
 
 def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
@@ -67,9 +83,9 @@ def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
 
 def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> str:
     """What makes a policy feasible that suppresses too many rows, or breaks one of these requirements."""
-    rows, suppressed, ways = prepared.marginals.rows, figures.suppressed_rows, []
-    if figures.classes and suppressed > allowed_rows(prepared):
-        share = math.ceil(10_000 * suppressed / rows) / 10_000
+    suppressed, persons, ways = figures.suppressed_rows, figures.suppressed_persons, []
+    if figures.classes and not prepared.limit.allows(suppressed, persons):
+        share = prepared.limit.share(suppressed, prepared.marginals.rows, persons)
         ways.append(f"raise search.suppression_limit to {share:g}")
     if blamed == [f"{prepared.policy.privacy.k}-anonymity"]:
         ways.append("lower k")

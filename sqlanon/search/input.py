@@ -11,6 +11,7 @@ from sqlanon.expressions import Namer
 from sqlanon.frequency.counting import Frequencies
 from sqlanon.frequency.scan import Scanned
 from sqlanon.frequency.sets import FrequencySets
+from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import Hierarchies
 from sqlanon.measures import Marginals
@@ -67,6 +68,8 @@ class SearchInput:
     """The attributes' own counts."""
     lattice: Lattice
     """The generalizations within the attributes' level limits, without forbidden labels."""
+    limit: SuppressionLimit
+    """How much may be suppressed."""
     members: exp.Table | None = None
     """Which persons are in which combinations, where persons are counted."""
     population: SearchedPopulation | None = None
@@ -136,6 +139,7 @@ def search_input(policy: Policy, scanned: Scanned, hierarchies: Hierarchies, cou
         sets=counted.sets,
         marginals=counted.marginals,
         lattice=Lattice(policy.generalized, *counted.permitted),
+        limit=counted.limit,
         members=scanned.own.members,
         population=None if theirs is None else SearchedPopulation(theirs.columns, theirs.person, theirs.scan.members),
     )

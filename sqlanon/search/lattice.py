@@ -241,6 +241,7 @@ LATTICE_COLUMNS = {
     "status": "VARCHAR",
     "classes": "BIGINT",
     "suppressed_rows": "BIGINT",
+    "suppressed_persons": "BIGINT",
     "score": "DOUBLE",
 }
 """Columns and types. ``levels`` is in the policy's order; figures are NULL where nothing had to be asked."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlanon.coding import Levels
 from sqlanon.engines.deadline import InterruptedStatementError
+from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Figures, Measure
 from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
@@ -45,13 +46,20 @@ class Rules:
     requirements: Requirements  # what the policy asks for
     rows: int  # of the source
     additive: bool = True  # whether the counts of merged classes add up
+    allowed_persons: int | None = None  # who may lose a row; None: rows are counted
 
     def judge(self, figures: Figures, allowed_rows: int) -> Verdict:
-        """Judge a generalization, where so many rows may be suppressed."""
+        """Judge a generalization, where so many rows may be suppressed.
+
+        Where persons are counted, these are at most the rows of the persons who may lose one: what suppresses more
+        takes a row from more persons. If all requirements are hereditary, the rows that a generalization suppresses are
+        suppressed at every lower one, too, and so their persons lose a row there: too many here are too many there.
+        """
         asked = self.requirements
         kept = kept_classes(figures, self.rows)
         table = [one.holds(kept) for one in asked.table]
-        within = figures.suppressed_rows <= allowed_rows and figures.classes > 0
+        too_many_persons = self.allowed_persons is not None and (figures.suppressed_persons or 0) > self.allowed_persons
+        within = figures.suppressed_rows <= allowed_rows and figures.classes > 0 and not too_many_persons
         satisfies = within and all(table) and not figures.unmet and not figures.broken
         lost = figures.suppressed_rows if figures.lost is None else figures.lost
         # What is lost is a sum of distances and logarithms times rows: a rounding must not rule out what satisfies.
@@ -61,7 +69,10 @@ class Rules:
         everything = figures.suppressed_rows == 0 and self.additive and not asked.separate
         return Verdict(
             satisfies,
-            hopeless=too_many or never or (figures.too_few > 0 and self.additive),
+            hopeless=too_many
+            or (too_many_persons and figures.lost is None)
+            or never
+            or (figures.too_few > 0 and self.additive),
             lasting=satisfies and (asked.hereditary or everything),
         )
 
@@ -115,6 +126,8 @@ class Search:
     data: Data = field(default_factory=Data)
     check_first: Callable[[Sequence[Levels]], Sequence[Figures]] | None = None
     """Checks the first of some generalizations, as many as it does at once. None: `check` checks one."""
+    limit: SuppressionLimit | None = None
+    """The limit of the policy. None: so many rows as are allowed."""
 
     def __post_init__(self) -> None:
         self.figures: dict[Levels, Figures] = {}  # of what was checked
@@ -380,5 +393,6 @@ class Search:
             [self.word(levels) for levels in nodes],
             [None if one is None else one.classes for one in whole],
             [None if one is None else one.suppressed_rows for one in whole],
+            [None if one is None else one.suppressed_persons for one in whole],
             [None if score is None else shown(score) for score in scores],
         ]

@@ -15,6 +15,7 @@ from sqlanon.policy.names import EARLIER
 from sqlanon.records import dataclass
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import Search
+from sqlanon.search.persons import PersonFigures
 
 
 class Placed(Protocol):
@@ -35,6 +36,10 @@ class Placed(Protocol):
     @property
     def smallest_class(self) -> int:
         """The rows of its smallest class."""
+
+    @property
+    def persons(self) -> PersonFigures | None:
+        """Its persons, where persons are counted."""
 
     def score(self, measure: Measure) -> float:
         """By a measure."""

@@ -230,6 +230,21 @@ class Release:
     def suppressed(self) -> int:
         return len(self.source.rows) - sum(self.kept.values())
 
+    @cached_property
+    def suppressed_persons(self) -> int:
+        """Those with at least one row that is left out; all rows without an id are one person's."""
+        assert self.source.person is not None
+        kept = Counter(record[self.source.person] for records in self.kept_records.values() for record in records)
+        return len(Counter(record[self.source.person] for record in self.source.rows) - kept)
+
+    @property
+    def partly_released_persons(self) -> int:
+        """Those of them who have a row that is kept, too."""
+        person = self.source.person
+        assert person is not None
+        kept = {record[person] for records in self.kept_records.values() for record in records}
+        return self.suppressed_persons + len(kept) - self.source.count(self.source.rows)
+
     def suppressed_rows(self) -> Iterator[tuple[Row, int]]:
         """The distinct rows of quasi-identifiers that are left out, with counts."""
         known = {row for row, _ in self.table.known_rows}
@@ -294,9 +309,12 @@ class Release:
 
 
 def satisfies(release: Release, suppression_limit: Decimal | str) -> bool:
-    """Few enough rows are left out, some are not, and the conditions on the kept table hold."""
-    allowed = oracle.allowed_rows(suppression_limit, len(release.source.rows))
-    return release.suppressed <= allowed and bool(release.kept) and release.holds_as_a_whole()
+    """Few enough rows are left out, some are not, and the conditions on the kept table hold. With persons, few enough
+    of them lose a row."""
+    source = release.source
+    allowed = oracle.allowed_rows(suppression_limit, source.count(source.rows))
+    lost = release.suppressed if source.person is None else release.suppressed_persons
+    return lost <= allowed and bool(release.kept) and release.holds_as_a_whole()
 
 
 def satisfying(

@@ -93,11 +93,12 @@ def not_monotone(
 
 
 def tight(seed: int, privacies: Sequence[Mapping[str, Any]], persons: Persons = None) -> PrivacyCase:
-    """A source where as many rows may be suppressed as a generalization has to, one that is not the top."""
+    """A source where as many rows, or persons, may be suppressed as a generalization, not the top, has to."""
     rng = random.Random(seed)
     for case in random_cases(rng, privacies, persons):
         *nodes, _ = oracle.lattice(case.source.table)
         release = Release(case.source, rng.choice(nodes), case.privacy)
         if release.kept and release.suppressed and release.holds_as_a_whole():
-            return replace(case, limit=f"{(release.suppressed + 0.5) / len(case.source.rows):.6f}")
+            lost = release.suppressed if persons is None else release.suppressed_persons
+            return replace(case, limit=f"{(lost + 0.5) / case.source.count(case.source.rows):.6f}")
     raise AssertionError

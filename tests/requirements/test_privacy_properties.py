@@ -115,10 +115,17 @@ def opened(source: Source) -> Iterator[sqlanon.Database]:
 
 
 @contextmanager
-def anonymized(case: PrivacyCase, strategy: str) -> Iterator[tuple[Any, sqlanon.Database, sqlanon.Policy, Path]]:
-    """The result of sqlanon, what it came from, and a directory to publish to."""
+def anonymized(
+    case: PrivacyCase, strategy: str, limits: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Any, sqlanon.Database, sqlanon.Policy, Path]]:
+    """The result of sqlanon, what it came from, and a directory to publish to; ``limits`` are of each attribute."""
     with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
         policy = policy_of(case, strategy, Path(name))
+        if limits:
+            tree = policy.model_dump(mode="json", exclude_none=True)
+            for attribute in case.source.quasi:
+                tree["attributes"][attribute] |= limits
+            policy = sqlanon.Policy(**tree)
         yield db.anonymize(policy), db, policy, Path(name)
 
 
@@ -137,7 +144,9 @@ def check(case: PrivacyCase, strategy: str = "optimal") -> None:
         assert math.isclose(result.score, expected.score, rel_tol=1e-9), (result.score, expected)
         assert dict(result.generalization) == as_dict(case, expected.levels), expected.ties
         assert (result.suppressed_rows, result.classes) == (expected.suppressed_rows, expected.classes)
-        assert result.smallest_class == min(release.kept.values())
+        assert result.smallest_class == min(release.counts)
+        assert result.smallest_class_rows == min(release.kept.values())
+        check_persons(result, release)
         if strategy == "k_minimal":
             found = sorted(tuple(node[name] for name in case.source.quasi) for node in result.k_minimal)
             assert found == [f.levels for f in expected.satisfying]
@@ -147,17 +156,29 @@ def check(case: PrivacyCase, strategy: str = "optimal") -> None:
                 assert result.wrong_map == release.wrong_map
 
 
+def check_persons(result: Any, release: Release) -> None:
+    """The persons of the release, where persons are counted."""
+    found = (result.persons, result.released_persons, result.suppressed_persons, result.partly_released_persons)
+    if release.source.person is None:
+        assert found == (None, None, None, None)
+        return
+    persons, lost = release.source.count(release.source.rows), release.suppressed_persons
+    assert found == (persons, persons - lost, lost, release.partly_released_persons)
+
+
 def check_infeasible(case: PrivacyCase, strategy: str) -> None:
     """It says so, and the figures of the generalization that it names are right."""
     with pytest.raises(sqlanon.InfeasibleError) as caught, anonymized(case, strategy):
         pass
-    error = caught.value
-    assert error.allowed_rows == oracle.allowed_rows(case.limit, len(case.source.rows))
+    error, persons = caught.value, case.source.person is not None
+    allowed = oracle.allowed_rows(case.limit, case.source.count(case.source.rows))
     if not case.source.rows:
-        assert error.nearest is None
+        assert (error.nearest, error.suppressed_rows) == (None, 0)
         return
+    assert (error.allowed_rows, error.allowed_persons) == ((None, allowed) if persons else (allowed, None))
     nearest = Release(case.source, tuple(error.nearest[name] for name in case.source.quasi), case.privacy)
     assert error.suppressed_rows == nearest.suppressed
+    assert error.suppressed_persons == (nearest.suppressed_persons if persons else None)
 
 
 @pytest.mark.slow

@@ -40,6 +40,7 @@ from sqlanon.search.checker import measure_of
 from sqlanon.search.full_domain import SearchTask
 from sqlanon.search.infeasible import remedies
 from sqlanon.search.input import SearchInput
+from sqlanon.search.persons import PersonFigures, person_figures
 from sqlanon.search.result import SearchResult
 
 MOST_DIGITS = 40
@@ -141,6 +142,7 @@ class LocalResult:
     levels: tuple[tuple[int, int], ...]
     values: frozenset[int] = frozenset()
     typed: frozenset[int] = frozenset()
+    persons: PersonFigures | None = None
 
     @property
     def floor(self) -> Levels:
@@ -221,6 +223,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
     kept = steps.make(work("kept"), kept_combinations(seen, good, attributes))
     figures = steps.figures(class_figures(judged=good))
     sums = steps.figures(attribute_figures(kept, len(task.trees)))
+    persons = _persons(task, kept, figures["fewest"])
     return LocalResult(
         task.trees,
         kept,
@@ -230,6 +233,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
             suppressed_rows=task.rows - figures["rows"],
             squares=figures["squares"],
             count=figures["count"],
+            suppressed_persons=None if persons is None else persons.suppressed,
         ),
         Totals(
             tuple(sums[f"leaves_{i}"] or 0.0 for i in attributes), tuple(sums[f"levels_{i}"] or 0 for i in attributes)
@@ -238,7 +242,17 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         tuple((sums[f"low_{i}"] or 0, sums[f"high_{i}"] or 0) for i in attributes),
         frozenset(outcome.values),
         outcome.typed,
+        persons,
     )
+
+
+def _persons(task: LocalTask, kept: exp.Table, fewest: int) -> PersonFigures | None:
+    """The persons of the kept combinations, where persons are counted."""
+    every = task.prepared.limit.all_persons
+    suppressed, released = task.count_suppressed_persons(kept), task.count_released_persons(kept)
+    if every is None or suppressed is None or released is None:
+        return None
+    return person_figures(every, suppressed, released, fewest)
 
 
 def _in_order(task: LocalTask, outcome: LocalOutcome, kept: exp.Table, i: int, labels: exp.Table) -> exp.Table:
@@ -314,12 +328,13 @@ def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[
 def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
     """What a local strategy placed, judged once more."""
     task, found = outcome.task, finish(outcome.task, outcome)
-    suppressed, strategy = found.figures.suppressed_rows, task.prepared.policy.search.strategy
-    if not found.figures.classes or suppressed > task.allowed_rows:
+    limit, strategy = task.prepared.limit, task.prepared.policy.search.strategy
+    suppressed, persons = found.figures.suppressed_rows, found.figures.suppressed_persons
+    if not found.figures.classes or not limit.allows(suppressed, persons):
         message = f"strategy {strategy} found no recoding that meets the policy: it would suppress "
-        message += f"{suppressed:,} of {task.rows:,} rows; the suppression limit allows {task.allowed_rows:,}"
+        message += limit.sentence(suppressed, task.rows, persons)
         message += remedies(task.prepared, found.figures, [one.name for one in task.prepared.requirements.classes])
-        raise InfeasibleError(message, None, suppressed, task.allowed_rows)
+        raise InfeasibleError(message, None, suppressed, limit.rows, persons, limit.persons)
     measure = measure_of(task.prepared)
     score = found.score(measure)
     # No recoding scores less than what nothing is generalized and suppressed in.

@@ -256,7 +256,7 @@ class Groups:
 
     def better(self, best: Grouping, other: Grouping) -> Grouping:
         """The one that costs less and suppresses no more rows than may be; all other tables are dropped."""
-        if other.price < best.price and self.task.rows - other.rows <= self.task.allowed_rows:
+        if other.price < best.price and self.task.may_suppress(self.task.rows - other.rows, other.members):
             best = other
         kept = (best.members, best.classes)
         self.task.steps.drop(*(target for target in self._tables if target not in kept))

@@ -344,7 +344,7 @@ class Balance:
         with self._flagged(within_budget) as rows:
             for number_, tuples, violating, placed, violating_rows in self._tables.tuples(rows):
                 suppressed = task.rows - placed + violating_rows
-                within = suppressed <= task.allowed_rows and violating < tuples
+                within = violating < tuples and task.may_suppress(suppressed, subquery(self._kept(rows, number_)))
                 satisfies = within and (not violating or self._holds_without(rows, number_))
                 states.append(State(number_, tuples, violating, suppressed, satisfies))
             self._tables.note_hits(rows)
@@ -414,9 +414,9 @@ class Balance:
         if stopped:
             message = f"the search stopped at [search] {stopped} before it found a table that meets the policy; with a "
             message += "higher limit it may find one"
-        message += f". The closest suppresses {nearest:,} of {task.rows:,} rows; "
-        message += f"the suppression limit allows {task.allowed_rows:,}"
-        return InfeasibleError(message, None, nearest, task.allowed_rows)
+        limit = task.prepared.limit
+        message += f". The closest suppresses {limit.sentence(nearest, task.rows, None)}"
+        return InfeasibleError(message, None, nearest, limit.rows, None, limit.persons)
 
 
 class Tables:

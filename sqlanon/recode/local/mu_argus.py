@@ -33,7 +33,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.coding import Levels
-from sqlanon.expressions import aliased, col, fragment, greatest, named, number, template, union_all
+from sqlanon.expressions import aliased, col, fragment, greatest, named, number, subquery, template, union_all
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.cells import is_released
 from sqlanon.recode.local.finish import on_combinations
@@ -145,6 +145,7 @@ def blanked(placed: exp.Table, found: exp.Table, trees: Sequence[Tree], order: S
 
 # The rows whose group meets the policy.
 _KEPT = template("SELECT p.* FROM :placed AS p JOIN :judged AS j ON :same WHERE j.kept")
+_SAFE = template("SELECT p.combination FROM :placed AS p ANTI JOIN :found AS u ON p.combination = u.combination")
 _ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :placed")
 
 
@@ -168,8 +169,6 @@ class _Argus:
         listed = guaranteed_combinations({name: specs[name].identification for name in names})
         self.checked = [[names.index(name) for name in one] for one in listed]
         self.known = self._rows(task.combinations)
-        # Rows of unknown values are in no combination, and suppressed in any case.
-        self.allowed = task.allowed_rows - (task.rows - self.known)
         self.levels = [task.prepared.lattice.levels(i) for i in self.attributes]
         self.blankable = [i for i, tree in enumerate(task.trees) if is_released(task, tree)]
 
@@ -184,10 +183,10 @@ class _Argus:
         while True:
             placed = self._at(steps)
             found, rows, counts = self._unsafe(placed, self.checked)
-            if rows <= self.allowed:
+            if self._may_be_left(placed, found, rows):
                 placed = self._safe(placed, found, rows, counts)
                 left = self._rows(placed)
-                if left and self.known - left <= self.allowed:
+                if left and self.task.may_suppress(self.task.rows - left, placed):
                     return LocalOutcome(self.task, placed, rounds=self.rounds)
             open_ = [i for i in self.attributes if steps[i] + 1 < len(self.levels[i])]
             if not open_:
@@ -199,9 +198,16 @@ class _Argus:
         last = len(self.levels[i]) - 1
         for step in range(last):
             placed = self._at([step if j == i else 0 for j in self.attributes])
-            if self._unsafe(placed, [[i]])[1] <= self.allowed:
+            found, rows, _ = self._unsafe(placed, [[i]])
+            if self._may_be_left(placed, found, rows):
                 return step
         return last
+
+    def _may_be_left(self, placed: exp.Table, found: exp.Table, rows: int) -> bool:
+        """Whether so many unsafe rows may be left to be blanked: as many as may be suppressed. Rows of unknown values
+        are in no combination, and suppressed in any case."""
+        rows += self.task.rows - self.known
+        return self.task.may_suppress(rows, subquery(_SAFE(placed=placed, found=found)))
 
     def _safe(self, placed: exp.Table, found: exp.Table, rows: int, counts: list[int]) -> exp.Table:
         """Blank cells of the unsafe rows until there are none. Each round blanks a cell of each, or leaves it out."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from sqlglot import exp
 
 from sqlanon.coding import Coded, Levels, code_name
-from sqlanon.expressions import all_of, col, fragment, named, number, same, template, text, union_all
+from sqlanon.expressions import aliased, all_of, col, fragment, named, number, same, template, text, union_all
 from sqlanon.hierarchies.build import released_column
 from sqlanon.records import dataclass
 
@@ -86,12 +86,8 @@ def combinations(frequency: exp.Expr, heights: Levels, floor: Levels, offsets: S
     return _COMBINATIONS(order=codes or [number(0)], nodes=nodes_, codes=codes, frequency=frequency)
 
 
-_IN_COMBINATIONS = template("""
-    SELECT c.combination, :columns
-    FROM :relation AS f
-    JOIN :combinations AS c ON :same
-    WHERE f.known
-""")
+_IN_COMBINATIONS = template("SELECT c.combination, :columns FROM :relation AS f")
+_IS_KNOWN = fragment("f.known")
 _IS_CODE = fragment(":node = (:code::INTEGER + :offset)")
 
 
@@ -102,17 +98,18 @@ def in_combinations(
     floor: Levels,
     offsets: Sequence[Sequence[int]],
     columns: Sequence[str],
+    unknown: bool = False,
 ) -> exp.Select:
     """Rows of a relation with codes (a frequency set, a distribution) with their combination in place of the codes;
-    without those of unknown values."""
+    without those of unknown values, or with ``unknown`` with NULL for their combination."""
     keys = [
         _IS_CODE(node=col(node_name(i, low), "c"), code=col(code_name(i, low), "f"), offset=offsets[i][0])
         for i, (low, height) in enumerate(zip(floor, heights, strict=True))
         if low < height
     ]
-    return _IN_COMBINATIONS(
-        columns=[col(name, "f") for name in columns], relation=relation, combinations=combinations_, same=all_of(keys)
-    )
+    query = _IN_COMBINATIONS(columns=[col(name, "f") for name in columns], relation=relation)
+    on, kind = all_of([*keys, _IS_KNOWN()]), "left" if unknown else ""
+    return query.join(aliased(combinations_, "c"), on=on, join_type=kind, copy=False)
 
 
 _NODES = template("SELECT *, level <= :ceiling AND :allowed AS released FROM :every AS e")

@@ -80,13 +80,15 @@ class_figures = template("""
         count(*) AS classes,
         coalesce(sum(class_size)::BIGINT, 0) AS rows,
         coalesce(min(class_size), 0) AS smallest,
+        coalesce(min(class_count), 0) AS fewest,
         coalesce(sum(pow(class_size::DOUBLE, 2))::DOUBLE, 0) AS squares,
         coalesce(sum(class_count)::BIGINT, 0) AS count,
         count(*) FILTER (WHERE class_count = 1) AS singles
     FROM :judged AS j
     WHERE kept
 """)
-"""One row of figures of the groups that are kept; ``singles`` are those of one."""
+"""One row of figures of the groups that are kept: ``smallest`` has fewest rows, ``fewest`` is the least count (rows or
+persons); ``singles`` are those of one."""
 
 
 _LEAVES = fragment("sum(n::DOUBLE * :leaves)::DOUBLE")

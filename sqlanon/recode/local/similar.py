@@ -27,7 +27,7 @@ control" (2001). Its steps are not reproduced here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -67,6 +67,28 @@ _GROUP_PRICES = template("""
     FROM :classes AS g
     JOIN :judged AS j ON g.cell = j.cell
     WHERE j.kept AND g.price IS NOT NULL
+""")
+# How many persons have rows in the same combinations, and the number in which the bits of these are set; it is below 0
+# where a row is in none.
+_SETTLED_BY_PLACES = template("""
+    SELECT coalesce(1 << combination, -1)::BIGINT AS places, sum(persons)::BIGINT AS persons
+    FROM :members AS m
+    GROUP BY combination
+""")
+_PERSONS_BY_PLACES = template("""
+    SELECT places, sum(persons)::BIGINT AS persons
+    FROM (
+        SELECT coalesce(1 << combination, -1)::BIGINT AS places, sum(persons)::BIGINT AS persons
+        FROM :members AS m
+        WHERE mover IS NULL
+        GROUP BY combination
+        UNION ALL
+        SELECT bit_or(coalesce(1 << combination, -1)::BIGINT) AS places, 1 AS persons
+        FROM :members AS m
+        WHERE mover IS NOT NULL
+        GROUP BY mover
+    ) AS p
+    GROUP BY places
 """)
 _IN_CELLS = template("SELECT combination, cell FROM :members WHERE cell IN (:cells)")
 # The members of groups that may be worth dividing, each a group of its own; their group is the block.
@@ -220,9 +242,22 @@ class _Similar:
         classes = groups.tight(every).classes
         holding = task.engine.rows(_GROUP_PRICES(classes=classes, judged=groups.judged_cells(every)))
         rows = {cell: (n, price) for cell, n, price in holding}
-        chosen = best_grouping(count, rows, task.rows - task.allowed_rows)
+        chosen = best_grouping(count, rows, task.rows - task.allowed_rows, self._too_many_persons())
         cells = [number(cell) for cell in chosen]
         return groups.tight(groups.make(_IN_CELLS(members=every, cells=cells)))
+
+    def _too_many_persons(self) -> Callable[[int], bool]:
+        """Whether too many persons have rows in combinations that some, as bits, are kept without."""
+        members, limit = self.task.members, self.task.prepared.limit.persons
+        if members.persons is None or limit is None:
+            return lambda kept: False
+        query = _PERSONS_BY_PLACES if members.moving else _SETTLED_BY_PLACES
+        persons = self.task.engine.rows(query(members=members.persons))
+
+        def too_many(kept: int) -> bool:
+            return sum(int(count) for places, count in persons if places < 0 or places & ~kept) > limit
+
+        return too_many
 
     def _divided(self, whole: Grouping) -> Grouping:
         groups, least = self.groups, self.task.members.requirements.least_class
@@ -252,8 +287,10 @@ def proposals(
     return _PROPOSALS(large=large, more=more, price=price, classes=classes, blocks=blocks, judged=judged, prices=prices)
 
 
-def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -> list[int]:
-    """The groups that cost least together and have enough rows; none if there are no such.
+def best_grouping(
+    count: int, groups: dict[int, tuple[int, int]], needed: int, refused: Callable[[int], bool] = lambda things: False
+) -> list[int]:
+    """The groups that cost least together, have enough rows and are of no refused things; none if there are no such.
 
     >>> best_grouping(3, {0b011: (5, 7), 0b100: (4, 0), 0b111: (9, 20)}, 9)
     [3, 4]
@@ -274,7 +311,7 @@ def best_grouping(count: int, groups: dict[int, tuple[int, int]], needed: int) -
             part = (part - 1) & others
         if options:
             best[things] = min(options, key=lambda one: one[1:])
-    enough = [one for one in best.values() if one[0] >= needed]
+    enough = [one for things, one in best.items() if one[0] >= needed and not refused(things)]
     return min(enough, key=lambda one: (one[1] - one[0] * UNIT, one[2]), default=(0, 0, []))[2]
 
 

@@ -38,6 +38,7 @@ from sqlglot import exp
 
 from sqlanon.coding import ROWS, Levels
 from sqlanon.expressions import aliased, col, fragment, named, number, subquery, template, union_all
+from sqlanon.frequency.statements import MOVER, PERSONS, counted
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
 from sqlanon.recode.local.placement import Members, judged_groups
@@ -241,6 +242,21 @@ _GAINS = template("""
     ) AS a ON b.node = a.node
     WHERE b.price - a.price > 0
 """)
+# The members of the combinations whose classes are not kept, and of none.
+_LOST = template("SELECT m.* FROM :members AS m ANTI JOIN :kept AS k ON m.combination = k.combination")
+_PERSONS = template("SELECT coalesce(:persons, 0) FROM :lost")
+# By node, the persons who lose a row if it is split, and lose none as it is.
+_LOSERS = template("""
+    SELECT s.split, coalesce(:persons, 0)
+    FROM :split AS s
+    JOIN :judged AS j ON :same
+    JOIN :members AS m ON s.combination = m.combination
+    WHERE NOT j.kept
+        AND NOT m.combination IN (SELECT combination FROM :lost WHERE combination IS NOT NULL)
+        AND :is_new
+    GROUP BY s.split
+""")
+_IS_NEW = fragment("coalesce(NOT m.mover IN (SELECT mover FROM :lost WHERE mover IS NOT NULL), TRUE)")
 # The nodes above an attribute's cut, each with what all rows cost more if it replaces what is below it.
 _UPWARDS = template("""
     SELECT s.other, sum(p.n::HUGEINT * s.extra)
@@ -276,15 +292,19 @@ class _Cut:
     price: int  # of all rows
     lost: int  # suppressed rows
     count: int  # kept classes
+    losers: exp.Table | None = None  # where persons are counted, the members of suppressed combinations
+    persons: int = 0  # who lose a row, where persons are counted
 
 
 @dataclass(frozen=True)
 class _Split:
-    """A node that may be split, what that gains, and how many rows it suppresses beside."""
+    """A node that may be split, what that gains, how many rows it suppresses beside, and how many persons lose a row by
+    it who lose none yet."""
 
     node: int
     gain: int
     lost: int
+    persons: int
 
     @property
     def worth(self) -> float:
@@ -301,6 +321,7 @@ class _Cuts:
         self.checks = 0
         self._number = 0
         self._nodes = [released_name(i) for i in self.attributes]
+        self._allowed_persons = task.prepared.limit.persons  # of 0 persons, no row may be suppressed either
 
     def run(self) -> LocalOutcome:
         task, work, trees = self.task, self.task.work, self.task.trees
@@ -319,10 +340,8 @@ class _Cuts:
             self._drop(best)
             best = self._descend(better)
         # What shields ask of some attributes is asked of all of them on the way, and may be too much.
-        best = best if best.lost <= self._allowed and best.price <= start.price else start
-        nodes, same = released_nodes(len(trees), "p"), agree(self._nodes, "p", "j")
-        kept = _KEPT(nodes=nodes, cutting=best.cutting, classes=best.classes, same=same)
-        placed = task.steps.make(work("subtree_placed"), kept)
+        best = best if self._is_allowed(best) and best.price <= start.price else start
+        placed = task.steps.make(work("subtree_placed"), self._kept(best.cutting, best.classes))
         return LocalOutcome(task, placed, rounds=self.checks, search=search)
 
     def _cut(self, query: exp.Select, members: Members | None = None) -> _Cut:
@@ -334,7 +353,24 @@ class _Cuts:
         judged = judged_groups(members or task.members, aliased(cutting, "p"), [*self._nodes, COST])
         classes = task.steps.make(task.work(f"subtree_classes_{self._number}"), self._priced(judged))
         price, lost, count = task.engine.rows(_WHOLE(classes=classes))[0]
-        return _Cut(cutting, classes, int(price or 0), lost, count)
+        losers, persons = None, 0
+        if self._allowed_persons and task.members.persons is not None:
+            kept = subquery(self._kept(cutting, classes))
+            losers = task.steps.make(
+                task.work(f"subtree_losers_{self._number}"), _LOST(members=task.members.persons, kept=kept)
+            )
+            persons = task.engine.rows(_PERSONS(persons=self._persons(), lost=losers))[0][0]
+        return _Cut(cutting, classes, int(price or 0), lost, count, losers, persons)
+
+    def _kept(self, cutting: exp.Table, classes: exp.Table) -> exp.Select:
+        nodes, same = released_nodes(len(self.task.trees), "p"), agree(self._nodes, "p", "j")
+        return _KEPT(nodes=nodes, cutting=cutting, classes=classes, same=same)
+
+    def _persons(self) -> exp.Expr:
+        return counted(PERSONS, MOVER if self.task.members.moving else None)
+
+    def _is_allowed(self, cut: _Cut) -> bool:
+        return cut.lost <= self._allowed and cut.persons <= (self._allowed_persons or 0)
 
     def _priced(self, judged: exp.Query) -> exp.Select:
         return _PRICED(suppressed=suppressed_cost(self.task.trees), judged=subquery(judged))
@@ -352,7 +388,7 @@ class _Cuts:
         return False
 
     def _drop(self, cut: _Cut) -> None:
-        self.task.steps.drop(cut.cutting, cut.classes)
+        self.task.steps.drop(cut.cutting, cut.classes, *([] if cut.losers is None else [cut.losers]))
 
     def _splits(self, cut: _Cut, i: int) -> list[_Split]:
         """The nodes of an attribute that are worth splitting, the best first."""
@@ -362,8 +398,25 @@ class _Cuts:
         judged = task.judged(subquery(split), [*self._nodes, SPLIT, COST])
         gains = _GAINS(node=col(released_name(i)), classes=cut.classes, split=subquery(self._priced(judged)))
         rows = task.engine.rows(gains)
-        found = [_Split(node, int(gain), int(lost)) for node, gain, lost in rows]
+        persons = self._losers(cut, split, judged) if rows else {}
+        found = [_Split(node, int(gain), int(lost), persons.get(node, 0)) for node, gain, lost in rows]
         return sorted(found, key=lambda one: (-one.worth, one.node))
+
+    def _losers(self, cut: _Cut, split: exp.Select, judged: exp.Select) -> dict[int, int]:
+        """By node, the persons who lose a row if it is split, and lose none yet."""
+        members = self.task.members
+        if cut.losers is None or members.persons is None:
+            return {}
+        losers = _LOSERS(
+            persons=self._persons(),
+            split=subquery(split),
+            judged=subquery(judged),
+            same=agree([*self._nodes, SPLIT], "s", "j"),
+            members=members.persons,
+            lost=cut.losers,
+            is_new=_IS_NEW(lost=cut.losers) if members.moving else exp.true(),
+        )
+        return dict(self.task.engine.rows(losers))
 
     def _descend(self, cut: _Cut, raised: tuple[int, int] | None = None) -> _Cut:
         """Split until nothing is left to split. The tables of the cut go, and it with them."""
@@ -392,16 +445,18 @@ class _Cuts:
         return cut
 
     def _possible(self, cut: _Cut, splits: list[_Split], i: int, raised: tuple[int, int] | None) -> list[_Split]:
-        room = self._allowed - cut.lost
-        return [one for one in splits if one.lost <= room and (i, one.node) != raised]
+        rows, persons = self._allowed - cut.lost, (self._allowed_persons or 0) - cut.persons
+        return [one for one in splits if one.lost <= rows and one.persons <= persons and (i, one.node) != raised]
 
     def _taken(self, cut: _Cut, splits: list[_Split], rival: float) -> Iterator[int]:
         """The first of an attribute's splits, and those after it that would be next anyhow: they are in different
         classes, and worth more than any of another attribute."""
-        lost = cut.lost
+        lost, persons = cut.lost, cut.persons
         for place, one in enumerate(splits):
             lost += max(one.lost, 0)
-            if place and (lost > self._allowed or one.worth <= rival):
+            persons += one.persons
+            too_many = lost > self._allowed or persons > (self._allowed_persons or 0)
+            if place and (too_many or one.worth <= rival):
                 return
             yield one.node
 
@@ -420,9 +475,9 @@ class _Cuts:
                 break
             self.task.progress(len(upwards) - place, self.checks, None)
             after = self._cut(moved(cut.cutting, self.task.trees, i, self.up[i], OTHER, [node]))
-            if after.lost <= self._allowed and after.count:
+            if self._is_allowed(after) and after.count:
                 after = self._descend(after, (i, node))
-            if after.lost <= self._allowed and after.count and after.price < (best or cut).price:
+            if self._is_allowed(after) and after.count and after.price < (best or cut).price:
                 if best is not None:
                     self._drop(best)
                 best = after

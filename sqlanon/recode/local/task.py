@@ -13,19 +13,18 @@ from sqlanon.coding import ROWS, Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import Namer, col, fragment
+from sqlanon.expressions import Namer, aliased, col, fragment, template
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.statements import MOVER, PERSONS
+from sqlanon.frequency.statements import MOVER, PERSONS, counted
 from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.policy.strategies import STRATEGIES
-from sqlanon.recode.local.nodes import Tree, are_numbers, combinations, in_combinations, nodes
+from sqlanon.recode.local.nodes import COMBINATION, Tree, are_numbers, combinations, in_combinations, nodes
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search import Budget, Search, dive
-from sqlanon.search.checker import allowed_rows
 from sqlanon.search.full_domain import SearchTask, find
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
@@ -42,6 +41,9 @@ SHARE_BEFORE_CUTS = 0.1
 where cuts follow, which mostly find better."""
 
 
+_PERSONS = template("SELECT coalesce(:persons, 0) FROM :members AS m")
+
+
 @dataclass(frozen=True)
 class LocalTask:
     """A prepared source as local strategies see it."""
@@ -53,7 +55,6 @@ class LocalTask:
     combinations: exp.Table  # its distinct combinations of known values, made by `recode.local.nodes.combinations`
     trees: tuple[Tree, ...]  # the quasi-identifiers' hierarchies
     members: Members
-    allowed_rows: int  # that may be suppressed
     progress: Progress
     clock: Clock  # what the policy lets all of it take
 
@@ -66,6 +67,34 @@ class LocalTask:
     def rows(self) -> int:
         """Of the source."""
         return self.prepared.marginals.rows
+
+    @property
+    def allowed_rows(self) -> int:
+        """The most rows that may be suppressed."""
+        return self.prepared.limit.rows
+
+    def count_suppressed_persons(self, kept: exp.Expr) -> int | None:
+        """The persons with a row that is in none of the kept combinations; None where rows are counted."""
+        return self._count_persons(kept, "anti")
+
+    def count_released_persons(self, kept: exp.Expr) -> int | None:
+        """The persons with a row that is in one of the kept combinations; None where rows are counted."""
+        return self._count_persons(kept, "semi")
+
+    def _count_persons(self, kept: exp.Expr, join: str) -> int | None:
+        members = self.members.persons
+        if members is None:
+            return None
+        query = _PERSONS(persons=counted(PERSONS, MOVER if self.members.moving else None), members=members)
+        on = col(COMBINATION, "m").eq(col(COMBINATION, "k"))
+        query = query.join(aliased(kept, "k"), on=on, join_type=join, copy=False)
+        return int(self.engine.rows(query)[0][0])
+
+    def may_suppress(self, rows: int, kept: exp.Expr) -> bool:
+        """Whether so many rows may be suppressed, where all but the kept combinations are."""
+        if rows > self.allowed_rows:
+            return False
+        return self.prepared.limit.allows(rows, self.count_suppressed_persons(kept) if rows else 0)
 
     def judged(self, placed: exp.Expr, keys: Sequence[str]) -> exp.Select:
         """The groups that a relation makes of combinations, judged by all requirements: `placement.judged_groups`."""
@@ -138,7 +167,9 @@ def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress
 
     persons = None
     if space.persons:
-        persons = within("local_members", space.frequency, [ROWS, PERSONS, *([MOVER] if space.moving else [])])
+        names = [ROWS, PERSONS, *([MOVER] if space.moving else [])]
+        query = in_combinations(space.frequency, made, space.heights, floor, offsets, names, unknown=True)
+        persons = steps.make(work("local_members"), query)
     sensitive = {}
     for d, (one, counts) in enumerate(space.sensitive.items()):
         names = [*(f"o{i}" for i in range(counts.inner)), VALUE, SHARE, ROWS, *([MOVER] if space.moving else [])]
@@ -146,7 +177,7 @@ def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress
     asked = prepared.policy.search
     clock = Clock(Budget(asked.time_limit, asked.max_checks))
     members = Members(_of_classes(prepared.requirements), persons, space.moving, sensitive)
-    return LocalTask(steps.engine, steps, work, prepared, made, trees, members, allowed_rows(prepared), progress, clock)
+    return LocalTask(steps.engine, steps, work, prepared, made, trees, members, progress, clock)
 
 
 def _refuse_elsewhere(prepared: SearchInput, space: ClassSpace) -> None:

@@ -1,0 +1,181 @@
+"""A reader who knows whose row each released row is counts the persons of every class, and those who lost a row."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import examples, some
+
+import sqlanon
+from sqlanon.policy.strategies import STRATEGIES
+
+K = 3
+ZIPS = ("110", "111", "120", "210", "211")
+Visits = list[tuple[int, str, int, str | None, float | None]]
+
+
+def visits(seed: int) -> Visits:
+    """Rows of persons who mostly stay where they are: a few move, and some have rows that nobody else is like."""
+    rng, rows = random.Random(seed), []
+    for person in range(rng.randint(12, 20)):
+        who = None if person == 11 else f"p{person}"
+        home, age = rng.choice(ZIPS[:4]), rng.choice([20, 21, 22, 30])
+        for _ in range(rng.choice([1, 2, 3, 9])):
+            moved = rng.random() < 0.15
+            zip_ = rng.choice(ZIPS) if moved else home
+            old = rng.choice([20, 21, 22, 30, 31, 80]) if moved else age
+            rows.append((len(rows), zip_, old, who, rng.choice([1.5, 2.5, 3.5, None]) if rng.random() < 0.2 else 4.5))
+    return rows
+
+
+@contextmanager
+def opened(rows: Visits) -> Iterator[sqlanon.Database]:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (row_id INTEGER, zip VARCHAR, age INTEGER, who VARCHAR, cost DOUBLE)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+        with sqlanon.connect(connection) as db:
+            yield db
+
+
+def policy_of(limit: float, attributes: dict[str, Any] | None = None, **search: Any) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"table": "t", "person": "who"},
+        attributes={
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+            "age": {"role": "quasi", "hierarchy": {"intervals": [10, 40]}},
+            "row_id": {"role": "insensitive"},
+            "cost": {"role": "insensitive"},
+        }
+        | (attributes or {}),
+        privacy={"k": K},
+        search={"suppression_limit": limit, "max_checks": 300, **search},
+        release={"table": "t", "suppressed": "drop"},
+    )
+
+
+def read(
+    path: Path, rows: Visits, quasi: tuple[str, ...] = ("zip", "age")
+) -> tuple[list[set[str | None]], list[int], int, int]:
+    """The persons of each class, its rows, the persons who lost a row, and those of them who have another one."""
+    whose = {row_id: who for row_id, _, _, who, _ in rows}
+    with duckdb.connect(str(path), read_only=True) as connection:
+        released = connection.execute(f"SELECT row_id, {', '.join(quasi)} FROM t").fetchall()
+    classes = defaultdict(list)
+    for row_id, *labels in released:
+        classes[tuple(labels)].append(row_id)
+    there = {row_id for row_id, *_ in released}
+    lost = {who for row_id, who in whose.items() if row_id not in there}
+    left = {who for row_id, who in whose.items() if row_id in there}
+    return (
+        [{whose[one] for one in some_} for some_ in classes.values()],
+        [*map(len, classes.values())],
+        len(lost),
+        len(lost & left),
+    )
+
+
+def check(
+    result: sqlanon.Result, path: Path, rows: Visits, limit: float, quasi: tuple[str, ...] = ("zip", "age")
+) -> None:
+    persons = len({who for *_, who, _ in rows})
+    classes, sizes, lost, partly = read(path, rows, quasi)
+    assert lost <= int(round(limit * 100) * persons / 100)
+    assert (result.persons, result.suppressed_persons, result.released_persons) == (persons, lost, persons - lost)
+    assert result.partly_released_persons == partly
+    assert result.suppressed_rows == len(rows) - sum(sizes)
+    fewest = min(map(len, classes))
+    assert (result.smallest_class, result.smallest_class_rows) == (fewest, min(sizes))
+    if result.policy.search.strategy != "mu-argus":  # it guarantees k of some quasi-identifiers at a time
+        assert fewest >= K
+
+
+WAYS: list[dict[str, Any]] = [
+    *({"strategy": name} for name, one in STRATEGIES.items() if not one.traits.divides),
+    {"suppression": "cells"},
+    {"strategy": "mondrian", "summary": "set", "cuts": "relaxed"},
+    {"strategy": "k-similar", "summary": "median"},
+]
+
+
+def check_way(way: dict[str, Any], seed: int, tmp_path: Path) -> None:
+    rng, rows = random.Random(seed), visits(seed)
+    limit = rng.choice([0.0, 0.06, 0.1, 0.2])
+    with opened(rows) as db:
+        try:
+            result = db.anonymize(policy_of(limit, **way))
+        except sqlanon.InfeasibleError as error:
+            assert error.allowed_rows is None
+            assert error.allowed_persons == int(round(limit * 100) * len({who for *_, who, _ in rows}) / 100)
+            return
+        result.publish(tmp_path / f"{seed}.duckdb")
+        check(result, tmp_path / f"{seed}.duckdb", rows, limit)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())))
+def test_every_strategy_keeps_k_and_the_limit_in_persons(way: dict[str, Any], tmp_path: Path) -> None:
+    check_way(way, 1, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())))
+def test_every_strategy_keeps_k_and_the_limit_in_persons_many(way: dict[str, Any], tmp_path: Path) -> None:
+    for seed in range(2, 2 + examples(6)):
+        check_way(way, seed, tmp_path)
+
+
+def test_masked_rows_are_of_suppressed_persons() -> None:
+    """They are in the release; their persons count as those who lost a row."""
+    rows = [(i, "110", 20, f"p{i % 20}", 1.0) for i in range(60)] + [
+        (60 + i, f"2{i}0", 80, f"p{i}", 1.0) for i in range(4)
+    ]
+    with opened(rows) as db:
+        policy = policy_of(0.2, {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "max_level": 0}})
+        masked = policy.model_copy(update={"release": policy.release.model_copy(update={"suppressed": "mask"})})
+        result = db.anonymize(masked)
+    assert (result.suppressed_rows, result.released_rows) == (4, 64)
+    assert (result.suppressed_persons, result.released_persons, result.partly_released_persons) == (4, 16, 4)
+
+
+@pytest.mark.parametrize("way", some(["optimal", "local", "mu-argus", "subtree", "iab", "k-similar"], 1))
+def test_rows_of_unknown_values_count_for_the_limit(way: str, tmp_path: Path) -> None:
+    rows = [(i, "110" if i % 2 else "111", 20, f"p{i // 3}", 1.0) for i in range(60)]
+    rows += [(60 + i, "110", 30, f"p{i}", 1.0) for i in range(2)]
+    tree = {
+        "age": {
+            "role": "quasi",
+            "hierarchy": {"categories": {"young": ["20"], "old": ["80"]}},
+            "on_unknown": "suppress",
+        }
+    }
+    with opened(rows) as db:
+        result = db.anonymize(policy_of(0.1, tree, strategy=way))
+        result.publish(tmp_path / "r.duckdb")
+        check(result, tmp_path / "r.duckdb", rows, 0.1)
+        assert result.suppressed_persons == 2
+        with pytest.raises(sqlanon.InfeasibleError) as caught:
+            db.anonymize(policy_of(0.05, tree, strategy=way))
+        assert caught.value.allowed_persons == 1
+
+
+def test_rows_that_are_suppressed_after_noise_count_for_the_limit(tmp_path: Path) -> None:
+    """Two of twenty persons have a cost that noise cannot be added to, one of them in one row of three."""
+    pytest.importorskip("opendp")
+    rows: Visits = [(i, "110", 20, f"p{i // 3}", 1.0 + i) for i in range(60)]
+    rows[0] = (*rows[0][:4], None)
+    rows[3:6] = [(*row[:4], None) for row in rows[3:6]]
+    cost = {"cost": {"role": "quasi", "noise": {"epsilon": 1.0}, "on_unknown": "suppress"}}
+    with opened(rows) as db:
+        result = db.anonymize(policy_of(0.1, cost))
+        result.publish(tmp_path / "r.duckdb")
+        check(result, tmp_path / "r.duckdb", rows, 0.1)
+        assert (result.suppressed_persons, result.partly_released_persons) == (2, 1)
+        with pytest.raises(sqlanon.InfeasibleError, match="rows of 2 of 20 persons") as caught:
+            db.anonymize(policy_of(0.09, cost))
+        assert (caught.value.suppressed_persons, caught.value.allowed_persons) == (2, 1)
