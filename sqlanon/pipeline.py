@@ -181,7 +181,8 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
     laps.end("load")
     found = search(steps, prepared, partial(progress, "search"))
     if not steps.dry:
-        keep_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows())
+        persons = prepared.limit.persons is not None
+        keep_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows(), persons)
     recoding = recode(steps, prepared, found)
     refuse_few_persons(steps, prepared, recoding.statement, person)
     dependencies = measure_dependencies(run.engine, steps, prepared, recoding.statement, recoding.generalization)

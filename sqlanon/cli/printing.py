@@ -37,6 +37,7 @@ def print_result(
     """Print what was released; gives back the worst that it still shows."""
     manifest = release.manifest
     say(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
+    _print_persons(result, "released")
     _print_search(result, manifest.classes, manifest.smallest_class, seconds)
     if result.noise is not None:
         print_noise_of(result)
@@ -88,9 +89,22 @@ def _suppressed(result: Result) -> str:
     return f"{result.suppressed_rows:,} suppressed{share}"
 
 
+def _print_persons(result: Result, released: str) -> None:
+    """The persons, where persons are counted: all rows of a released person are in the release."""
+    if result.persons is None or result.suppressed_persons is None:
+        return
+    share = f" ({percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
+    line = f"{result.released_persons:,} of {result.persons:,} persons {released} with all their rows, "
+    line += f"{result.suppressed_persons:,} with suppressed rows{share}"
+    if result.partly_released_persons:
+        line += f", of whom {result.partly_released_persons:,} have other rows in the release"
+    say(line)
+
+
 def _print_unpublished(result: Result, seconds: float) -> None:
     say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {_suppressed(result)}")
-    _print_search(result, result.classes, result.smallest_class, seconds)
+    _print_persons(result, "to be released")
+    _print_search(result, result.classes, result.smallest_class_rows, seconds)
     say("")
     _show_attributes(result, "what is done")
     say("")
@@ -136,7 +150,10 @@ def _show_levels(done: Sequence[tuple[str, str]]) -> None:
 
 
 def _print_search(result: Result, classes: int, smallest: int, seconds: float) -> None:
-    say(f"{counted(classes, 'class')}; the smallest has {counted(smallest, 'row')}")
+    fewest = counted(smallest, "row")
+    if result.persons is not None:
+        fewest = f"{counted(result.smallest_class, 'person')} ({fewest} or more)"
+    say(f"{counted(classes, 'class')}; the smallest has {fewest}")
     say(f"{result.measure} {figure(result.score)}: {result.proof}")
     checked = f"checked {result.checked:,} of {result.nodes:,} generalizations"
     if result.policy.search.is_local:

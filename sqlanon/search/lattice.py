@@ -241,18 +241,20 @@ LATTICE_COLUMNS = {
     "status": "VARCHAR",
     "classes": "BIGINT",
     "suppressed_rows": "BIGINT",
-    "suppressed_persons": "BIGINT",
     "score": "DOUBLE",
+    "suppressed_persons": "BIGINT",
 }
-"""Columns and types. ``levels`` is in the policy's order; figures are NULL where nothing had to be asked."""
+"""Columns and types. ``levels`` is in the policy's order; figures are NULL where nothing had to be asked. The last one
+is for sources whose persons are counted."""
 
 
-def keep_lattice(engine: Engine, target: exp.Table, rows: Sequence[Sequence[Any]] | None) -> None:
+def keep_lattice(
+    engine: Engine, target: exp.Table, rows: Sequence[Sequence[Any]] | None, persons: bool = False
+) -> None:
     """Make the table; its rows come as one list a column, as parameters."""
-    engine.execute(column_definitions(target, LATTICE_COLUMNS.items()))
+    columns = list(LATTICE_COLUMNS.items())[: None if persons else -1]
+    engine.execute(column_definitions(target, columns))
     if rows is not None:
-        lists = [
-            named(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name)
-            for name, type_ in LATTICE_COLUMNS.items()
-        ]
+        lists = [named(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name) for name, type_ in columns]
+        rows = rows[: len(columns)]
         engine.execute(exp.Insert(this=target, expression=exp.Select(expressions=lists)), rows)

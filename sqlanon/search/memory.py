@@ -393,6 +393,6 @@ class Search:
             [self.word(levels) for levels in nodes],
             [None if one is None else one.classes for one in whole],
             [None if one is None else one.suppressed_rows for one in whole],
-            [None if one is None else one.suppressed_persons for one in whole],
             [None if score is None else shown(score) for score in scores],
+            [None if one is None else one.suppressed_persons for one in whole],
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import examples, some
+from support import cli
 
 import sqlanon
 from sqlanon.policy.strategies import STRATEGIES
@@ -179,3 +181,43 @@ def test_rows_that_are_suppressed_after_noise_count_for_the_limit(tmp_path: Path
         with pytest.raises(sqlanon.InfeasibleError, match="rows of 2 of 20 persons") as caught:
             db.anonymize(policy_of(0.09, cost))
         assert (caught.value.suppressed_persons, caught.value.allowed_persons) == (2, 1)
+
+
+def test_the_command_counts_persons(tmp_path: Path) -> None:
+    """Two of twenty persons lose a row, one of them all rows; a class of four persons has five rows."""
+    rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)]
+    rows += [(60 + i, "111", 20, f"q{i % 4}", 1.0) for i in range(5)] + [
+        (65, "210", 80, "r", 1.0),
+        (66, "211", 80, "p0", 1.0),
+    ]
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (row_id INTEGER, zip VARCHAR, age INTEGER, who VARCHAR, cost DOUBLE)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+    (tmp_path / "p.toml").write_text("""
+        [source]
+        database = "t.duckdb"
+        table = "t"
+        person = "who"
+        [attributes]
+        zip = { role = "quasi", hierarchy = "suppress", max_level = 0 }
+        age = { role = "quasi", hierarchy = "suppress", max_level = 0 }
+        row_id = { role = "insensitive" }
+        cost = { role = "insensitive" }
+        [privacy]
+        k = 3
+        [search]
+        suppression_limit = 0.1
+        [release]
+        database = "r.duckdb"
+        table = "t"
+    """)
+    ended = cli("anonymize", tmp_path / "p.toml")
+    assert ended.status == 0, ended.err
+    told = ended.out
+    assert "18 of 20 persons released with all their rows, 2 with suppressed rows (10 %)" in told
+    assert "of whom 1 have other rows in the release" in told
+    assert "2 classes; the smallest has 4 persons (5 rows or more)" in told
+    figures = json.loads(cli("anonymize", tmp_path / "p.toml", "--json").out)
+    names = ("persons", "released_persons", "suppressed_persons", "partly_released_persons", "smallest_class")
+    assert [figures[name] for name in names] == [20, 18, 2, 1, 4]
+    assert (figures["smallest_class_rows"], figures["suppressed_rows"]) == (5, 2)
