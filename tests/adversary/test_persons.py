@@ -138,7 +138,7 @@ def test_masked_rows_are_of_suppressed_persons() -> None:
         (60 + i, f"2{i}0", 80, f"p{i}", 1.0) for i in range(4)
     ]
     with opened(rows) as db:
-        policy = policy_of(0.2, {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "max_level": 0}})
+        policy = policy_of(0.2, {"zip": {"role": "quasi", "hierarchy": "suppress"}})
         masked = policy.model_copy(update={"release": policy.release.model_copy(update={"suppressed": "mask"})})
         result = db.anonymize(masked)
     assert (result.suppressed_rows, result.released_rows) == (4, 64)
