@@ -1,11 +1,13 @@
 """Ten questions to releases of Adult and FARS, answered by the macros for analysts and by the source.
 
-    python benchmarks/analysis.py [--markdown]
+    python benchmarks/analysis.py
 
 Each release has k = 5: one of the strategy `optimal` (at most 5 % of the rows suppressed, ages in
 intervals of at most 10 years), one of
 `mondrian` with sets. Columns other than the age are read with their hierarchy files: a group counts by its leaves, and
 `*` as unknown. For each question: the true answer, the expected one, its error, and the bounds, which must hold.
+
+Ten more questions are on the sets of Adult, answered by `sqlanon.estimated_members`, with the values of the column.
 """
 
 from __future__ import annotations
@@ -193,6 +195,68 @@ class Reader:
         return lower, expected, upper
 
 
+@dataclass(frozen=True)
+class SetQuestion:
+    """A count of rows with one of some values."""
+
+    words: str
+    column: str
+    values: tuple[str, ...]
+
+
+SET_QUESTIONS = (
+    SetQuestion("in private companies", "workclass", ("Private",)),
+    SetQuestion("self-employed", "workclass", ("Self-emp-inc", "Self-emp-not-inc")),
+    SetQuestion("in the federal government", "workclass", ("Federal-gov",)),
+    SetQuestion("sales", "occupation", ("Sales",)),
+    SetQuestion("farming, fishing or protective service", "occupation", ("Farming-fishing", "Protective-serv")),
+    SetQuestion("bachelors", "education", ("Bachelors",)),
+    SetQuestion("masters or doctorates", "education", ("Masters", "Doctorate")),
+    SetQuestion("divorced, separated or widowed", "marital-status", ("Divorced", "Separated", "Widowed")),
+    SetQuestion("Asian-Pac-Islander", "race", ("Asian-Pac-Islander",)),
+    SetQuestion("from Mexico", "native-country", ("Mexico",)),
+)
+"""Of Adult, in a release by `mondrian` with sets."""
+
+
+def values_of(column: str) -> list[str]:
+    """The values of a column of Adult, as its hierarchy file lists them."""
+    lines = (DATA / "adult" / f"hierarchy_{column}.csv").read_text(encoding="utf-8").splitlines()
+    return [line.split(";")[0] for line in lines]
+
+
+def set_answers(folder: Path) -> Iterator[Answer]:
+    """The answers of `sqlanon.estimated_members` to `SET_QUESTIONS`."""
+    path = folder / "adult_sets.duckdb"
+    with sqlanon.connect() as db:
+        db.anonymize(policy("adult", "mondrian")).publish(path)
+    with duckdb.connect(path, read_only=True) as connection, duckdb.connect() as source:
+        source.execute(f"CREATE TABLE source AS FROM read_csv('{DATA / 'adult' / 'adult'}.csv', delim=';')")
+        for question in SET_QUESTIONS:
+            query = """
+                FROM sqlanon.estimated_members('release', ?, ?, others := ?,
+                    suppressed := (SELECT suppressed_rows FROM sqlanon.manifest))
+            """
+            row = connection.execute(
+                query, [question.column, [*question.values], values_of(question.column)]
+            ).fetchone()
+            count = f'SELECT count(*) FROM source WHERE list_contains(?, "{question.column}")'
+            found = source.execute(count, [list(question.values)]).fetchone()
+            assert row is not None and found is not None
+            sure, expected, at_most, _ = row
+            yield Answer("adult", "mondrian", question.words, found[0], sure, expected, at_most)
+
+
+def set_table(found: Sequence[Answer]) -> str:
+    """The answers to `SET_QUESTIONS`, in Markdown."""
+    lines = ["| question on sets | true | expected | error | bounds |", "| --- " + "| ---: " * 4 + "|"]
+    for one in found:
+        error = f"{one.error:.1%}".replace("%", " %")
+        bounds = f"{shown(one.lower)} to {shown(one.upper)}"
+        lines.append(f"| {one.question} | {shown(one.truth)} | {shown(one.expected)} | {error} | {bounds} |")
+    return "\n".join(lines)
+
+
 def truth(source: duckdb.DuckDBPyConnection, dataset: str, question: Question) -> float:
     age = AGES[dataset]
     low, high = question.ages
@@ -254,8 +318,10 @@ def main() -> None:
     for dataset in arguments.dataset or AGES:
         with tempfile.TemporaryDirectory() as folder:
             found = [one for strategy in STRATEGIES for one in answers(dataset, strategy, Path(folder))]
-        print(f"{dataset}\n\n{table(found)}\n")
-        print("bounds hold:", all(one.holds for one in found))
+            sets = [*set_answers(Path(folder))] if dataset == "adult" else []
+        found_sets = f"{set_table(sets)}\n" if sets else ""
+        print(f"{dataset}\n\n{table(found)}\n\n{found_sets}")
+        print("bounds hold:", all(one.holds for one in (*found, *sets)))
 
 
 if __name__ == "__main__":

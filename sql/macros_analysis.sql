@@ -337,6 +337,66 @@ CREATE OR REPLACE MACRO sqlanon.members(label) AS (
     END
 );
 
+-- How many rows have one of the wanted values: certainly (sure), on average (expected), and at most; and how many rows
+-- there are. A set counts by its members, each with the same weight: 1 if all are wanted, 0 if none is. A label by
+-- itself that is not wanted, in no set and not among the others may stand for any value (*, a mask, a group). Such rows
+-- and suppressed rows are expected to be like the others.
+CREATE OR REPLACE MACRO sqlanon.estimated_members(rel, attribute, wanted, others := [], suppressed := 0) AS TABLE (
+    SELECT
+        coalesce(sum(n) FILTER (share = 1), 0)::BIGINT AS sure,
+        fsum(n * share) / nullif(fsum(n) FILTER (share IS NOT NULL), 0) * (fsum(n) + suppressed) AS expected,
+        (coalesce(sum(n) FILTER (coalesce(share, 1) > 0), 0) + suppressed)::BIGINT AS at_most,
+        (coalesce(sum(n), 0) + suppressed)::BIGINT AS rows
+    FROM (
+        SELECT
+            n,
+            CASE
+                WHEN shown IS NULL THEN 0
+                WHEN len(shown) = 1 AND NOT list_has_all(known, shown) THEN NULL
+                ELSE len(list_intersect(shown, list_concat(wanted, []::VARCHAR[]))) * 1.0 / len(shown)
+            END AS share
+        FROM (
+            SELECT unnest(labels, recursive := TRUE, max_depth := 2), known
+            FROM (
+                SELECT
+                    list(struct_pack(n := n, shown := shown)) AS labels,
+                    list_concat(
+                        coalesce(flatten(list(shown) FILTER (len(shown) > 1)), []),
+                        list_concat(wanted, list_concat(others, []::VARCHAR[]))
+                    ) AS known
+                FROM (
+                    SELECT
+                        n,
+                        CASE
+                            WHEN typeof(label) = 'VARCHAR[]' THEN TRY_CAST(label AS VARCHAR[])
+                            WHEN label IS NULL THEN NULL
+                            WHEN regexp_full_match(label::VARCHAR, '\{("([^"]|"")*"|[^",{}\s][^",{}]*)(, ("([^"]|"")*"|[^",{}\s][^",{}]*))*\}')
+                            THEN (
+                                '["' || replace(replace(replace(
+                                    array_to_string(
+                                        regexp_extract_all(
+                                            regexp_replace((label::VARCHAR)[2:-2], '"((?:[^"]|"")*)"|([^",{}\s][^",{}]*)', '"\1\2"', 'g'),
+                                            '"((?:[^"]|"")*)"',
+                                            1
+                                        ),
+                                        ' " '
+                                    ),
+                                    '\', '\\'), '""', '\"'), ' " ', '", "')
+                                || '"]'
+                            )::VARCHAR[]
+                            ELSE [label::VARCHAR]
+                        END AS shown
+                    FROM (
+                        SELECT COLUMNS([attribute]), count(*)
+                        FROM query_table(rel)
+                        GROUP BY ALL
+                    ) AS c(label, n)
+                )
+            )
+        )
+    )
+);
+
 -- How many rows show * in a column, and their share: one row for each column, none of an empty relation.
 CREATE OR REPLACE MACRO sqlanon.suppressed_values(rel, qi) AS TABLE (
     SELECT attribute, suppressed, rows, suppressed * 1.0 / rows AS share

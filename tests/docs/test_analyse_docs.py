@@ -38,10 +38,12 @@ def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path, monkeypatc
     assert 0 < sure < expected < at_most < rows == 2000
     assert found[0] == found[1]  # mondrian suppresses nothing
     assert sum(count for _, count in found[2]) == pytest.approx(expected, abs=20)
-    lower, middle, upper, _ = found[5][0]
+    sure, expected, at_most, rows = found[4][0]
+    assert sure <= expected <= at_most <= rows == 2000
+    lower, middle, upper, _ = found[6][0]
     assert lower < middle < upper
-    assert sum(count for _, count in found[6]) == 2000
-    assert sum(count for decade, count in found[6] if not re.fullmatch(r"\d{4}s", decade)) > 200  # at no level
+    assert sum(count for _, count in found[7]) == 2000
+    assert sum(count for decade, count in found[7] if not re.fullmatch(r"\d{4}s", decade)) > 200  # at no level
     (spread,) = [one for one in found if [row[0] for row in one] == [f"{year}s" for year in range(1920, 2030, 10)]]
     assert sum(count for _, count in spread) == pytest.approx(2000, abs=11)
 
@@ -57,6 +59,14 @@ def test_bounds_hold_on_real_tables_and_errors_are_as_stated(dataset: str, tmp_p
     assert errors[-1] < 0.25
 
 
+def test_bounds_of_sets_hold_and_errors_are_as_stated(tmp_path: Path, data: Path) -> None:
+    found = [*analysis.set_answers(tmp_path)]
+    assert len(found) == 10
+    assert [one for one in found if not one.holds] == []
+    assert analysis.set_table(found) in PAGE
+
+
 def test_the_table_of_the_page_has_all_questions() -> None:
-    asked = [question.words for questions in analysis.QUESTIONS.values() for question in questions]
+    questions = [*analysis.QUESTIONS["adult"], *analysis.SET_QUESTIONS, *analysis.QUESTIONS["fars"]]
+    asked = [question.words for question in questions]
     assert re.findall(r"^\| (.+?) \| [\d.,]+ \|", PAGE, re.MULTILINE) == asked

@@ -37,7 +37,8 @@ MACROS = {
     *("background_knowledge_classes", "skewness_classes", "composition_classes", "unsorted_matching"),
     *("journalist_risk", "complementary_classes", "temporal_classes"),
     *("alpha", "delta_disclosure", "beta_likeness", "disclosure_classes", "t_closeness", "t_closeness_classes"),
-    *("overlaps", "share", "estimated_count", "estimated_average", "members", "suppressed_values"),
+    *("overlaps", "share", "estimated_count", "estimated_average", "members", "estimated_members"),
+    "suppressed_values",
     *("level", "parent", "roll_up"),
 }
 POLICY = """

@@ -161,3 +161,7 @@ def check_members(connection: duckdb.DuckDBPyConnection, values: list[Any], supp
         alone = sum(one == [city] for one in shown)
         possible = sum(one is not None and (city in one or "*" in one) for one in shown)
         assert alone <= truth <= possible + suppressed
+        query = "FROM sqlanon.estimated_members('t', 'city', ?, suppressed := ?)"
+        sure, expected, at_most, rows = row_of(connection, query, [[city], suppressed])
+        assert alone == sure and possible + suppressed <= at_most <= rows == len(values)
+        assert expected is None or sure - 1e-6 <= expected <= at_most + 1e-6

@@ -211,6 +211,21 @@ def test_what_is_no_set_is_a_member_of_itself(db: Any, label: str | None) -> Non
     assert db.execute("SELECT sqlanon.members(?)", [label]).fetchone() == ([label],)
 
 
+def test_a_set_counts_by_its_members_and_an_unknown_label_between_nothing_and_all(db: Any) -> None:
+    labels = ["a", "a", "{a, b}", "{a, b, c}", "b", "*", "group", None, '{"x, y", a}']
+    db.execute("CREATE OR REPLACE TABLE towns AS SELECT unnest(?::VARCHAR[]) AS label", [labels])
+    count = "FROM sqlanon.estimated_members('towns', 'LABEL', {})"
+    share = 2 + 1 / 2 + 1 / 3 + 1 / 2
+    assert db.execute(count.format("['a']")).fetchone() == (2, pytest.approx(share / 7 * 9), 7, 9)
+    known = "['a', 'b'], others := ['group'], suppressed := 2"
+    share = 2 + 1 + 2 / 3 + 1 + 1 / 2
+    assert db.execute(count.format(known)).fetchone() == (4, pytest.approx(share / 8 * 11), 9, 11)
+    assert db.execute(count.format("['x, y']")).fetchone() == (0, pytest.approx(0.5 / 7 * 9), 3, 9)
+    assert db.execute(count.format("['no such']")).fetchone() == (0, 0, 2, 9)
+    db.execute("CREATE OR REPLACE TABLE towns AS FROM (VALUES (['a']), (['a', 'b, c']), (['*']), (NULL)) AS t(label)")
+    assert db.execute(count.format("['b, c']")).fetchone() == (0, pytest.approx(0.5 / 3 * 4), 2, 4)
+
+
 @pytest.fixture(scope="module")
 def released(db: Any) -> str:
     db.execute('CREATE SCHEMA "my schema"; CREATE TABLE "my schema".released ("sqlanon label" VARCHAR, x VARCHAR)')
