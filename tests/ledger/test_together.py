@@ -106,7 +106,7 @@ def wards(folder: Path, name: str, level: int, **release: Any) -> None:
                 "role": "quasi",
                 "hierarchy": {"categories": {"near": ["a", "b"], "far": ["c", "d"]}},
                 "min_level": level,
-                "max_level": level,
+                **({} if "suppressed" in release else {"max_level": level}),  # a masked row shows the top
             }
         },
         privacy={"k": 3},

@@ -98,7 +98,7 @@ def test_the_order_of_classes_follows_from_released_values(sections: dict[str, A
 def test_a_masked_row_stands_among_kept_rows_that_read_the_same(strategy: str, tmp_path: Path) -> None:
     """All three have a kept label that reads like the mask: where the source has these rows is not to be seen."""
     (tmp_path / "stars.csv").write_text("a;*;*\nb;b;*\n*;*;*\n")
-    star = {"role": "quasi", "hierarchy": {"file": str(tmp_path / "stars.csv")}, "min_level": 1, "max_level": 1}
+    star = {"role": "quasi", "hierarchy": {"file": str(tmp_path / "stars.csv")}, "min_level": 1}
     attributes = {"age": star, "zip": star, "color": star, "cost": "sensitive", "note": "insensitive"}
     rows = [("b", "b", "b", i, "kept") for i in range(50)] + [("a", "*", "a", i, "like a mask") for i in range(50)]
     rows += [("b", "a", "b", i, "masked") for i in range(3)] + [("a", "b", "b", i, "masked") for i in range(3)]
