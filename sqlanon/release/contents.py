@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 
@@ -121,6 +122,9 @@ _COLUMNS = template("""
 _MACROS = template("""
     SELECT count(*) FROM duckdb_functions() WHERE database_name = :database AND function_name = :name AND NOT internal
 """)
+_INDEXED = template("""
+    SELECT DISTINCT schema_name || '.' || table_name FROM duckdb_indexes() WHERE database_name = :database
+""")
 _FREE_BLOCKS = template("SELECT free_blocks FROM pragma_database_size() WHERE database_name = :database")
 
 
@@ -130,9 +134,27 @@ def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
     return objects(manifests) | own | described
 
 
-def found_objects(engine: DuckDBEngine) -> set[str]:
+def found_objects(engine: DuckDBEngine, database: str = ATTACHED) -> set[str]:
     """The objects of an open release file, and columns with defaults; without macros and comments."""
-    return {name for (name,) in engine.rows(_OBJECTS(file=text(ATTACHED)))} - {"schema main.main"}
+    return {name for (name,) in engine.rows(_OBJECTS(file=text(database)))} - {"schema main.main"}
+
+
+def is_plain_table(engine: DuckDBEngine, schema: str, name: str, database: str = ATTACHED) -> bool:
+    """Whether a relation of an open file is a table that can be read without evaluating anything of the file.
+
+    A view, a generated column, a collation or an index could decide what a reader sees. Only the catalog is read.
+    """
+    objects = {one.lower() for one in found_objects(engine, database)}
+    qualified_name = f"{schema}.{name}".lower()
+    indexed = {table_name for (table_name,) in engine.rows(_INDEXED(database=text(database)))}
+    altered = {*unexpected_definitions(engine, database), *indexed}
+    return f"table {qualified_name}" in objects and qualified_name not in {one.lower() for one in altered}
+
+
+def columns_in_catalog(engine: DuckDBEngine, schema: str, name: str) -> dict[str, str]:
+    """The columns of a relation of an open release file, by the catalog alone."""
+    rows = engine.rows(_COLUMNS(database=text(ATTACHED)))
+    return {column: type_ for owner, table_name, column, type_, _ in rows if (owner, table_name) == (schema, name)}
 
 
 def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
@@ -155,17 +177,17 @@ def free_blocks(engine: DuckDBEngine) -> int:
     return int(engine.rows(_FREE_BLOCKS(database=text(ATTACHED)))[0][0])
 
 
-def unexpected_definitions(engine: DuckDBEngine) -> list[str]:
+def unexpected_definitions(engine: DuckDBEngine, database: str = ATTACHED) -> list[str]:
     """The tables of an open release file that have more than names and types of columns, by name: collations,
     defaults, generated columns and conditions may have a value in them, or change what a reader sees."""
-    tables = engine.rows(_TABLES(database=text(ATTACHED)))
+    tables = engine.rows(_TABLES(database=text(database)))
     found = {(schema, name): sql for schema, name, sql in tables if schema in ("main", "sqlanon")}
     columns: dict[tuple[str, str], list[tuple[str, str]]] = {name: [] for name in found}
-    for schema, name, column, type_, is_nullable in engine.rows(_COLUMNS(database=text(ATTACHED))):
+    for schema, name, column, type_, is_nullable in engine.rows(_COLUMNS(database=text(database))):
         if (schema, name) in columns:
             own = type_ if is_nullable or schema == "main" else f"{type_} NOT NULL"
             columns[schema, name].append((column, own))
-    with _beside(engine) as beside:
+    with _beside(engine, name=f"sqlanon_{uuid4().hex[:12]}") as beside:
         for (schema, name), own_columns in columns.items():
             with suppress(duckdb.Error):  # a type of its own
                 engine.execute(column_definitions(table(name, schema, beside), own_columns))
@@ -236,8 +258,7 @@ def _exported(engine: DuckDBEngine, database: str, folder: Path) -> set[str]:
 
 
 @contextmanager
-def _beside(engine: DuckDBEngine, schema: bool = True) -> Iterator[str]:
-    name = "beside"
+def _beside(engine: DuckDBEngine, schema: bool = True, name: str = "beside") -> Iterator[str]:
     engine.attach(":memory:", name)
     try:
         if schema:

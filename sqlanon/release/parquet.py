@@ -36,7 +36,6 @@ from sqlanon.expressions import (
 )
 from sqlanon.records import dataclass
 from sqlanon.release.check import UNREAD, Check, check_of
-from sqlanon.release.reader import KEY
 from sqlanon.release.values import Leaf, leaves_of, values_of
 
 Fields: TypeAlias = Mapping[int, Any]
@@ -127,7 +126,12 @@ def _signed(data: bytes, place: int) -> tuple[int, int]:
     return value >> 1 ^ -(value & 1), place
 
 
-_MAGIC = b"PAR1"
+KEY = "sqlanon"
+"""The key of the manifest in a Parquet file's metadata."""
+
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_LARGEST_FOOTER = 2**27
+"""Bytes: that of a billion rows of 20 columns has a fifth of this."""
 _OF_ENGINE = ({1: b"duckdb.interval_bloom_filter", 2: b"normalized-v1"},)
 """The keys that the engine adds, with their values."""
 _ROOT = b"duckdb_schema"
@@ -174,10 +178,9 @@ class _Strange(ValueError):  # noqa: N818 - it does not leave this module
     pass
 
 
-def parquet_check(engine: DuckDBEngine, path: Path) -> Check:
+def parquet_check(engine: DuckDBEngine, path: Path, layout: Layout) -> Check:
     """Whether a Parquet file has only its rows, their statistics, and the manifest."""
-    chunks, strange = chunks_of(path)
-    wrong = [strange] if strange else list(_beyond_the_rows(engine, path, chunks))
+    wrong = [layout.flaw] if layout.flaw else list(_beyond_the_rows(engine, path, layout.chunks))
     return check_of("contents", wrong, f"pages of rows, their statistics and the manifest only; {UNREAD}")
 
 
@@ -269,30 +272,64 @@ def _statistics(engine: DuckDBEngine, path: Path) -> dict[tuple[int, int], tuple
     return {(group, place): tuple(claims) for group, place, *claims in engine.rows(query)}
 
 
-def chunks_of(path: Path) -> tuple[list[Chunk], str]:
-    try:
-        with path.open("rb") as file:
-            return _Layout(file, path.stat().st_size).chunks(), ""
-    except _Strange as error:
-        return [], str(error)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        return [], f"its layout cannot be read: {error}"
+@dataclass(frozen=True)
+class Layout:
+    """What the bytes of a Parquet file say of it; no value of a row is read.
+
+    ``flaw`` says what is not as in a release; ``manifests`` has the texts of manifests in its metadata.
+    """
+
+    chunks: Sequence[Chunk]
+    flaw: str
+    manifests: Sequence[bytes]
 
 
-class _Layout:
+def read_layout(path: Path) -> Layout:
+    """Read the layout of a Parquet file, before an engine that trusts it.
+
+    Raises
+    ------
+    ValueError
+        It is not a Parquet file, or its footer cannot be read.
+    """
+    with path.open("rb") as file:
+        reader = _LayoutReader(file, path.stat().st_size)
+        footer = reader.footer()
+        try:
+            manifests = [one.get(2, b"") for one in footer.get(5, []) if one.get(1) == KEY.encode()]
+            return Layout(reader.chunks(footer), "", manifests)
+        except _Strange as error:
+            return Layout([], str(error), manifests)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            return Layout([], f"its layout cannot be read: {error}", [])
+
+
+class _LayoutReader:
     """A file while it is read, with the parts that its bytes belong to."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._size = file, size
         self._used: list[tuple[int, int, str]] = [(0, 4, "the beginning")]
+        self._after_footer = 0
 
-    def chunks(self) -> list[Chunk]:
+    def footer(self) -> Fields:
+        ends = self._at(0, 4), self._at(max(self._size - 4, 0), 4)
+        if _ENCRYPTED in ends:
+            raise ValueError("it is encrypted, which releases are not")
+        if ends != (_MAGIC, _MAGIC):
+            raise ValueError("it is not a Parquet file")
         length = int.from_bytes(self._at(self._size - 8, 4), "little")
         start = self._size - 8 - length
+        if length > _LARGEST_FOOTER or start < len(_MAGIC):
+            raise ValueError(f"its footer has {length:,} bytes")
         footer, end = read_struct(self._at(start, length))
-        if end != length:
-            raise _Strange(f"the footer has {length - end} bytes after its end")
+        self._after_footer = length - end
         self._used.append((start, self._size, "the footer"))
+        return footer
+
+    def chunks(self, footer: Fields) -> list[Chunk]:
+        if self._after_footer:
+            raise _Strange(f"the footer has {self._after_footer} bytes after its end")
         self._of_file(footer)
         leaves = _leaves(footer[2])
         found = [
@@ -349,6 +386,8 @@ class _Layout:
 
     def _page(self, at: int, end: int, own: str) -> tuple[Fields, int]:
         page, length = read_struct(self._at(at, min(_HEADER_BYTES, end - at)))
+        if page[3] < 0:
+            raise _Strange(f"a page of {own} ends before it begins")
         _only(page, _PAGE, f"a page of {own}")
         for field, known in ((5, _DATA_PAGE), (7, _DICTIONARY_PAGE), (8, _DATA_PAGE_2)):
             _only(page.get(field, {}), known, f"a page of {own}")
@@ -388,6 +427,8 @@ def _leaves(schema: Sequence[Fields]) -> list[tuple[bytes, ...]]:
         raise _Strange("its schema does not have the name that releases have")
 
     def walk(place: int, path: tuple[bytes, ...]) -> tuple[list[tuple[bytes, ...]], int]:
+        if len(path) > _DEEPEST:
+            raise _Strange("its columns are nested more deeply than those of a release")
         element, at = schema[place], place + 1
         if not element.get(5):
             return [path], at

@@ -24,11 +24,11 @@ from sqlanon.expressions import (
     select,
     star,
     table,
-    text,
 )
 from sqlanon.records import dataclass
-from sqlanon.release.contents import ATTACHED, found_objects
+from sqlanon.release.contents import ATTACHED, found_objects, is_plain_table
 from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.release.parquet import Layout, read_layout
 from sqlanon.resources import PLAIN, macro_scripts, sql_text
 from sqlanon.sources.formats import file_kind
 from sqlanon.workdir import spill_directory
@@ -69,26 +69,52 @@ def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manif
     newest that counts.
     """
     with open_release(path, limits, version) as release:
-        manifest = release.manifest
-        if not release.is_parquet:
-            found = {name.lower() for name in found_objects(release.engine)}
-            is_table = f"table main.{manifest.rows_table}".lower() in found
-            if not is_table or any(name.startswith("default of column main.") for name in found):
-                raise BrokenReleaseError(f"{path} was a release of sqlanon; its rows are not a plain table any more")
-    return manifest
+        return release.manifest
 
 
 def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> exp.Table:
-    """The rows of a release that `read_claims` has read, as a relation of another engine."""
+    """The rows of a release that `read_claims` has read, as a relation of another engine.
+
+    The file may be another one by now: its catalog is checked again, in the engine that reads its rows.
+    """
     try:
         if path.suffix.lower() == ".parquet":
+            if flaw := _layout_of(path).flaw:
+                raise _not_read(path, flaw)
             view = table(alias, "main", "temp")
             engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(path)]))))
             return view
+        _refuse_log(path)
         engine.attach(path, alias, read_only=True)
+        try:
+            if not is_plain_table(engine, "main", manifest.rows_table, alias):
+                raise _not_read(path, _NOT_PLAIN)
+        except BaseException:
+            engine.detach(alias)
+            raise
         return table(manifest.rows_table, "main", alias)
     except duckdb.Error as error:
         raise ReleaseError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+_NOT_PLAIN = "its rows are not a plain table any more"
+
+
+def _not_read(path: Path, flaw: str) -> BrokenReleaseError:
+    return BrokenReleaseError(f"{path} was a release of sqlanon; {flaw}. None of its rows was read")
+
+
+def _refuse_log(path: Path) -> None:
+    """Refuse a file with a log beside it: DuckDB would apply its changes, and evaluate what they say."""
+    if (log := path.with_name(f"{path.name}.wal")).exists():
+        raise BrokenReleaseError(f"{log} is beside the release, with changes that are not in it: remove it")
+
+
+def _layout_of(path: Path) -> Layout:
+    try:
+        return read_layout(path)
+    except (OSError, ValueError) as error:
+        raise ReleaseError(f"{path} cannot be read as a release of sqlanon: {error}") from error
 
 
 @contextmanager
@@ -113,9 +139,6 @@ def shut(engine: DuckDBEngine) -> None:
     engine.connection.execute("SET lock_configuration = true")
 
 
-KEY = "sqlanon"
-"""The key of the manifest in a Parquet file's metadata."""
-
 SUBJECT = table("subject")
 """The name of the released rows in checks."""
 
@@ -128,7 +151,8 @@ class OpenRelease:
     """A release that is open for reading: the engine, what it was asked, the manifest, and whether it is Parquet.
 
     ``manifests`` has those of all versions that are kept, the newest first. ``file`` is the file, where it is one that
-    was opened for reading, and ``scratch`` a folder that the engine may write to; else None.
+    was opened for reading, and ``scratch`` a folder that the engine may write to; else None. ``layout`` is that of a
+    Parquet file. ``flaw`` says why the rows must not be read: then there is no `SUBJECT`.
     """
 
     engine: DuckDBEngine
@@ -138,14 +162,19 @@ class OpenRelease:
     manifests: tuple[Manifest, ...]
     file: Path | None = None
     scratch: Path | None = None
+    layout: Layout | None = None
+    flaw: str = ""
 
 
 @contextmanager
-def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = None) -> Iterator[OpenRelease]:
+def open_release(
+    path: Path, limits: Limits = NO_LIMITS, version: int | None = None, to_verify: bool = False
+) -> Iterator[OpenRelease]:
     """Open a release file.
 
     The checks run with sqlanon's own macros, not with those of the file, and nothing in the file can reach
-    beyond it.
+    beyond it. Its catalog, or its layout, is read first. Rows that could not be read without evaluating something of
+    the file are an error, or a flaw of what is opened ``to_verify``.
     """
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
@@ -153,28 +182,44 @@ def open_release(path: Path, limits: Limits = NO_LIMITS, version: int | None = N
         engine.script(*macro_scripts(PLAIN))
         scratch = spill / "scratch"
         scratch.mkdir()
-        is_parquet = path.suffix.lower() == ".parquet"
-        try:
-            manifests = [_open_parquet(engine, path)] if is_parquet else _open_database(engine, path, scratch)
-        except duckdb.Error as error:
-            message = f"{path} cannot be read as a release of sqlanon: {_reason(error)}"
-            if _reason(error) == _NO_MANIFEST and file_kind(path.name) is not None:
-                message = (
-                    f"{path} is data, not a release: it has no manifest. To make a release of it: sqlanon suggest "
-                )
-                message += f"{path.name} -o policy.toml, then sqlanon anonymize policy.toml"
-            if path.suffix.lower() == ".toml":
-                message = f"{path} is a policy, not a release: sqlanon verify RELEASE --policy {path.name}"
-            raise ReleaseError(message) from error
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
+        manifests, layout = _opened(engine, path, scratch)
         manifest = next((one for one in manifests if version in (None, one.version)), None)
         if manifest is None:
             raise ReleaseError(f"{path} no longer has version {version}")
         load_older(engine, manifest)
-        if not is_parquet:
-            _view(engine, _rows_of(manifest))
-        yield OpenRelease(engine, Once(engine), manifest, is_parquet, tuple(manifests), path, scratch)
+        flaw = _flaw_of_rows(engine, manifest, layout)
+        if not flaw:
+            rows = _rows_of(manifest) if layout is None else read_parquet([str(path)])
+            engine.execute(create_view(SUBJECT.copy(), star(rows)))
+        elif not to_verify:
+            raise _not_read(path, flaw)
+        is_parquet = layout is not None
+        yield OpenRelease(engine, Once(engine), manifest, is_parquet, tuple(manifests), path, scratch, layout, flaw)
+
+
+def _opened(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manifest], Layout | None]:
+    """The manifests of a release file; of a Parquet file with its layout."""
+    try:
+        if path.suffix.lower() != ".parquet":
+            return _open_database(engine, path, scratch), None
+        layout = _layout_of(path)
+        return [_manifest_of(layout)], layout
+    except duckdb.Error as error:
+        message = f"{path} cannot be read as a release of sqlanon: {_reason(error)}"
+        if _reason(error) == _NO_MANIFEST and file_kind(path.name) is not None:
+            message = f"{path} is data, not a release: it has no manifest. To make a release of it: sqlanon suggest "
+            message += f"{path.name} -o policy.toml, then sqlanon anonymize policy.toml"
+        if path.suffix.lower() == ".toml":
+            message = f"{path} is a policy, not a release: sqlanon verify RELEASE --policy {path.name}"
+        raise ReleaseError(message) from error
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
+
+
+def _flaw_of_rows(engine: DuckDBEngine, manifest: Manifest, layout: Layout | None) -> str:
+    if layout is not None:
+        return layout.flaw
+    return "" if is_plain_table(engine, "main", manifest.rows_table) else _NOT_PLAIN
 
 
 def load_older(engine: DuckDBEngine, manifest: Manifest) -> None:
@@ -183,17 +228,22 @@ def load_older(engine: DuckDBEngine, manifest: Manifest) -> None:
 
 
 def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Manifest]:
+    _refuse_log(path)
     engine.attach(path, ATTACHED, read_only=True)
     allowed = literal_path(str(scratch)).sql("duckdb")
     engine.connection.execute(f"SET allowed_directories = [{allowed}]")
     engine.connection.execute("SET enable_external_access = false")
     engine.connection.execute("SET lock_configuration = true")
+    objects = found_objects(engine)
+    if not objects & {"table sqlanon.manifest", "view sqlanon.manifest"}:
+        raise duckdb.CatalogException(_NO_MANIFEST)
+    if not is_plain_table(engine, "sqlanon", "manifest"):
+        raise _not_read(path, "its manifest is not a plain table any more")
     found = read_manifests(engine)
+    names = {name.lower().partition(" main.")[2] for name in objects if name.startswith(("table ", "view "))}
     for one in found:
-        try:
-            engine.types(_rows_of(one))
-        except duckdb.CatalogException as error:
-            raise ValueError(f"there is no table {one.rows_table!r}") from error
+        if one.rows_table.lower() not in names:
+            raise ValueError(f"there is no table {one.rows_table!r}")
     return found
 
 
@@ -213,21 +263,13 @@ def read_manifests(engine: DuckDBEngine) -> list[Manifest]:
     return sorted(found, key=lambda one: one.version or 0, reverse=True)
 
 
-def _open_parquet(engine: DuckDBEngine, path: Path) -> Manifest:
-    metadata = exp.Table(this=exp.Anonymous(this="parquet_kv_metadata", expressions=[literal_path(str(path))]))
-    key, value = (exp.Anonymous(this="decode", expressions=[col(name)]) for name in ("key", "value"))
-    rows = engine.rows(select([value], metadata).where(key.eq(text(KEY))))
-    if len(rows) != 1:
-        raise duckdb.CatalogException("no manifest")
-    found = Manifest.from_json(rows[0][0])
+def _manifest_of(layout: Layout) -> Manifest:
+    if len(layout.manifests) != 1:
+        raise duckdb.CatalogException(_NO_MANIFEST)
+    found = Manifest.from_json(layout.manifests[0].decode())
     if found.version is not None:
         raise ValueError("a Parquet file has no versions, but its manifest names one")
-    _view(engine, read_parquet([str(path)]))
     return found
-
-
-def _view(engine: DuckDBEngine, relation: exp.Table) -> None:
-    engine.execute(create_view(SUBJECT.copy(), star(relation)))
 
 
 _NO_MANIFEST = "it has no manifest"

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import BrokenReleaseError
+from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.expressions import create_temporary_view, star, table
 from sqlanon.measures import MEASURES
 from sqlanon.policy import PrivacySection, strange_parts
@@ -27,6 +27,7 @@ from sqlanon.release.check import UNREAD, Check, check_of, claims_its_decoys, de
 from sqlanon.release.contents import (
     ATTACHED,
     changed_macros,
+    columns_in_catalog,
     expected_objects,
     found_objects,
     free_blocks,
@@ -68,19 +69,25 @@ def verify_file(
     ``fresh`` means that this run has just written it. Without a ``version``, the newest one is verified, and the other
     kept versions are checked with it. ``sha256`` is the expected hash of the file;
     ``with_risk`` adds the worst that the rows still show."""
-    with open_release(path, limits, version) as release:
+    with open_release(path, limits, version, to_verify=True) as release:
         try:
             found = verify_release(path, release, fresh)
             found = replace(found, residual_risk=residual_risk_of(release, found)) if with_risk else found
+        except duckdb.OutOfMemoryException as error:
+            raise ReleaseError(f"{path} cannot be verified: it needs more memory; raise memory_limit") from error
         except duckdb.Error as error:
             raise BrokenReleaseError(f"{path} was a release of sqlanon; it cannot be read: {error}") from error
     return found if sha256 is None else replace(found, checks=(file_check(path, sha256), *found.checks))
 
 
 def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verification:
+    """Verify an open release: first its catalog or layout, and only if nothing is wrong with that, its rows."""
+    contents = _contents(release, fresh)
+    if contents is not None and not contents.passed:
+        return Verification(path, release.manifest, tuple(_checks_without_rows(release, contents)), digest="")
     macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
     digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
-    return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh)
+    return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh, contents)
 
 
 def residual_risk_of(release: OpenRelease, found: Verification) -> ResidualRisk | None:
@@ -88,12 +95,19 @@ def residual_risk_of(release: OpenRelease, found: Verification) -> ResidualRisk 
     return worst_in_rows(release.asked, SUBJECT, found.manifest) if found.verified else None
 
 
-def verify_rows(path: Path, release: OpenRelease, columns: Mapping[str, str], digest: str, fresh: bool) -> Verification:
-    """`verify_release`, where the columns and the digest of the rows are known.
+def verify_rows(
+    path: Path,
+    release: OpenRelease,
+    columns: Mapping[str, str],
+    digest: str,
+    fresh: bool,
+    contents: Check | None = None,
+) -> Verification:
+    """`verify_release`, where the columns and the digest of the rows are known, and the check of the contents.
 
     The rows that are open need no columns but those that the requirements look at.
     """
-    checks = tuple(_checks(release, columns, digest, fresh))
+    checks = tuple(_checks(release, columns, digest, fresh, contents))
     shows = any(check.name == SUPPRESSION and check.passed for check in checks)
     return Verification(path, release.manifest, checks, digest, suppressed_rows(release.engine) if shows else None)
 
@@ -110,7 +124,28 @@ def verification_sql(manifest: Manifest) -> list[str]:
     return list(dict.fromkeys(query.sql("duckdb") for query in queries))
 
 
-def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh: bool) -> list[Check]:
+def _contents(release: OpenRelease, fresh: bool) -> Check | None:
+    """Whether a file has what a release has, and nothing else, before a row is read; None if nothing is to be said."""
+    if release.layout is not None:
+        return check_of("contents", [release.flaw], "") if release.flaw else None
+    return None if release.is_parquet else _objects_check(release, fresh)
+
+
+NOT_READ = Check("rows", None, "not read: the release has something else than a release of sqlanon has")
+
+
+def _checks_without_rows(release: OpenRelease, contents: Check) -> list[Check]:
+    manifest = release.manifest
+    checks = [_consistent(manifest), _fields(manifest), contents, NOT_READ]
+    if release.is_parquet:
+        return checks
+    columns = columns_in_catalog(release.engine, "main", manifest.rows_table)
+    return [_columns(manifest.columns, list(columns.items())), *checks, _no_more_bytes(release)]
+
+
+def _checks(
+    release: OpenRelease, columns: Mapping[str, str], digest: str, fresh: bool, contents: Check | None
+) -> list[Check]:
     manifest = release.manifest
     checks = [_columns(manifest.columns, list(columns.items())), _consistent(manifest)]
     if not all(check.passed for check in checks):
@@ -129,9 +164,11 @@ def _checks(release: OpenRelease, columns: Mapping[str, str], digest: str, fresh
     if manifest.draft:
         checks.append(Check("draft", None, "not published: a draft for trying out, compared with no other release"))
     if not release.is_parquet:
-        return [*checks, *_file_checks(release, fresh)]
-    # Rows that come from a server have no file.
-    return checks if release.file is None else [*checks, parquet_check(release.engine, release.file)]
+        assert contents is not None
+        return [*checks, contents, *_file_checks(release, fresh)]
+    if release.layout is None or release.file is None:
+        return checks  # rows that come from a server have no file
+    return [*checks, parquet_check(release.engine, release.file, release.layout)]
 
 
 def _fields(manifest: Manifest) -> Check:
@@ -240,19 +277,25 @@ def _claims_its_noise(manifest: Manifest) -> bool:
     )
 
 
-def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
-    engine, newest = release.engine, release.manifests[0]
+def _objects_check(release: OpenRelease, fresh: bool) -> Check:
+    """Whether a DuckDB file has the objects of a release, with their definitions, and no others."""
+    engine = release.engine
     expected, found = expected_objects(release.manifests), found_objects(engine)
-    with_levels = _LEVELS in found
     missing = expected - found
-    if not with_levels and (fresh or not has_level_macros(engine)):
+    if _LEVELS not in found and (fresh or not has_level_macros(engine)):
         missing -= {_LEVELS}  # an earlier build wrote it
     wrong = [f"{name} is missing" for name in sorted(missing)]
     wrong += [f"{name} is not part of the release" for name in sorted(found - expected)]
     if not fresh:
         wrong += [f"table {name} has constraints, defaults or collations" for name in unexpected_definitions(engine)]
-    checks = [check_of("contents", wrong, "rows and metadata only")]
-    if newest.version is not None and release.manifest is newest and not wrong:
+        wrong += [release.flaw] if release.flaw and not wrong else []
+    return check_of("contents", wrong, "rows and metadata only")
+
+
+def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
+    """The checks of a DuckDB file whose objects are those of a release."""
+    engine, newest, checks = release.engine, release.manifests[0], list[Check]()
+    if newest.version is not None and release.manifest is newest:
         checks += [stable_view_check(engine, newest), suppression_check(engine, newest)]
         checks += [_kept(engine, one) for one in release.manifests[1:]]
     if fresh:
@@ -261,7 +304,8 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     writer = (newest.sqlanon_version, newest.engine.partition(",")[0])
     same_version = newest.digest_algorithm == DIGEST and writer[0] == __version__
     same_writer = same_version and writer[1] == engine.version
-    if newest.version is not None and release.manifest is newest and not wrong:
+    if newest.version is not None and release.manifest is newest:
+        with_levels = _LEVELS in found_objects(engine)
         checks += about_checks(engine, release.manifests, same_version, same_writer, with_levels)
     if not same_writer:  # each version spells macros in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))

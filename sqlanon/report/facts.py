@@ -199,12 +199,14 @@ def facts_of_release(
     limits: Limits = NO_LIMITS,
     about: AboutSection | None = None,
 ) -> ReportFacts:
-    with open_release(path, limits) as release:
+    with open_release(path, limits, to_verify=True) as release:
         manifest = release.manifest
-        checks = verify_release(path, release, fresh=False).checks
+        found = verify_release(path, release, fresh=False)
+        checks = found.checks
         if with_source is not None:
             checks = beside(checks, with_source.checks)
-        readable = all(check.passed for check in checks[:2])  # it has the columns that it claims, and its roles
+        # Its rows were read, it has the columns that it claims, and its roles.
+        readable = bool(found.digest) and all(check.passed for check in checks[:2])
         facts = _facts(release.engine, SUBJECT, manifest, checks, published=True, readable=readable)
         return replace(facts, about=about)
 

@@ -702,15 +702,14 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def with_policy(release: Path, target: Path, **changed: Any) -> Path:
     """The same rows, and a manifest that shows another policy."""
-    found = pq.read_table(release)
-    metadata = {}
-    for key, value in found.schema.metadata.items():
-        if b"policy_hash" in value:
-            manifest = json.loads(value)
-            manifest["policy"] = json.dumps(json.loads(manifest["policy"]) | changed)
-            value = json.dumps(manifest).encode()  # noqa: PLW2901  (the manifest as it stands in the file)
-        metadata[key] = value
-    pq.write_table(found.replace_schema_metadata(metadata), target)
+    with duckdb.connect() as connection:
+        query = f"SELECT decode(value) FROM parquet_kv_metadata('{release}') WHERE decode(key) = 'sqlanon'"
+        manifest = json.loads(connection.execute(query).fetchall()[0][0])
+        manifest["policy"] = json.dumps(json.loads(manifest["policy"]) | changed)
+        shown = json.dumps(manifest).replace("'", "''")
+        connection.execute(
+            f"COPY (FROM '{release}') TO '{target}' (FORMAT parquet, KV_METADATA {{sqlanon: '{shown}'}})"
+        )
     return target
 
 
@@ -928,3 +927,12 @@ def test_only_a_report_is_overwritten(plain: Path, tmp_path: Path) -> None:
         first = page_.read_text()
         assert db.report(plain, page_)
         assert page_.read_text() == first
+
+
+def test_a_release_whose_rows_are_not_read_has_its_page(plain: Path, tmp_path: Path) -> None:
+    """Written by another program, it has metadata that releases do not have."""
+    pq.write_table(pq.read_table(plain), tmp_path / "r.parquet")
+    facts = facts_of_release(tmp_path / "r.parquet")
+    assert facts.columns == ()
+    assert "ARROW:schema" in page(facts)
+    assert "not read" in page(facts)

@@ -45,14 +45,16 @@ from sqlanon.release.contents import ATTACHED, expected_objects, found_objects
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, present, refuse_name
+from sqlanon.release.parquet import KEY
 from sqlanon.release.published import Release
-from sqlanon.release.reader import KEY, SUBJECT, Once, OpenRelease, attached, open_release, read_claims, read_manifests
+from sqlanon.release.reader import SUBJECT, Once, OpenRelease, attached, open_release, read_claims, read_manifests
 from sqlanon.release.target import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets.file_digest import MANY, approximate_counts, digest_by_value, hashed_by_value, repeats
 from sqlanon.release.verify import verify_file, verify_release
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, macro_scripts, sql_text
 from sqlanon.sources import NOT_THERE, Source
+from sqlanon.sources.bind import without_values
 from sqlanon.workdir import BusyError, alone_at, disk_problem, mode_of_new_files, private_directory, spill_directory
 
 _USUAL = frozenset(
@@ -272,14 +274,15 @@ class FilePlace:
     def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedFile]:
         """A version in the file. As it was written, it is as it was audited then."""
         path = self.path
+        identity = _what_is_at(path)
         is_same = sha256 is not None and path.is_file() and bool(file_check(path, sha256).passed)
         is_changed = sha256 is not None and not is_same
         if trusted or is_same:
             manifest = read_claims(path, limits, version)
-            yield OpenedFile(path, manifest, manifest.digest, (), is_changed)
+            yield OpenedFile(path, manifest, manifest.digest, (), is_changed, identity)
             return
         found = verify_file(path, limits=limits, version=version)
-        yield OpenedFile(path, found.manifest, found.digest, found.failures, is_changed)
+        yield OpenedFile(path, found.manifest, found.digest, found.failures, is_changed, identity)
 
 
 @dataclass(frozen=True)
@@ -289,9 +292,14 @@ class OpenedFile:
     digest: str
     failures: tuple[str, ...]
     is_changed: bool
+    identity: tuple[int, ...] | None  # of the file that was verified
 
-    def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
-        return attached(engine, self.path, self.manifest, alias)
+    @contextmanager
+    def rows(self, engine: DuckDBEngine, alias: str) -> Iterator[exp.Table]:
+        with attached(engine, self.path, self.manifest, alias) as relation:
+            if _what_is_at(self.path) != self.identity:
+                raise ReleaseError(f"{self.path} was replaced while it was read: try again")
+            yield relation
 
 
 @dataclass(frozen=True)
@@ -404,7 +412,7 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
         raise ReleaseError("the release needs more memory: raise memory_limit") from error
     except duckdb.Error as error:
         raise ReleaseError(
-            f"the release cannot be written: {type(error).__name__}; has the source changed since it was read?"
+            f"the release cannot be written: {without_values(error)}; if the source has changed meanwhile, run it again"
         ) from error
     finally:
         engine.detach(STAGED)
@@ -486,17 +494,16 @@ def _keep(engine: DuckDBEngine, staged: StagedFile) -> list[Manifest]:
     there."""
     if not staged.kept:
         return []
-    engine.attach(staged.target.path, BEFORE, read_only=True)
     manifests = []
-    try:
-        for one in staged.kept:
-            copied = replace(one, version=one.version or 1)
-            target = table(copied.rows_table, "main", ATTACHED)
+    for one in staged.kept:
+        copied = replace(one, version=one.version or 1)
+        target = table(copied.rows_table, "main", ATTACHED)
+        with attached(engine, staged.target.path, one, BEFORE) as before:
+            if _what_is_at(staged.target.path) != staged.there:
+                raise OvertakenError(f"another run has just published to {staged.target.path}: try again")
             engine.execute(column_definitions(target.copy(), [(column.name, column.type) for column in one.columns]))
-            engine.execute(exp.Insert(this=target, expression=star(table(one.rows_table, "main", BEFORE))))
-            manifests.append(copied)
-    finally:
-        engine.detach(BEFORE)
+            engine.execute(exp.Insert(this=target, expression=star(before)))
+        manifests.append(copied)
     return manifests
 
 
