@@ -178,6 +178,12 @@ def comment_on_release(manifest: Manifest, details: str = "sqlanon.manifest") ->
     )
 
 
+def comment_on_any_version(draft: bool) -> str:
+    """The comment on a view whose table changes with each version: it has no figures of one."""
+    mark = "DRAFT, not for sharing: " if draft else ""
+    return f"{mark}anonymized by sqlanon; figures: the comment of the table that this view reads, and its manifest"
+
+
 def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> str:
     rows: list[tuple[str, object]] = [
         (what, place),

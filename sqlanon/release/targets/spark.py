@@ -1,8 +1,7 @@
 """A release in Spark: a versioned table and its manifest, audited, and then a view that is swapped to show it.
 
-Spark has no transactions. What readers see is the view, and that changes in one statement, the last but for the older
-version's end: whatever stops a publication before it leaves the view as it was, and tables that nobody reads. The next
-publication removes these.
+Spark has no transactions. Readers see the view, which one statement changes (``ALTER VIEW ... AS``): whatever stops a
+publication before it leaves the view unchanged, and tables that nobody reads. The next publication removes these.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from sqlglot import exp
 from sqlanon.engines.dialects.spark import type_here, type_there
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.spark_errors import condition_of
+from sqlanon.engines.spark_errors import condition_of, is_of_spark, reason_of
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.expressions import drop_table, named, table, text
 from sqlanon.records import dataclass
@@ -37,8 +36,11 @@ from sqlanon.release.targets.on_server import (
 )
 from sqlanon.release.targets.spark_digest import digestible
 from sqlanon.release.targets.spark_reader import (
+    Described,
     SparkPlace,
     SparkRelease,
+    column_comments,
+    flaws_of_new_table,
     in_the_way,
     names_there,
     number_in,
@@ -46,10 +48,12 @@ from sqlanon.release.targets.spark_reader import (
     ours,
     place_of,
     recorded_place,
+    table_comment,
+    tables_check,
     version_shown,
+    view_comment,
 )
 from sqlanon.release.targets.spark_rows import CountedRelease, counted, looked_at
-from sqlanon.release.words import comment_on_column, comment_on_release
 from sqlanon.requirements.macros import k_anonymity_of
 
 __all__ = ["SparkTarget", "place_of", "recorded_place", "target_for"]
@@ -80,6 +84,8 @@ class SparkTarget(ServerTarget[SparkPlace]):
             version = _make_table(server, place, types, version)
             try:
                 _fill(draft.run.engine, server, place.rows_table(version), query, list(types))
+                if flaws := flaws_of_new_table(server, place, version, types):
+                    raise AuditError([f"{place.rows_table(version).name}: {'; '.join(flaws)}"])
                 wanted = looked_at(draft.prepared.policy.redacted()["privacy"], draft.quasi, columns)
                 with counted(server, place.rows_table(version), columns, wanted, draft.run.engine.limits) as found:
                     yield StagedSpark(self, draft, version, found)
@@ -90,6 +96,8 @@ class SparkTarget(ServerTarget[SparkPlace]):
 
     def facts(self, staged: StagedSpark) -> Facts:
         found, draft = staged.found, staged.draft
+        if found.invalid_texts:
+            raise AuditError([found.words_on_texts()])
         if not found.digest:
             raise AuditError([f"the columns in Spark are {found.types}, and should be {types_in(draft.columns())}"])
         smallest, classes, rows, _ = found.asked.rows(k_anonymity_of(SUBJECT.name, draft.quasi))[0]
@@ -97,8 +105,8 @@ class SparkTarget(ServerTarget[SparkPlace]):
 
     def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
         server, place = self.server, self.place
-        server.execute(_view(place, staged.version, manifest))
-        notes = [*_without_older(server, place, staged.version), *of_catalog(server)]
+        _show(server, place, staged.version, manifest)
+        notes = [*_remove_older(server, place, staged.version), *of_catalog(server)]
         warnings = tuple(one.message for one in notes)
         return SparkRelease(place, manifest, staged.draft.run.engine.limits, warnings)
 
@@ -130,6 +138,9 @@ class StagedSpark(StagedOnServer):
             target=place.manifest(version), release=place.name, version=version, manifest=manifest.to_json()
         )
         server.execute(row)
+        comments = table_comment(place, version, manifest), column_comments(manifest)
+        for statement in sr.comments_on(place.rows_table(version), comments[1], comments[0]):
+            server.execute(statement)
         return verification
 
 
@@ -176,9 +187,22 @@ def _fill(
             server.forget(name)
 
 
-def _view(place: SparkPlace, version: int, manifest: Manifest) -> exp.Create:
-    comments = {one.name: comment_on_column(manifest, one.name, one.role) for one in manifest.columns}
-    return sr.stable_view(place.table, place.rows_table(version), comments, comment_on_release(manifest))
+def _show(server: SparkEngine, place: SparkPlace, version: int, manifest: Manifest) -> None:
+    """Have the view show a version, if the catalog still has what was made of it."""
+    names = names_there(server, place)
+    tables = tables_check(server, place, version, manifest, names)
+    if not tables.passed:
+        raise AuditError([f"{tables.name}: {tables.message}"])
+    columns = [column.name for column in manifest.columns]
+    if place.name not in names:
+        server.execute(sr.first_view(place.table, place.rows_table(version), columns, view_comment(manifest)))
+        return
+    view = Described.by(server, place.table)
+    if view.version_shown(place) is None:
+        raise place.taken()
+    server.execute(sr.next_view(place.table, place.rows_table(version), columns))
+    if view.of.get("comment") != view_comment(manifest):  # it was that of a draft
+        server.execute(sr.comment_on_view(place.table, view_comment(manifest)))
 
 
 def _take_back(server: SparkEngine, place: SparkPlace, version: int) -> None:
@@ -188,18 +212,29 @@ def _take_back(server: SparkEngine, place: SparkPlace, version: int) -> None:
             server.execute(drop_table(one, exists=True))
 
 
-def _without_older(server: SparkEngine, place: SparkPlace, version: int) -> list[Check]:
-    """Remove older versions, and what publications have left that did not end: tables of ours that readers do not see.
-    What somebody else publishes meanwhile has a higher number."""
+def _remove_older(server: SparkEngine, place: SparkPlace, version: int) -> list[Check]:
+    """Remove older versions, and what interrupted publications left: tables of ours that no view shows.
+
+    What somebody else publishes meanwhile has a higher number. The release is out: obstacles are warnings."""
     try:
         names = names_there(server, place)
-        shown = version_shown(server, place, names)
-        for name, number in ours(server, place, names).items():
-            if number < version and number != shown:
-                server.execute(drop_table(table(name, place.schema), exists=True))
-        return in_the_way(server, place, names)
+        shown, own = version_shown(server, place, names), ours(server, place, names)
     except Exception as error:
-        if not condition_of(error):
+        if not is_of_spark(error):
             raise
-        message = f"an older version could not be removed ({condition_of(error)}): the next publication removes it"
-        return [Check("versions", None, message)]
+        return [_obstacle("older versions", error)]
+    notes = []
+    for name, number in own.items():
+        if number < version and number != shown:
+            try:
+                server.execute(drop_table(table(name, place.schema), exists=True))
+            except Exception as error:
+                if not is_of_spark(error):
+                    raise
+                notes.append(_obstacle(f"{place.schema}.{name}", error))
+    return [*notes, *in_the_way(place, names, own)]
+
+
+def _obstacle(what: str, error: Exception) -> Check:
+    message = f"{what}: could not be removed: {reason_of(error)}; readers of the schema can still read it. The next "
+    return Check("versions", None, f"{message}publication tries again")

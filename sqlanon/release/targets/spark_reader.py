@@ -4,7 +4,7 @@ them: a view, and the tables behind it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from sqlanon.engines.dialects.spark import type_here
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark import SparkEngine, catalog_of
-from sqlanon.errors import ReleaseError, SourceError
+from sqlanon.engines.spark_errors import condition_of
+from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.expressions import table
 from sqlanon.policy import shown_place, table_parts
 from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_path
@@ -36,8 +37,8 @@ from sqlanon.release.targets.on_server import (
 )
 from sqlanon.release.targets.spark_digest import digest_there
 from sqlanon.release.targets.spark_rows import all_here, counted, looked_at, types_of
-from sqlanon.release.verify import verification_sql
-from sqlanon.release.words import comment_on_column, comment_on_release, in_todays_words
+from sqlanon.release.verify import NOT_READ, verification_sql
+from sqlanon.release.words import comment_on_any_version, comment_on_column, comment_on_release
 
 _COUNT = "rows"
 
@@ -50,8 +51,11 @@ _REDACTED = "*********(redacted)"
 _OF_HIVE = frozenset({"transient_lastDdlTime", "numFiles", "numRows", "rawDataSize", "totalSize", "bucketing_version"})
 """Properties that a metastore adds by itself: numbers."""
 
-_OF_COLUMN = frozenset({"name", "type", "nullable"})
-"""What the catalog has of a column of ours: no comment, no default."""
+_OF_COLUMN = frozenset({"name", "type", "nullable", "comment"})
+"""What the catalog has of a column of ours: no default."""
+
+_BEFORE_ROWS = ("view", "tables")
+"""The checks of the catalog without which no row is read."""
 
 _FIXED = (None, "BINDING", "COMPENSATION", "UNSUPPORTED")
 """How a view of ours goes with a table that changes: its columns and types stay."""
@@ -93,17 +97,25 @@ class SparkPlace(ServerPlace):
             names = names_there(server, self)
             view = Described.by(server, self.table) if self.name in names else None
             version = _version(self, view, names)
-            with self.manifest_read(), server.translated_errors(ReleaseError):
-                release, number, text = _row(server, self, version)
+            # Nothing is read of a relation before the catalog has said that it is a plain table, or a view of one.
+            if flaws := flaws_of_manifest_table(server, self, version, names):
+                raise self._not_read(f"{self.manifest(version).name}: {'; '.join(flaws)}")
+            rows = server.rows(sr.manifest_of(relation=self.manifest(version)))
+            with self.manifest_read():
+                release, number, text = _only_row(rows)
                 manifest = Manifest.from_json(text)
-                older = None if manifest.digest_algorithm == DIGEST else manifest
-                with counted(server, self.table, manifest.columns, _looked_at(manifest), limits, older) as rows:
-                    found = rows.verified(manifest, self.path)
+                wanted = _looked_at(manifest)
             claimed = (release, number, manifest.table_name, manifest.version)
             of_this = claimed == (self.name, version, self.name, version)
             message = f"of version {version}" if of_this else f"not of version {version} of {self.name!r}"
             checks = checks_of(server, self, view, version, manifest, names)
-            return replace(found, checks=(*found.checks, Check("manifest table", of_this, message), *checks))
+            of_catalog = (Check("manifest table", of_this, message), *checks)
+            if any(check.passed is False for check in checks if check.name in _BEFORE_ROWS):
+                return Verification(self.path, manifest, (NOT_READ, *of_catalog), digest="")
+            older = None if manifest.digest_algorithm == DIGEST else manifest
+            with counted(server, self.table, manifest.columns, wanted, limits, older) as rows_there:
+                found = rows_there.verified(manifest, self.path)
+            return replace(found, checks=(*found.checks, *of_catalog))
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         with self.opened_server() as server, server.translated_errors(ReleaseError):
@@ -112,17 +124,26 @@ class SparkPlace(ServerPlace):
     def manifests_shown(self, server: SparkEngine, names: frozenset[str]) -> Sequence[Manifest] | None:
         """The manifest of what the view shows, by the names in the schema."""
         shown = version_shown(server, self, names)
-        rows = server.rows(sr.manifest_of(relation=self.manifest(shown))) if shown is not None else []
-        return manifests_of(text for _, _, text in rows)
+        if shown is None:
+            return []
+        if flaws_of_manifest_table(server, self, shown, names):
+            return None
+        return manifests_of(text for _, _, text in server.rows(sr.manifest_of(relation=self.manifest(shown))))
+
+    def _not_read(self, flaw: str) -> BrokenReleaseError:
+        return BrokenReleaseError(f"{shown_place(self.path)} was a release of sqlanon; {flaw}. Nothing of it was read")
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
-        with (
-            self.opened_server() as server,
-            server.translated_errors(ReleaseError),
-            all_here(engine, server, self.table, manifest) as rows,
-        ):
-            yield rows
+        with self.opened_server() as server, server.translated_errors(ReleaseError):
+            names = names_there(server, self)
+            view = Described.by(server, self.table) if self.name in names else None
+            checks = checks_of(server, self, view, manifest.version or 1, manifest, names)
+            flaws = [check.message for check in checks if check.name in _BEFORE_ROWS and check.passed is False]
+            if flaws:
+                raise self._not_read("; ".join(flaws))
+            with all_here(engine, server, self.table, manifest) as rows:
+                yield rows
 
     def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> NoReturn:
         """Its rows stay there."""
@@ -200,25 +221,48 @@ class Described:
             flaws.append("its columns follow changes of the table")
         if self.properties:
             flaws.append("it has foreign properties")
-        comments = {one.get("name"): in_todays_words(one.get("comment") or "") for one in self.of.get("columns") or ()}
-        due = {one.name: in_todays_words(comment_on_column(manifest, one.name, one.role)) for one in manifest.columns}
-        of_release = in_todays_words(self.of.get("comment") or "")
-        if of_release != in_todays_words(comment_on_release(manifest)) or comments != due:
+        if self.comments != column_comments(manifest) or self.of.get("comment") != view_comment(manifest):
             flaws.append("its comments do not match the manifest")
         return flaws
 
-    def flaws_of_table(self, release: str) -> list[str]:
-        """What is not as in a table that was made for a release, but for its columns."""
+    @property
+    def comments(self) -> dict[str, str]:
+        """The comments of its columns."""
+        return {one["name"]: one["comment"] for one in self.of.get("columns") or () if one.get("comment") is not None}
+
+    def flaws_of_table(
+        self, release: str, comment: str | None = None, comments: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """What is not as in a table that was made for a release, but for the names and types of its columns.
+
+        Reading a table without flaws evaluates nothing: it is no view, and its rows are Parquet files of its own.
+        """
         if not self.made_for(release):
             return ["not part of the release"]
         flaws = []
+        is_plain = self.of.get("type") == "MANAGED" and str(self.of.get("provider")).lower() == "parquet"
+        if not is_plain or self.of.get("partition_columns") or self.of.get("bucket_columns"):
+            flaws.append("it is not a plain table of Parquet files")
         if self.properties != {sr.MADE_BY} or (self.of.get("storage_properties") or {}).keys() - {
             "serialization.format"
         }:
             flaws.append("it has foreign properties")
-        if self.of.get("comment") is not None or any(one.keys() - _OF_COLUMN for one in self.of.get("columns") or ()):
-            flaws.append("it has comments or defaults")
+        more = any(one.keys() - _OF_COLUMN for one in self.of.get("columns") or ())
+        if more or self.of.get("comment") != comment or self.comments != (comments or {}):
+            flaws.append("it has comments or defaults of others")
         return flaws
+
+
+def column_comments(manifest: Manifest) -> dict[str, str]:
+    return {column.name: comment_on_column(manifest, column.name, column.role) for column in manifest.columns}
+
+
+def table_comment(place: SparkPlace, version: int, manifest: Manifest) -> str:
+    return comment_on_release(manifest, place.manifest(version).name)
+
+
+def view_comment(manifest: Manifest) -> str:
+    return comment_on_any_version(manifest.draft)
 
 
 def names_there(server: SparkEngine, place: SparkPlace) -> frozenset[str]:
@@ -235,11 +279,18 @@ def version_shown(server: SparkEngine, place: SparkPlace, names: frozenset[str])
 
 
 def ours(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> dict[str, int]:
+    """The tables of versions that were made for a release, with the number of each."""
     found = {}
     for name in sorted(names):
         number = number_in(name, place.name)
-        if number is not None and Described.by(server, table(name, place.schema)).made_for(place.name):
-            found[name] = number
+        if number is None:
+            continue
+        try:
+            if Described.by(server, table(name, place.schema)).made_for(place.name):
+                found[name] = number
+        except Exception as error:
+            if condition_of(error).partition(".")[0] != "TABLE_OR_VIEW_NOT_FOUND":  # somebody has just removed it
+                raise
     return found
 
 
@@ -258,26 +309,51 @@ def checks_of(
     flaws = ["there is none"] if view is None else view.flaws_of_view(place, rows, manifest)
     return [
         check_of("view", flaws, shown_columns(rows.name)),
-        _tables(server, place, version, manifest, names),
+        tables_check(server, place, version, manifest, names),
         _others(server, place, version, names),
         *of_catalog(server),
     ]
 
 
-def _tables(server: SparkEngine, place: SparkPlace, version: int, manifest: Manifest, names: frozenset[str]) -> Check:
-    """Whoever may read the view may often read what is behind it."""
-    of_manifest = {name: type_here(type_.lower()) or "" for name, type_ in sr.MANIFEST.items()}
-    found = []
-    tables = (place.rows_table(version), types_in(manifest.columns)), (place.manifest(version), of_manifest)
-    for one, columns in tables:
-        if one.name not in names:
-            found.append(f"there is no {one.name}")
-            continue
-        flaws = Described.by(server, one).flaws_of_table(place.name)
-        if list(types_of(server, one).items()) != list(columns.items()):
-            flaws.append("it has other columns")
-        found += [f"{one.name}: {flaw}" for flaw in flaws]
+def tables_check(
+    server: SparkEngine, place: SparkPlace, version: int, manifest: Manifest, names: frozenset[str]
+) -> Check:
+    """Whether the tables behind the view are those of the release: readers of the view may often read them, too."""
+    rows = place.rows_table(version)
+    comments = table_comment(place, version, manifest), column_comments(manifest)
+    flaws = _flaws_of_table(server, place, rows, types_in(manifest.columns), names, *comments)
+    found = [f"{rows.name}: {flaw}" for flaw in flaws]
+    found += [
+        f"{place.manifest(version).name}: {flaw}" for flaw in flaws_of_manifest_table(server, place, version, names)
+    ]
     return check_of("tables", found, "exactly the columns of the release")
+
+
+def flaws_of_manifest_table(server: SparkEngine, place: SparkPlace, version: int, names: frozenset[str]) -> list[str]:
+    types = {name: type_here(type_.lower()) or "" for name, type_ in sr.MANIFEST.items()}
+    return _flaws_of_table(server, place, place.manifest(version), types, names)
+
+
+def flaws_of_new_table(server: SparkEngine, place: SparkPlace, version: int, types: Mapping[str, str]) -> list[str]:
+    """What is not as in the table of a version that was just made, and has no comments yet."""
+    rows = place.rows_table(version)
+    return _flaws_of_table(server, place, rows, types, names_there(server, place))
+
+
+def _flaws_of_table(
+    server: SparkEngine,
+    place: SparkPlace,
+    relation: exp.Table,
+    types: Mapping[str, str],
+    names: frozenset[str],
+    comment: str | None = None,
+    comments: Mapping[str, str] | None = None,
+) -> list[str]:
+    if relation.name not in names:
+        return ["it is not there"]
+    if flaws := Described.by(server, relation).flaws_of_table(place.name, comment, comments):
+        return flaws
+    return [] if list(types_of(server, relation).items()) == list(types.items()) else ["it has other columns"]
 
 
 def _others(server: SparkEngine, place: SparkPlace, version: int, names: frozenset[str]) -> Check:
@@ -292,10 +368,9 @@ def _others(server: SparkEngine, place: SparkPlace, version: int, names: frozens
     return Check("versions", True, "no other relations")
 
 
-def in_the_way(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> list[Check]:
-    """What is told at publishing of tables of others, which stay."""
-    named = frozenset(name for name in names if number_in(name, place.name) is not None)
-    strange = sorted(named - ours(server, place, named).keys())
+def in_the_way(place: SparkPlace, names: frozenset[str], own: Collection[str]) -> list[Check]:
+    """Warnings of tables that have the name of a version, and are not among ``own``: they stay."""
+    strange = sorted(name for name in names if number_in(name, place.name) is not None and name not in own)
     if not strange:
         return []
     message = "named like a version, but not created by sqlanon; verify fails until that is removed"
@@ -365,8 +440,7 @@ def _version(place: SparkPlace, view: Described | None, names: frozenset[str]) -
     return shown if shown in known else max(known)
 
 
-def _row(server: SparkEngine, place: SparkPlace, version: int) -> tuple[str, int, str]:
-    rows = server.rows(sr.manifest_of(relation=place.manifest(version)))
+def _only_row(rows: Sequence[tuple[Any, ...]]) -> tuple[str, int, str]:
     if len(rows) != 1:
         raise ValueError(f"it has {len(rows)} rows")
     release, number, text = rows[0]

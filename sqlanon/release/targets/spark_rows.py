@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from uuid import uuid4
 import duckdb
 from sqlglot import exp
 
-from sqlanon.engines.dialects.spark import SPARK, TEXT, type_here
+from sqlanon.engines.dialects.spark import SPARK, TEXT, count_invalid_texts, type_here
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.spark import SparkEngine
@@ -40,6 +40,7 @@ from sqlanon.expressions import (
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.records import dataclass
+from sqlanon.release.check import Check
 from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest, ReleasedColumn
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
 from sqlanon.release.target import Verification
@@ -87,10 +88,17 @@ class CountedRelease:
     count: str
     types: Mapping[str, str]  # of all columns of the rows
     digest: str  # their content digest; nothing where they do not have the columns that are claimed
+    invalid_texts: Mapping[str, int] = field(default_factory=dict)  # values that are not UTF-8, by column
 
     def verified(self, manifest: Manifest, path: Path) -> Verification:
+        if self.invalid_texts:
+            return Verification(path, manifest, (Check("texts", False, self.words_on_texts()),), digest="")
         release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
         return verify_rows(path, release, self.types, self.digest, fresh=False)
+
+    def words_on_texts(self) -> str:
+        columns = ", ".join(f"{name!r} ({count:,} values)" for name, count in self.invalid_texts.items())
+        return f"text that is not UTF-8 in {columns}"
 
     @contextmanager
     def copied(self, engine: DuckDBEngine) -> Iterator[exp.Table]:
@@ -136,15 +144,30 @@ def counted(
             return
         try:
             with _kept(server, relation, wanted, count) as (combinations, combined):
-                _fetch(engine, server, target, combinations, {**wanted, count: "BIGINT"}, combined)
-                if older is None:
-                    digest = _digest(engine, server, relation, types, target, wanted, count, combinations, combined)
-                else:
-                    digest = _older_digest(engine, server, relation, older)
+                texts = [name for name, type_ in types.items() if type_ == "VARCHAR"]
+                invalid = _invalid_texts(server, combinations, [name for name in texts if name in wanted])
+                invalid |= _invalid_texts(server, relation, [name for name in texts if name not in wanted])
+                if not invalid:
+                    _fetch(engine, server, target, combinations, {**wanted, count: "BIGINT"}, combined)
+                    if older is None:
+                        digest = _digest(engine, server, relation, types, target, wanted, count, combinations, combined)
+                    else:
+                        digest = _older_digest(engine, server, relation, older)
         except duckdb.Error as error:
             raise BrokenReleaseError("a value of the release does not fit its type in DuckDB") from error
+        if invalid:
+            yield replace(found, invalid_texts=invalid)
+            return
         with _each_row(engine, SUBJECT, target, wanted, count):
             yield replace(found, digest=digest)
+
+
+def _invalid_texts(server: SparkEngine, relation: exp.Table, texts: Sequence[str]) -> dict[str, int]:
+    """The columns with texts that are not UTF-8, and how many each has."""
+    if not texts:
+        return {}
+    counts = server.rows(select([count_invalid_texts(name) for name in texts], relation.copy()))[0]
+    return {name: count for name, count in zip(texts, counts, strict=True) if count}
 
 
 @contextmanager

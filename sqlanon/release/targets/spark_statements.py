@@ -78,27 +78,57 @@ def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: e
     return _FILLED(target=target, columns=[col(name) for name in columns], rows=rows, secret=secret)
 
 
-def stable_view(view: exp.Table, rows: exp.Table, columns: Mapping[str, str], told: str) -> exp.Create:
-    """The view that readers name, over the table of the newest version: in its place from one moment to the next.
+_COMMENT_ON_COLUMN = _statement("ALTER TABLE :target ALTER COLUMN :name COMMENT :words")
+_COMMENT_ON_TABLE = _statement("COMMENT ON TABLE :target IS :words")
+
+
+def comments_on(target: exp.Table, columns: Mapping[str, str], words: str) -> list[exp.Expr]:
+    """The statements that comment on a table and its columns: a view of these columns has their comments.
 
     >>> from sqlanon.expressions import table
-    >>> stable_view(table("r", "s"), table("r_v2", "s"), {"zip": "first digits"}, "a release").sql("spark")
-    "CREATE OR REPLACE VIEW `s`.`r` (`zip` COMMENT 'first digits') COMMENT 'a release' AS SELECT `zip` FROM `s`.`r_v2`"
+    >>> [statement.sql("spark") for statement in comments_on(table("r_v2", "s"), {"zip": "first digits"}, "a release")]
+    ["COMMENT ON TABLE `s`.`r_v2` IS 'a release'", "ALTER TABLE `s`.`r_v2` ALTER COLUMN `zip` COMMENT 'first digits'"]
     """
-    columns_ = [
-        exp.ColumnDef(
-            this=ident(name),
-            constraints=[exp.ColumnConstraint(kind=exp.CommentColumnConstraint(this=text(about)))],
-        )
-        for name, about in columns.items()
+    of_columns = [
+        _COMMENT_ON_COLUMN(target=target, name=ident(name), words=text(about)) for name, about in columns.items()
     ]
+    return [_COMMENT_ON_TABLE(target=target, words=text(words)), *of_columns]
+
+
+def first_view(view: exp.Table, rows: exp.Table, columns: Iterable[str], words: str) -> exp.Create:
+    """The view that readers name, where nothing has its name yet: otherwise an error.
+
+    >>> from sqlanon.expressions import table
+    >>> first_view(table("r", "s"), table("r_v1", "s"), ["zip"], "a release").sql("spark")
+    "CREATE VIEW `s`.`r` COMMENT 'a release' AS SELECT `zip` FROM `s`.`r_v1`"
+    """
     return exp.Create(
-        this=exp.Schema(this=view, expressions=columns_),
+        this=view,
         kind="VIEW",
-        replace=True,
-        properties=exp.Properties(expressions=[exp.SchemaCommentProperty(this=text(told))]),
+        properties=exp.Properties(expressions=[exp.SchemaCommentProperty(this=text(words))]),
         expression=shown_by_view(rows, columns),
     )
+
+
+def next_view(view: exp.Table, rows: exp.Table, columns: Iterable[str]) -> exp.Alter:
+    """Have a view show another version: one change of the catalog. ``CREATE OR REPLACE VIEW`` drops the view first.
+
+    >>> from sqlanon.expressions import table
+    >>> next_view(table("r", "s"), table("r_v2", "s"), ["zip"]).sql("spark")
+    'ALTER VIEW `s`.`r` AS SELECT `zip` FROM `s`.`r_v2`'
+    """
+    return exp.Alter(this=view, kind="VIEW", actions=[shown_by_view(rows, columns)])
+
+
+def comment_on_view(view: exp.Table, words: str) -> exp.Alter:
+    """
+    >>> from sqlanon.expressions import table
+    >>> comment_on_view(table("r", "s"), "a release").sql("spark")
+    "ALTER VIEW `s`.`r` SET TBLPROPERTIES ('comment'='a release')"
+    """
+    comment = exp.Property(this=text("comment"), value=text(words))
+    properties = exp.AlterSet(expressions=[exp.Properties(expressions=[comment])])
+    return exp.Alter(this=view, kind="VIEW", actions=[properties])
 
 
 def shown_by_view(rows: exp.Table, columns: Iterable[str]) -> exp.Select:
