@@ -24,6 +24,7 @@ from sqlanon.expressions import Namer
 from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
 from sqlanon.hierarchies.build import build_hierarchies
+from sqlanon.notices import Notice
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_columns
@@ -198,7 +199,8 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
         laps.end("decoys")
     warnings += (*recoding.warnings, *dependencies.warnings)
     if policy.requirements.keys() == {"k"} and policy.privacy.k == 1:
-        warnings += ("k = 1 lets a class have one row, and so protects nobody: set k = 5, for example",)
+        message = "k = 1 lets a class have one row, and so protects nobody: set k = 5, for example"
+        warnings += (Notice(message, prepared.marginals.rows),)
     return ReleaseDraft(
         run, prepared, found, recoding, noised, filled, dependencies, warnings, laps.seconds, policy.is_draft
     )

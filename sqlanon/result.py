@@ -22,6 +22,7 @@ from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.expressions import by_class, star, subquery
 from sqlanon.markup import html_table
+from sqlanon.notices import ordered_messages
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.frames import pandas_frame, polars_frame
@@ -318,7 +319,7 @@ class Result(ResultFigures):
         self.confidence = None if noise is None else noise.confidence
         self.held_against: tuple[str, ...] = ()
         self.dependencies = draft.dependencies.narrowing
-        self.warnings = draft.warnings
+        self.warnings = ordered_messages(draft.warnings)
         self.seconds = draft.seconds
 
     def record(self) -> None:

@@ -41,7 +41,7 @@ from sqlanon.frequency.uncoded import distribution
 from sqlanon.ledger.release_links import ComparedRelease
 from sqlanon.ledger.row_matching import titled
 from sqlanon.records import dataclass
-from sqlanon.release.dependencies import pinned_groups
+from sqlanon.release.narrowing import pinned_groups
 from sqlanon.requirements import Domain, Requirements, requirements_of
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
 from sqlanon.search.classes import judged

@@ -35,6 +35,7 @@ from sqlanon.expressions import (
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Figures
+from sqlanon.notices import Notice
 from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, ordered
 from sqlanon.recode.stage import Recoding
 from sqlanon.records import dataclass
@@ -266,9 +267,9 @@ def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, scor
     figures = figures_of_all(steps, prepared, plain)
     warning = f"{decoys.rows:,} of the released rows are decoys, in {decoys.classes:,} classes. k counts them; "
     warning += f"without them, the smallest class has {decoys.smallest_class_without:,} of {k:,} rows"
-    warnings = [*recoding.warnings, warning]
+    warnings = [*recoding.warnings, Notice(warning, k * decoys.classes - decoys.rows)]
     if prepared.policy.catalog is None:
-        warnings.append("without a catalog, only this result knows which rows are decoys")
+        warnings.append(Notice("without a catalog, only this result knows which rows are decoys"))
     filled = replace(recoding, figures=figures, smallest_class=k, statement=statement, warnings=tuple(warnings))
     return DecoyResult(decoys, filled, measure_of(prepared).score(plain.levels, figures), statement)
 

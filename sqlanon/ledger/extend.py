@@ -44,6 +44,7 @@ from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication
 from sqlanon.ledger.trees import changed_labels, tree_of_both, trees_of
 from sqlanon.measures import MEASURES, Figures
+from sqlanon.notices import ordered_messages
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
 from sqlanon.policy.names import EARLIER
@@ -168,7 +169,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies.narrowing,
-        warnings=[*warn_of_unique_columns(steps, prepared), *dependencies.warnings],
+        warnings=[*ordered_messages((*warn_of_unique_columns(steps, prepared), *dependencies.warnings))],
         _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
     )
 

@@ -31,6 +31,7 @@ from sqlanon.live.statements import (
     status_name,
     status_query,
 )
+from sqlanon.notices import Notice, ordered_messages
 from sqlanon.pipeline import prepare
 from sqlanon.policy import Policy, table_parts
 from sqlanon.policy.compatibility import LIVE_VIEWS, asked_of, conflicts
@@ -136,7 +137,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
                 for statement in making(draft, before, counted, secure):
                     engine.execute(statement)
             figures = status_of(engine, draft.known)
-        warnings += tuple(_broken(one) for one in others if one not in counted)
+        warnings += tuple(Notice(_broken(view)) for view in others if view not in counted)
     return LiveView(
         draft.known.name,
         draft.known.schema,
@@ -149,7 +150,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
         searched.score,
         searched.optimal,
         *figures,
-        warnings,
+        ordered_messages(warnings),
     )
 
 

@@ -30,6 +30,7 @@ from sqlanon.noise.statements import (
     persons_of_records,
     survivors,
 )
+from sqlanon.notices import Notice
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
 from sqlanon.recode.full_domain import ByClass
@@ -308,11 +309,11 @@ def _named(recoding: Recoding) -> dict[str, int]:
     return {name: level for name, level in recoding.generalization.items() if level is not None}
 
 
-def _still(policy: Policy, expected: Mapping[str, Any]) -> list[str]:
+def _still(policy: Policy, expected: Mapping[str, Any]) -> list[Notice]:
     """Warnings of values that no noise is added to."""
     counts = {name: expected[f"still_{j}"] or 0 for j, name in enumerate(policy.noisy)}
     return [
-        f"{count:,} rows are in classes in which all have the same {name!r}, which is released unchanged"
+        Notice(f"{count:,} rows are in classes in which all have the same {name!r}, which is released unchanged", count)
         for name, count in counts.items()
         if count
     ]

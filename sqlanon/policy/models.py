@@ -327,6 +327,8 @@ class Policy(Section):
 
     def _fingerprint(self, catalog: str | None) -> str:
         tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True, "release": {"draft"}})
+        if tree["privacy"].get("dependencies") == "warn":  # it changes no release
+            del tree["privacy"]["dependencies"]
         tree = _without_folders(tree)
         if catalog is not None:
             tree["catalog"] = {"database": catalog}

@@ -53,9 +53,10 @@ class PrivacySection(Section):
         description="suppress records whose noisy values are near those of fewer than k records, with this confidence",
         examples=[0.99],
     )
-    dependencies: Literal["warn", "error"] = Field(
-        default="warn",
-        description="released columns that narrow a generalized quasi attribute: warn, or refuse to publish",
+    dependencies: Literal["warn", "error"] | None = Field(
+        default=None,
+        description="released columns that narrow a generalized quasi attribute: warn, or refuse to publish; unset, "
+        "sqlanon refuses those that leave a group of one row",
         examples=["error"],
     )
 
@@ -76,7 +77,7 @@ class PrivacySection(Section):
     def _without_empty_lists(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what is not asked for, so that requirements of later versions change no fingerprint."""
         fields: dict[str, Any] = handler(self)
-        if self.dependencies == "warn":
+        if self.dependencies is None:
             fields.pop("dependencies", None)
         if self.epsilon_total is None:
             fields.pop("epsilon_total", None)

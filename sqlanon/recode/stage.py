@@ -11,6 +11,7 @@ from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
+from sqlanon.notices import Notice
 from sqlanon.recode.full_domain import ByClass, FullDomainRecoding, masked_class, suppressed_classes
 from sqlanon.records import dataclass
 from sqlanon.requirements import void_shields
@@ -35,7 +36,7 @@ class Recoding:
     smallest_class: int
     statement: ByClass
     masked_rows: int
-    warnings: tuple[str, ...]
+    warnings: tuple[Notice, ...]
     mapping: PopulationMatch | None = None
     persons: PersonFigures | None = None  # where persons are counted
 
@@ -116,7 +117,7 @@ def _persons(
 
 def _masked(
     steps: StatementRunner, prepared: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
-) -> tuple[int, list[str]]:
+) -> tuple[int, list[Notice]]:
     """How many suppressed rows may stay, masked: all or none; and why none."""
     requirements = prepared.requirements
     space, rows = prepared.sets.at(levels), prepared.marginals.rows
@@ -137,7 +138,8 @@ def _masked(
         reason = f"the policy forbids the top label of {', '.join(forbidden)}"
     if limited:
         reason = f"max_level keeps {', '.join(limited)} below the top label"
-    return 0, [f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: {reason}"]
+    message = f"the {figures.suppressed_rows} suppressed rows are dropped, not masked: {reason}"
+    return 0, [Notice(message, figures.suppressed_rows)]
 
 
 def _all_masked(

@@ -2,16 +2,11 @@
 
 If ZIP codes are generalized, districts are released unchanged, and a district has four ZIP codes, a reader knows more
 of a ZIP code than its label says. Source: L. Sweeney, "Achieving k-anonymity privacy protection using generalization
-and suppression" (2002), section 2.2.
-
-Two rows with the same label share their ground value with some probability. Among rows that also agree in another
-released column, the probability is greater if the column narrows the value. Both are estimated without bias from the
-pairs of rows in groups of any size, and from samples.
+and suppression" (2002), section 2.2. `sqlanon.release.narrowing` has the figures and what they are compared with.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
@@ -21,144 +16,32 @@ from sqlglot import exp
 
 from sqlanon.coding import Column
 from sqlanon.engines.base import Engine, WorkEngine
+from sqlanon.engines.dialects.kinds import WHOLE
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import (
-    Namer,
-    col,
-    ident,
-    named,
-    number,
-    star,
-    subquery,
-    table,
-    template,
-    union_all,
-)
+from sqlanon.expressions import Namer, all_columns, col, ident, named, star, subquery, table, template, union_all
+from sqlanon.notices import Notice
 from sqlanon.policy import SourceSection
 from sqlanon.recode.full_domain import ByClass
 from sqlanon.records import dataclass
+from sqlanon.release.narrowing import (
+    PARTS,
+    PINNED,
+    SHARED,
+    has_excess,
+    is_large,
+    measure_narrowing,
+    narrowing_query,
+    part_of,
+    smallest_group,
+    values_by_chance,
+)
 from sqlanon.release.words import listed
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import NOT_THERE
-from sqlanon.sources.column_figures import KEY, NEARLY, nearly_unique, some_rows
+from sqlanon.sources.column_figures import KEY, NEARLY, exact_counts, nearly_unique, some_rows
 from sqlanon.sources.columns import quoted
 from sqlanon.sources.duckdb import named_table
-
-_LABELLED = "sqlanon narrowing"
-
-_GROUPS = template("""
-    SELECT label, :names, sum(n) AS n, count(*) AS ground_values, sum(n * (n - 1)) / (sum(n) * (sum(n) - 1)) AS alike
-    FROM :counted
-    GROUP BY label, :names
-    HAVING sum(n) > 1
-""")
-
-_LABELS = template("""
-    SELECT label, count(*) AS ground_values, sum(n * (n - 1)) / (sum(n) * (sum(n) - 1)) AS alike
-    FROM (SELECT label, ground, sum(n) AS n FROM :counted GROUP BY label, ground) AS v
-    GROUP BY label
-    HAVING count(*) > 1
-""")
-
-_NARROWING = template("""
-    SELECT
-        coalesce(sum(g.n), 0)::BIGINT AS rows,
-        (sum(g.n * l.ground_values) / sum(g.n))::DOUBLE AS before,
-        (sum(g.n * g.ground_values) / sum(g.n))::DOUBLE AS after,
-        (sum(g.n * l.alike) / sum(g.n))::DOUBLE AS alike_before,
-        (sum(g.n * g.alike) / sum(g.n))::DOUBLE AS alike_after,
-        coalesce(sum(g.n) FILTER (
-            WHERE g.ground_values = 1 AND g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
-        ), 0)::BIGINT AS pinned
-    FROM :groups AS g
-    JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
-""")
-
-_PINNED = template("""
-    SELECT g.label AS v0, g.c0 AS v1, g.n::BIGINT AS n
-    FROM :groups AS g
-    JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
-    WHERE g.ground_values = 1 AND g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
-""")
-
-_COUNTED = template("""
-    SELECT :label AS label, :ground AS ground, :columns, count(*)::DOUBLE AS n
-    FROM :rows
-    GROUP BY :places
-""")
-
-_SMALLEST = template("""
-    SELECT coalesce(min(n), 0)::BIGINT AS smallest
-    FROM (SELECT count(*) AS n FROM :rows GROUP BY :keys) AS c
-""")
-
-_VALUES_LEFT = template("""
-    SELECT :columns, count(DISTINCT :ground) AS values_left, count(*) AS rows
-    FROM :source
-    GROUP BY :columns
-    ORDER BY values_left, rows DESC
-""")
-
-BY_CHANCE = 1e-6
-"""A group of one ground value gives it away, unless a column that says nothing would show such a group so often."""
-
-
-def narrowing(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, columns: Sequence[exp.Expr]) -> exp.Select:
-    """One row of figures of the rows in groups of two or more, all with one label and the same values of some columns.
-
-    Columns: ``rows``; ``before`` and ``after``, the ground values that are left by the label, and by the group;
-    ``alike_before`` and ``alike_after``, the probability that two of their rows share the ground value; ``pinned``, the
-    rows whose ground value the group gives away.
-    """
-    return _of_groups(_NARROWING, rows, label, ground, columns)
-
-
-def pinned_groups(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, column: exp.Expr) -> exp.Select:
-    """The groups of one label and one value of a column that leave one ground value of several, and not by chance:
-    ``v0`` (the label), ``v1`` (the column's value), ``n`` (rows)."""
-    return _of_groups(_PINNED, rows, label, ground, [column])
-
-
-def _of_groups(
-    build: Callable[..., exp.Select],
-    rows: exp.Expr,
-    label: exp.Expr,
-    ground: exp.Expr,
-    columns: Sequence[exp.Expr],
-) -> exp.Select:
-    names = [col(f"c{i}") for i in range(len(columns))]
-    output = [named(column, name.name) for column, name in zip(columns, names, strict=True)]
-    places = [number(place + 1) for place in range(2 + len(output))]
-    counted = _COUNTED(label=label, ground=ground, columns=output, rows=rows, places=places)
-    groups = _GROUPS(names=names, counted=table(_LABELLED))
-    labels = _LABELS(counted=table(_LABELLED))
-    query = build(groups=groups, labels=labels, by_chance=BY_CHANCE)
-    return query.with_(ident(_LABELLED), as_=counted, materialized=True, copy=False)
-
-
-def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr]) -> exp.Select:
-    return _SMALLEST(rows=rows, keys=list(keys))
-
-
-def narrowing_query(source: exp.Expr, ground: str, columns: Sequence[str]) -> exp.Select:
-    """What a data holder runs to see it: the values that are left of a column by those of others, the fewest first."""
-    return _VALUES_LEFT(columns=[col(name) for name in columns], ground=col(ground), source=source)
-
-
-def positional(query: exp.Query, count: int) -> exp.Subquery:
-    """A query's rows with columns ``r0``, ``r1``, ...: names of columns may be there twice."""
-    columns = [ident(f"r{i}") for i in range(count)]
-    part = subquery(query)
-    part.set("alias", exp.TableAlias(this=ident("r"), columns=columns))
-    return part
-
-
-FACTOR = 2.0
-"""The factor from which a column narrows: how much likelier two people share the ground value if it is known."""
-
-PINNED = 0.05
-"""The share of rows with a revealed ground value from which a column narrows."""
 
 ENOUGH = 20_000
 """The approximate number of rows in the sample of a larger table."""
@@ -166,12 +49,13 @@ ENOUGH = 20_000
 PAIRS = 6
 """The greatest number of columns whose pairs are measured."""
 
+MANY_VALUES = 2 * PARTS
+"""Numbers and dates with more values than these are measured in parts, too."""
 
 _Ask: TypeAlias = "Callable[[exp.Select], Sequence[tuple[Any, ...]]]"
 """Answers a query."""
 
-_SURE = 5.0  # standard deviations
-_FEWEST = 10.0  # pairs of rows that share a value, beyond those expected
+_WITH_PARTS = template("SELECT :columns FROM :rows AS r")
 
 
 @dataclass(frozen=True)
@@ -182,29 +66,39 @@ class Narrowing:
     ----------
     columns, quasi:
         The column or columns, and the quasi-identifier.
-    before, after:
-        The number of ground values under a released label, and of those left if the columns are known: means over the
-        rows.
+    in_parts:
+        Those of the columns that are known to one of 20 parts only: numbers and dates of many values.
+    before, after, by_chance:
+        The number of ground values under a released label; of those left if the columns are known; and of those that
+        columns which say nothing would leave in groups of these sizes: means over the rows.
     alike_before, alike_after:
         The probability that two people with the same label have the same ground value; and if they also agree in the
         columns.
     pinned:
         The share of the rows whose ground value the columns reveal.
+    affected:
+        The approximate number of persons who share their values of the columns, so that these narrow.
     smallest_group:
-        The size of the smallest group that agrees in all released quasi-identifiers and the columns. None for a sample,
-        and for a source that is not generalized.
+        The size of the smallest group that agrees in all released quasi-identifiers and the columns. None for a source
+        that is not generalized, for a sample in PostgreSQL, and for sensitive columns, which others should not know.
+    counts:
+        ``rows``, or ``persons`` where persons are counted.
     query:
         A query on the source that shows the values left, the fewest first.
     """
 
     columns: tuple[str, ...]
     quasi: str
+    in_parts: tuple[str, ...]
     before: float
     after: float
+    by_chance: float
     alike_before: float
     alike_after: float
     pinned: float
+    affected: int
     smallest_group: int | None
+    counts: str
     query: str
 
     @property
@@ -214,27 +108,69 @@ class Narrowing:
 
     @property
     def message(self) -> str:
-        names, size, one = listed([*map(repr, self.columns)]), self.smallest_group, len(self.columns) == 1
-        verb, are, them = ("narrows", "is", "it") if one else ("narrow", "are", "them")
-        smallest = "" if size is None else f"; with {names}, the smallest group has {size:,} rows"
+        names, is_single = listed([*map(repr, self.columns)]), len(self.columns) == 1
+        verb, are, them = ("narrows", "is", "it") if is_single else ("narrow", "are", "them")
+        roughly = f" to a part of {100 // PARTS} %" if self.in_parts else ""
+        smallest = ""
+        if self.smallest_group is not None:
+            unit = self.counts if self.smallest_group != 1 else self.counts.removesuffix("s")
+            smallest = f"; with {names}, the smallest group has {self.smallest_group:,} {unit}"
         return (
             f"{names} {verb} {self.quasi!r}: a released label stands for {self.before:,.1f} values of it on average, "
-            f"and for {self.after:,.1f} if {names} {are} known{smallest}; make {them} quasi or leave {them} out. "
+            f"and for {self.after:,.1f} if {names} {are} known{roughly}, where chance alone leaves "
+            f"{self.by_chance:,.1f}{smallest}; make {them} quasi or leave {them} out. "
             f"To see the values left: {self.query}"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"columns": list(self.columns), "factor": self.factor}
+        return asdict(self) | {"columns": list(self.columns), "in_parts": list(self.in_parts), "factor": self.factor}
+
+
+class _Measured(NamedTuple):
+    """A released column by its number, the column of the measured rows that has its values or their parts."""
+
+    column: int
+    name: str
+    in_parts: bool = False
 
 
 class _Candidate(NamedTuple):
-    """The numbers of some columns, and of a quasi-identifier: where its label is (nowhere: all rows have one), and its
-    value."""
+    """Some columns, the number of a quasi-identifier, and the columns of its label (empty: all rows have one) and of
+    its ground value."""
 
-    columns: tuple[int, ...]
+    columns: tuple[_Measured, ...]
     quasi: int
     label: str
     ground: str
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The measured rows, what answers queries about them, the column of persons, if any, the number of rows of the
+    table, and the share of it that is measured."""
+
+    ask: _Ask
+    relation: exp.Table
+    person: str | None
+    rows: int
+    share: float = 1.0
+
+    def query(self, build: Callable[..., exp.Select], candidate: _Candidate) -> exp.Select:
+        label = col(candidate.label) if candidate.label else exp.null()
+        columns = [col(column.name) for column in candidate.columns]
+        person: exp.Expr | None = None if self.person is None else col(self.person)
+        if person is None and any(column.in_parts for column in candidate.columns):
+            # Rows with the same values and ground value count once in a part: they may be of one household.
+            person = exp.Tuple(expressions=[col(f"r{column.column}") for column in candidate.columns])
+        shared = max(2.0, SHARED * self.share)  # in a sample, fewer persons share a value
+        return build(self.relation.copy(), label, col(candidate.ground), columns, person, shared)
+
+    def count_persons(self) -> int:
+        """The approximate number of persons in the table: its rows, where each row is a person."""
+        if self.person is None:
+            return self.rows
+        measured = int(self.ask(exact_counts(self.relation.copy(), [self.person]))[0][0])
+        return min(round(measured / self.share), self.rows)
 
 
 @dataclass(frozen=True)
@@ -243,7 +179,7 @@ class Dependencies:
 
     narrowing: tuple[Narrowing, ...]
     refusals: tuple[str, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Notice, ...]
 
 
 def measure_dependencies(
@@ -255,7 +191,7 @@ def measure_dependencies(
 ) -> Dependencies:
     """The stage dependencies: whether unchanged columns reveal generalized values."""
     narrowing, warnings = narrowing_columns(engine, steps, prepared, recoding, levels)
-    return Dependencies(narrowing, refused(steps, prepared, levels, narrowing), warnings)
+    return Dependencies(narrowing, refuse_narrowing(steps, prepared, levels, narrowing), warnings)
 
 
 def narrowing_columns(
@@ -264,73 +200,138 @@ def narrowing_columns(
     prepared: SearchInput,
     recoding: ByClass,
     levels: Mapping[str, int | None],
-) -> tuple[tuple[Narrowing, ...], tuple[str, ...]]:
+) -> tuple[tuple[Narrowing, ...], tuple[Notice, ...]]:
     """The released columns that narrow the quasi-identifiers of a version of a source, and what to warn of.
 
     A source in PostgreSQL is measured there. Other sources need ``narrowing_sample`` and ``narrowing_rows`` in the work
     schema, which are dropped. A dry run shows the query for the first column and quasi-identifier.
     """
-    released, rows, source = recoding.columns, prepared.marginals.rows, prepared.source
-    others, quasi = _measurable(prepared, released, levels)
-    if not others or not quasi:
+    rows, source = prepared.marginals.rows, prepared.source
+    unchanged, quasi = _measurable(prepared, recoding.columns, levels)
+    if not unchanged or not quasi:
         return (), ()
     if steps.dry:
-        _show_measurement(steps, prepared, recoding, others, quasi)
+        _show_measurement(steps, prepared, recoding, unchanged, quasi)
         return (), ()
     if (why := source.why_not_measured()) is not None:
         message = f"whether released columns narrow generalized quasi-identifiers was not measured: {why}"
         if prepared.policy.privacy.dependencies == "error":
             raise SourceError(f'{message}; privacy.dependencies = "error" requires it')
-        return (), (f"{message}; docs/explanation/dependencies.md has a query that shows it",)
-    own, candidates, sampled = steps.on(engine), _candidates(others, _shown(recoding, quasi)), rows > 2 * ENOUGH
-    labels = [f"r{j}" for j, one in enumerate(released) if one.quasi is not None]
+        return (), (Notice(f"{message}; docs/explanation/dependencies.md has a query that shows it"),)
+    is_sampled = rows > 2 * ENOUGH
+    share = ENOUGH / rows if is_sampled else 1.0
+    plan = _Plan(prepared, recoding, unchanged, quasi)
     if source.access == "rows":
-        if sampled:
-            columns = [*(one.name for one in released), *prepared.columns.generalized, *prepared.columns.key]
-            needed = list(dict.fromkeys(columns))
-            sample = some_rows(source.relation, needed, rows // ENOUGH)
-            recoding = recoding.of_rows(own.make(prepared.work("narrowing_sample"), sample))
-        relation = own.make(prepared.work("narrowing_rows"), _rows(recoding, quasi))
-        found = _measured(own.engine.rows, relation, candidates, labels, sampled)
-        own.drop_all_but(())
+        work = steps.on(engine)
+        sampled = recoding
+        if is_sampled:
+            needed = [*(column.name for column in recoding.columns), *prepared.columns.generalized]
+            needed += [*prepared.columns.key, *filter(None, [prepared.columns.person])]
+            sample = some_rows(source.relation, list(dict.fromkeys(needed)), rows // ENOUGH)
+            sampled = recoding.of_rows(work.make(prepared.work("narrowing_sample"), sample))
+        relation = work.make(prepared.work("narrowing_rows"), plan.rows(sampled))
+        measured = _Rows(work.engine.rows, relation, plan.person, rows, share)
+        every_row = subquery(plan.rows(recoding), "every_row") if is_sampled else relation
+        narrowing = _measure_columns(measured, plan, every_row)
+        work.drop_all_but(())
     else:
-        share = ENOUGH / rows if sampled else None
-        with source.temporary_rows(engine, _rows(recoding, quasi), share) as (there, relation):
-            found = _measured(there, relation, candidates, labels, sampled)
-    narrow = tuple(
-        _narrowing([released[one].name for one in some], released[j].name, figures, smallest, prepared.policy.source)
-        for some, j, figures, smallest in found
-    )
-    return narrow, tuple(one.message for one in narrow)
+        with source.temporary_rows(engine, plan.rows(recoding), share if is_sampled else None) as (ask, relation):
+            measured = _Rows(ask, relation, plan.person, rows, share)
+            narrowing = _measure_columns(measured, plan, None if is_sampled else relation)
+    return narrowing, tuple(Notice(each.message, each.affected) for each in narrowing)
+
+
+class _Plan:
+    """What is measured of a version of a source: its unchanged columns, and its generalized quasi-identifiers."""
+
+    def __init__(
+        self, prepared: SearchInput, recoding: ByClass, unchanged: Sequence[int], quasi: Sequence[int]
+    ) -> None:
+        self._prepared, self.columns = prepared, recoding.columns
+        self._quasi, self.unchanged = quasi, unchanged
+        self.labels = [f"r{j}" for j, column in enumerate(self.columns) if column.quasi is not None]
+        self._count = len(self.columns) + len(quasi)
+        self.person = None if prepared.columns.person is None else f"r{self._count}"
+        types = prepared.source.columns
+        self.ordered = [j for j in unchanged if _is_ordered(types[self.columns[j].name])]
+        sensitive = {name.lower() for name in prepared.policy.with_role("sensitive")}
+        by_column = {column: name for name, column in prepared.columns.by_attribute.items()}
+        self.sensitive = {j for j in unchanged if by_column[self.columns[j].name].lower() in sensitive}
+
+    @property
+    def section(self) -> SourceSection:
+        return self._prepared.policy.source
+
+    def rows(self, recoding: ByClass) -> exp.Select:
+        """The rows of a version, ``r0`` and so on; behind them the values of the quasi-identifiers in the source, and
+        the person; and the parts of numbers and dates, ``part0`` and so on."""
+        extra = [self.columns[j].name for j in self._quasi]
+        extra += filter(None, [self._prepared.columns.person])
+        for name in extra:
+            recoding = recoding.with_column(Column(name))
+        relation = positional(recoding.select(shuffled=False), len(self.columns) + len(extra))
+        return _with_parts(relation, self.ordered)
+
+    @property
+    def quasi(self) -> list[tuple[int, str, str]]:
+        """Quasi-identifiers, and which columns of the rows have their labels and values."""
+        return [(j, f"r{j}", f"r{len(self.columns) + i}") for i, j in enumerate(self._quasi)]
+
+
+def _measure_columns(measured: _Rows, plan: _Plan, every_row: exp.Expr | None) -> tuple[Narrowing, ...]:
+    candidates = _candidates(plan.unchanged, _many_valued(measured, plan.ordered), plan.quasi)
+    narrowing = []
+    for candidate, figures in _find_narrowing(measured, candidates):
+        smallest = None
+        if every_row is not None and not plan.sensitive.intersection(each.column for each in candidate.columns):
+            keys = [col(name) for name in (*plan.labels, *(column.name for column in candidate.columns))]
+            person = None if plan.person is None else col(plan.person)
+            smallest = measured.ask(smallest_group(every_row.copy(), keys, person))[0][0]
+        names = [column.name for column in plan.columns]
+        narrowing.append(_narrowing(measured, candidate, names, figures, smallest, plan.section))
+    return tuple(narrowing)
 
 
 def _show_measurement(
-    steps: StatementRunner, prepared: SearchInput, recoding: ByClass, others: Sequence[int], quasi: Sequence[int]
+    steps: StatementRunner, prepared: SearchInput, recoding: ByClass, unchanged: Sequence[int], quasi: Sequence[int]
 ) -> None:
-    source, candidates, rows = prepared.source, _candidates(others, _shown(recoding, quasi))[:1], _rows(recoding, quasi)
+    source, plan = prepared.source, _Plan(prepared, recoding, unchanged, quasi)
+    candidate, rows = _candidates(unchanged, (), plan.quasi)[0], plan.rows(recoding)
     if not source.measures:
         return
     if source.access == "rows":
-        steps.show(_queries(steps.make(prepared.work("narrowing_rows"), rows), candidates)[0])
+        relation = steps.make(prepared.work("narrowing_rows"), rows)
+        steps.show(
+            _Rows(steps.engine.rows, relation, plan.person, prepared.marginals.rows).query(measure_narrowing, candidate)
+        )
     else:
         relation, making = source.temporary_rows_shown(steps.engine, rows)
-        steps.show_text(*making, source.shown(steps.engine, _queries(relation, candidates)[0]))
+        query = _Rows(steps.engine.rows, relation, plan.person, prepared.marginals.rows).query(
+            measure_narrowing, candidate
+        )
+        steps.show_text(*making, source.shown(steps.engine, query))
     each = "a query like this for each generalized attribute and each unchanged column, and for pairs of columns "
     each += f"if there are at most {PAIRS}; more than {2 * ENOUGH:,} rows are sampled"
     steps.finish("dependencies", each)
 
 
-def refused(
-    steps: StatementRunner, prepared: SearchInput, levels: Mapping[str, int | None], found: Sequence[Narrowing]
+def refuse_narrowing(
+    steps: StatementRunner, prepared: SearchInput, levels: Mapping[str, int | None], narrowing: Sequence[Narrowing]
 ) -> tuple[str, ...]:
     """Why the policy refuses a version of the source: columns that narrow, and those that are keys.
+
+    Where the policy says nothing of dependencies, it refuses columns that narrow and leave one person alone: these
+    are quasi-identifiers that no class counts.
 
     A column with many unique values is a key: another table with it and a quasi-identifier reveals the value of each
     such row. Unique values have no pairs of rows, so their dependence cannot be measured.
     """
     _, quasi = _measurable(prepared, prepared.released, levels)
-    if prepared.policy.privacy.dependencies != "error" or not quasi or steps.dry:
+    chosen = prepared.policy.privacy.dependencies
+    if chosen == "warn" or not quasi or steps.dry:
         return ()
+    if chosen is None:
+        return tuple(f"dependencies: {_singled_out(each)}" for each in narrowing if each.smallest_group == 1)
     names = listed([repr(prepared.released[j].name) for j in quasi])
     keys = (
         f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
@@ -338,35 +339,51 @@ def refused(
         "quasi, round it, or leave it out"
         for name in unique_columns(steps.engine, prepared, KEY)
     )
-    return tuple(f"dependencies: {one}" for one in (*(each.message for each in found), *keys))
+    return tuple(f"dependencies: {reason}" for reason in (*(each.message for each in narrowing), *keys))
 
 
-def warn_of_unique_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[str, ...]:
+def _singled_out(narrowing: Narrowing) -> str:
+    names = listed([*map(repr, narrowing.columns)])
+    return (
+        f"{narrowing.message}\n"
+        '    To publish it all the same, set dependencies = "warn" in [privacy]: somebody who knows '
+        f"{names} of a person can then find this person's row"
+    )
+
+
+def warn_of_unique_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[Notice, ...]:
     """Warn of unchanged columns that identify people by themselves."""
     return () if steps.dry else unique_warnings(prepared, unique_columns(steps.engine, prepared))
 
 
-def unique_columns(engine: Engine, prepared: SearchInput, share: float = NEARLY) -> list[str]:
-    """The unchanged columns that are nearly unique, among those whose values are known."""
-    names = [name for name in _as_they_are(prepared) if prepared.source.columns[name] != NOT_THERE]
-    return nearly_unique(names, prepared.source.distinct_counts(engine, names), share) if names else []
+def unique_columns(engine: Engine, prepared: SearchInput, share: float = NEARLY) -> dict[str, int]:
+    """The unchanged columns that are nearly unique, among those whose values are known, and the values of each."""
+    names = [name for name in _unchanged_columns(prepared) if prepared.source.columns[name] != NOT_THERE]
+    if not names:
+        return {}
+    figures = prepared.source.distinct_counts(engine, names)
+    distinct = dict(zip(names, figures[::2], strict=True))
+    return {name: distinct[name] for name in nearly_unique(names, figures, share)}
 
 
-def unique_warnings(prepared: SearchInput, unique: Sequence[str]) -> tuple[str, ...]:
+def unique_warnings(prepared: SearchInput, unique: Mapping[str, int]) -> tuple[Notice, ...]:
     """Warnings of unchanged columns that identify people by themselves."""
-    not_there = [name for name in _as_they_are(prepared) if prepared.source.columns[name] == NOT_THERE]
-    warnings: tuple[str, ...] = ()
+    not_there = [name for name in _unchanged_columns(prepared) if prepared.source.columns[name] == NOT_THERE]
+    warnings: tuple[Notice, ...] = ()
     if not_there:
         message = f"not known here whether the values of {quoted(not_there)} identify people by themselves"
-        warnings = (f"{message}: audit.sql of the export counts them in the warehouse",)
+        warnings = (Notice(f"{message}: audit.sql of the export counts them in the warehouse"),)
     return warnings + tuple(
-        f"column {name!r} is nearly unique: its values identify people by themselves; make it identifying "
-        "or a quasi-identifier"
-        for name in unique
+        Notice(
+            f"column {name!r} is nearly unique: its values identify people by themselves; make it identifying "
+            "or a quasi-identifier",
+            values,
+        )
+        for name, values in unique.items()
     )
 
 
-def _as_they_are(prepared: SearchInput) -> list[str]:
+def _unchanged_columns(prepared: SearchInput) -> list[str]:
     noisy = prepared.columns.noisy
     return [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
 
@@ -384,35 +401,29 @@ def _measurable(
             return False
         return known.get(names[column.name].lower()) != 0 or attributes[column.quasi].open_ends
 
-    others = [j for j, one in enumerate(released) if one.quasi is None and one.name not in columns.noisy]
-    return others, [j for j, one in enumerate(released) if is_generalized(one)]
+    unchanged = [j for j, column in enumerate(released) if column.quasi is None and column.name not in columns.noisy]
+    return unchanged, [j for j, column in enumerate(released) if is_generalized(column)]
 
 
-def _rows(recoding: ByClass, quasi: Sequence[int]) -> exp.Select:
-    """The rows of a version, ``r0`` and so on, and behind them the values of the quasi-identifiers in the source."""
-    count = len(recoding.columns) + len(quasi)
-    for j in quasi:
-        recoding = recoding.with_column(Column(recoding.columns[j].name))
-    return star(positional(recoding.select(shuffled=False), count))
+def positional(query: exp.Query, count: int) -> exp.Subquery:
+    """A query's rows with columns ``r0``, ``r1``, ...: names of columns may be there twice."""
+    columns = [ident(f"r{i}") for i in range(count)]
+    part = subquery(query)
+    part.set("alias", exp.TableAlias(this=ident("r"), columns=columns))
+    return part
 
 
-def _shown(recoding: ByClass, quasi: Sequence[int]) -> list[tuple[int, str, str]]:
-    """Quasi-identifiers, and where `_rows` has their labels and values."""
-    return [(j, f"r{j}", f"r{len(recoding.columns) + i}") for i, j in enumerate(quasi)]
+def _with_parts(relation: exp.Subquery, ordered: Sequence[int]) -> exp.Select:
+    """Rows, with the part that each number or date is in."""
+    if not ordered:
+        return star(relation)
+    parts = [named(part_of(col(f"r{j}", "r")), f"part{j}") for j in ordered]
+    return _WITH_PARTS(columns=[all_columns("r"), *parts], rows=star(relation))
 
 
-def _measured(
-    ask: _Ask,
-    relation: exp.Table,
-    candidates: Sequence[_Candidate],
-    labels: Sequence[str],
-    sampled: bool,
-) -> list[tuple[tuple[int, ...], int, Mapping[str, Any], int | None]]:
-    found = []
-    for some, j, figures in _found(candidates, _answers(ask, _queries(relation, candidates))):
-        keys = [col(name) for name in (*labels, *(f"r{one}" for one in some))]
-        found.append((some, j, figures, None if sampled else ask(smallest_group(relation, keys))[0][0]))
-    return found
+def _is_ordered(type_: str) -> bool:
+    """Whether values of a type of DuckDB's that are near each other can be taken together."""
+    return type_ in WHOLE or type_.startswith(("DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME"))
 
 
 def narrowing_columns_of_source(
@@ -422,7 +433,9 @@ def narrowing_columns_of_source(
     rows: int,
     columns: Sequence[str],
     quasi: Sequence[str],
-    at: SourceSection,
+    types: Mapping[str, str],
+    section: SourceSection,
+    person: str | None = None,
 ) -> tuple[Narrowing, ...]:
     """What narrows the quasi-identifiers of a source as it stands, if nothing else is known of them.
 
@@ -431,80 +444,92 @@ def narrowing_columns_of_source(
     if not columns or not quasi:
         return ()
     step = rows // ENOUGH if rows > 2 * ENOUGH else 1
-    names = [*columns, *quasi]
-    sampled = positional(some_rows(relation, names, step), len(names))
-    sample = steps.make(work("narrowing_rows"), star(sampled))
-    candidates = _candidates(range(len(columns)), [(j, "", f"r{j}") for j in range(len(columns), len(names))])
-    answers = _answers(lambda query: steps.ask(query, []), _queries(sample, candidates))
+    names = [*columns, *quasi, *filter(None, [person])]
+    ordered = [j for j, name in enumerate(columns) if _is_ordered(types[name])]
+    rows_in_place = _with_parts(positional(some_rows(relation, names, step), len(names)), ordered)
+    sample = steps.make(work("narrowing_rows"), rows_in_place)
+    measured = _Rows(
+        lambda query: steps.ask(query, []), sample, None if person is None else f"r{len(names) - 1}", rows, 1 / step
+    )
+    places = [(j, "", f"r{j}") for j in range(len(columns), len(columns) + len(quasi))]
+    candidates = _candidates(range(len(columns)), _many_valued(measured, ordered), places)
     return tuple(
-        _narrowing([columns[one] for one in some], names[j], figures, None, at)
-        for some, j, figures in _found(candidates, answers)
+        _narrowing(measured, candidate, names, figures, None, section)
+        for candidate, figures in _find_narrowing(measured, candidates)
     )
 
 
-def _candidates(others: Sequence[int], quasi: Sequence[tuple[int, str, str]]) -> list[_Candidate]:
-    sets: list[tuple[int, ...]] = [(one,) for one in others]
-    sets += combinations(others, 2) if len(others) <= PAIRS else []
-    return [_Candidate(some, *one) for one in quasi for some in sets]
+def _many_valued(measured: _Rows, ordered: Sequence[int]) -> list[int]:
+    """The columns of numbers and dates with many values."""
+    counts = measured.ask(exact_counts(measured.relation.copy(), [f"r{j}" for j in ordered])) if ordered else []
+    return [j for j, count in zip(ordered, counts[0], strict=True) if count > MANY_VALUES] if counts else []
 
 
-def _queries(rows: exp.Table, candidates: Sequence[_Candidate]) -> list[exp.Select]:
-    return [
-        narrowing(
-            rows, col(one.label) if one.label else exp.null(), col(one.ground), [col(f"r{j}") for j in one.columns]
-        )
-        for one in candidates
-    ]
+def _candidates(
+    unchanged: Sequence[int], many_valued: Sequence[int], quasi: Sequence[tuple[int, str, str]]
+) -> list[_Candidate]:
+    values = [_Measured(j, f"r{j}") for j in unchanged]
+    parts = [_Measured(j, f"part{j}", in_parts=True) for j in unchanged if j in many_valued]
+    paired = [*(column for column in values if column.column not in many_valued), *parts]
+    sets: list[tuple[_Measured, ...]] = [(column,) for column in (*values, *parts)]
+    sets += combinations(sorted(paired), 2) if len(unchanged) <= PAIRS else []
+    return [_Candidate(columns, *place) for place in quasi for columns in sets]
 
 
-def _answers(ask: _Ask, queries: Sequence[exp.Select]) -> list[dict[str, Any]]:
-    names = queries[0].named_selects
-    union = star(subquery(union_all(*(star(subquery(one, "q")) for one in queries)), "u"))
-    return [dict(zip(names, row, strict=True)) for row in ask(union)]
+def _find_narrowing(
+    measured: _Rows, candidates: Sequence[_Candidate]
+) -> Iterator[tuple[_Candidate, Mapping[str, Any]]]:
+    """The columns that narrow a quasi-identifier, with their figures.
 
-
-def _found(
-    candidates: Sequence[_Candidate], answers: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[tuple[int, ...], int, Mapping[str, Any]]]:
-    """The columns that narrow a quasi-identifier; by their numbers, with figures.
-
-    Two are reported where they say clearly more than the better of them alone.
+    Two are reported where they say clearly more than the better of them alone; the parts of a column, where its values
+    do not narrow.
     """
-    alone: dict[tuple[int, int], float] = {}
-    for one, figures in zip(candidates, answers, strict=False):  # there are none where they are only shown
-        some, j = one.columns, one.quasi
-        if not _is_sure(figures):
+    queries = [measured.query(measure_narrowing, candidate) for candidate in candidates]
+    names = queries[0].named_selects
+    union = star(subquery(union_all(*(star(subquery(query, "q")) for query in queries)), "u"))
+    answers = [dict(zip(names, row, strict=True)) for row in measured.ask(union)]
+    alone: dict[tuple[str, int], float] = {}
+    reported = set[tuple[int, int]]()
+    for candidate, figures in zip(candidates, answers, strict=False):  # a dry run has no answers
+        columns, quasi = candidate.columns, candidate.quasi
+        baseline = figures["alike_before"] or 0.0
+        if len(columns) == 1 and has_excess(figures, baseline):
+            alone[columns[0].name, quasi] = figures["alike_after"]
+        elif len(columns) > 1:
+            baseline = max(baseline, *(alone.get((column.name, quasi), 0.0) for column in columns))
+        gives_away = len(columns) == 1 and figures["pinned"] >= PINNED * figures["rows"]
+        if not has_excess(figures, baseline) or not (is_large(figures, baseline) or gives_away):
             continue
-        factor = figures["alike_after"] / figures["alike_before"]
-        if len(some) == 1:
-            alone[some[0], j] = factor
-        best = max((alone.get((one, j), 1.0) for one in some), default=1.0) if len(some) > 1 else 1.0
-        pinned = figures["pinned"] >= PINNED * figures["rows"] and len(some) == 1
-        if factor >= FACTOR * best or (pinned and factor > 1):
-            yield some, j, figures
-
-
-def _is_sure(figures: Mapping[str, Any]) -> bool:
-    pairs = figures["rows"] / 2
-    if not pairs or not figures["alike_before"]:
-        return False
-    expected = figures["alike_before"] * pairs
-    return bool(figures["alike_after"] * pairs > expected + _SURE * math.sqrt(expected) + _FEWEST)
+        if len(columns) == 1 and (columns[0].column, quasi) in reported:
+            continue
+        reported |= {(columns[0].column, quasi)} if len(columns) == 1 else set()
+        yield candidate, figures
 
 
 def _narrowing(
-    columns: Sequence[str], quasi: str, figures: Mapping[str, Any], smallest: int | None, source: SourceSection
+    measured: _Rows,
+    candidate: _Candidate,
+    names: Sequence[str],
+    figures: Mapping[str, Any],
+    smallest: int | None,
+    section: SourceSection,
 ) -> Narrowing:
+    columns = {names[column.column]: column.in_parts for column in candidate.columns}
+    quasi, rows = names[candidate.quasi], figures["rows"]
     return Narrowing(
-        tuple(columns),
-        quasi,
-        figures["before"],
-        figures["after"],
-        figures["alike_before"],
-        figures["alike_after"],
-        figures["pinned"] / figures["rows"],
-        smallest,
-        narrowing_query(_source(source), quasi, columns).sql("duckdb"),
+        columns=tuple(columns),
+        quasi=quasi,
+        in_parts=tuple(name for name, in_parts in columns.items() if in_parts),
+        before=figures["before"],
+        after=figures["after"],
+        by_chance=measured.ask(measured.query(values_by_chance, candidate))[0][0],
+        alike_before=figures["alike_before"],
+        alike_after=figures["alike_after"],
+        pinned=figures["pinned"] / rows,
+        affected=round(measured.count_persons() * rows / figures["all_rows"]),
+        smallest_group=smallest,
+        counts="rows" if measured.person is None else "persons",
+        query=narrowing_query(_source(section), quasi, columns).sql("duckdb"),
     )
 
 

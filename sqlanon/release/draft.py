@@ -15,6 +15,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import cast, col, table
 from sqlanon.hierarchies.bounds import RangeKind
+from sqlanon.notices import Notice
 from sqlanon.policy.guarantee import guarantee_of
 from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.recode.stage import Recoding
@@ -62,7 +63,7 @@ class ReleaseDraft:
     noise: NoiseResult | None
     decoys: DecoyResult | None
     dependencies: Dependencies
-    warnings: tuple[str, ...]
+    warnings: tuple[Notice, ...]
     seconds: dict[str, float]
     as_draft: bool = False
 

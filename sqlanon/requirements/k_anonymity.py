@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from sqlanon.expressions import col, number
 from sqlanon.fields import Name, Section, Whole
+from sqlanon.notices import Notice
 from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requirement, SourceFacts, SubsetCondition
@@ -150,18 +151,19 @@ def _check(audited: Audited, name: str, required: int, quasi: Sequence[str]) -> 
     return Check(name, k >= required, message)
 
 
-def void_shields(shields: Sequence[SubsetCondition], k: int | None) -> Iterator[str]:
+def void_shields(shields: Sequence[SubsetCondition], k: int | None) -> Iterator[Notice]:
     """Warn of shields that add nothing to the other requirements.
 
-    >>> list(void_shields([SubsetCondition((0,), ("zip",), 3)], 5))
+    >>> [each.message for each in void_shields([SubsetCondition((0,), ("zip",), 3)], 5)]
     ['3-anonymity of zip is void: 5-anonymity over all quasi-identifiers requires as much or more']
     """
     for i, shield in enumerate(shields):
         if k is not None and shield.k <= k:
-            yield f"{shield.name} is void: {k}-anonymity over all quasi-identifiers requires as much or more"
+            wider_name = f"{k}-anonymity over all quasi-identifiers"
+            yield Notice(f"{shield.name} is void: {wider_name} requires as much or more", 0)
             continue
         for j, other in enumerate(shields):
             wider = set(other.attributes) >= set(shield.attributes) and other.k >= shield.k
             if i != j and wider and (shield != other or j < i):
-                yield f"{shield.name} is void: {other.name} requires as much or more"
+                yield Notice(f"{shield.name} is void: {other.name} requires as much or more", 0)
                 break

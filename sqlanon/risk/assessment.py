@@ -210,7 +210,10 @@ class _Assessment:
         names = [name for name, one in self.policy.attributes.items() if one.role in ("sensitive", "insensitive")]
         columns = [self.columns.by_attribute[name] for name in names]
         relation, quasi = self.run.source.relation, self.columns.generalized
-        return narrowing_columns_of_source(self.steps, self.work, relation, rows, columns, quasi, self.policy.source)
+        return narrowing_columns_of_source(
+            self.steps, self.work, relation, rows, columns, quasi, self.run.source.columns, self.policy.source,
+            self.columns.person,
+        )  # fmt: skip
 
     @cached_property
     def sets(self) -> AttributeSets:

@@ -105,7 +105,7 @@ def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
             person = find_person(run, profile, proposed)
             rules = _with_labels(run, profile, _with_person(proposed, person), folder, place)
             combinations = _combinations(run, profile, rules)
-            narrowing = _dependencies(run, profile, rules)
+            narrowing = _dependencies(run, profile, rules, None if person is None else person.name)
     if instead is not None:
         return suggest(begin, instead)
     of_person = {} if person is None else {"person": person.name}
@@ -230,7 +230,9 @@ def _combinations(
     return [(attributes, distinct, rows) for attributes, _, distinct, rows, *_ in steps.ask(query, [])]
 
 
-def _dependencies(run: Run, table_profile: TableProfile, proposals: Sequence[Proposal]) -> Sequence[Narrowing]:
+def _dependencies(
+    run: Run, table_profile: TableProfile, proposals: Sequence[Proposal], person: str | None
+) -> Sequence[Narrowing]:
     """The columns that would be released as they are, and narrow a quasi-identifier."""
     columns = [
         one.column.name for one in proposals if one.role in ("sensitive", "insensitive") and not one.column.constant
@@ -238,7 +240,15 @@ def _dependencies(run: Run, table_profile: TableProfile, proposals: Sequence[Pro
     quasi = [one.column.name for one in proposals if one.role == "quasi"]
     rows = table_profile.rows // table_profile.step
     return narrowing_columns_of_source(
-        StatementRunner(run.engine), run.work, table_profile.sample, rows, columns, quasi, SourceSection()
+        StatementRunner(run.engine),
+        run.work,
+        table_profile.sample,
+        rows,
+        columns,
+        quasi,
+        run.source.columns,
+        SourceSection(),
+        person,
     )
 
 

@@ -48,7 +48,9 @@ def policy(**more: Any) -> sqlanon.Policy:
     search = {"suppression_limit": 0.1, **more.pop("search", {})}
     roles = {name: _attribute(spec) for name, spec in {**ROLES, **more.pop("roles", {})}.items()}
     source = {"table": "patients"}
-    return sqlanon.Policy(**{"source": source, "attributes": roles, "privacy": {"k": 4}, "search": search, **more})
+    return sqlanon.Policy(
+        **{"source": source, "attributes": roles, "privacy": {"k": 4, "dependencies": "warn"}, "search": search, **more}
+    )
 
 
 def texts(rows: pa.Table) -> list[str]:
@@ -121,7 +123,9 @@ def test_rows_that_fail_the_audit_are_not_handed_out(
     change: str, message: str, live: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     """The source has changed since it was searched: the statement makes rows that do not meet the policy."""
-    asked = policy(privacy={"k": 4, "l_diversity": [{"attribute": "ward", "kind": "distinct", "l": 2}]})
+    asked = policy(
+        privacy={"k": 4, "dependencies": "warn", "l_diversity": [{"attribute": "ward", "kind": "distinct", "l": 2}]}
+    )
     with sqlanon.connect(live) as db:
         result = db.anonymize(asked)
         live.execute(change)

@@ -1,0 +1,54 @@
+"""How often warnings are wrong, and how often they are missed: on random tables, independent or with a dependency."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from conftest import some
+from dependency_tables import PLANTED, Table, independent, planted
+
+import sqlanon
+
+
+def warnings_of(table: Table) -> tuple[str, ...]:
+    policy = sqlanon.Policy.model_validate({"source": {"table": "t"}, **table.policy})
+    with duckdb.connect(config={"threads": 1}) as connection, sqlanon.connect(connection) as db:
+        connection.execute(f"CREATE TABLE t AS {table.query}")
+        return db.anonymize(policy).warnings
+
+
+def false_alarms(seeds: range) -> list[tuple[int, tuple[str, ...]]]:
+    return [(seed, warnings) for seed in seeds if (warnings := warnings_of(independent(seed)))]
+
+
+def missed_dependencies(seeds: range) -> list[tuple[int, str]]:
+    tables = [planted(seed) for seed in seeds]
+    return [
+        (table.seed, table.kind)
+        for table in tables
+        if not any(repr(table.planted) in warning for warning in warnings_of(table))
+    ]
+
+
+def test_a_warning_of_independent_columns_is_rare() -> None:
+    """None in five of the smaller tables; the slow lane has all 200."""
+    small = [seed for seed in range(200) if independent(seed).rows < 2000][:5]
+    assert [alarm for seed in small for alarm in false_alarms(range(seed, seed + 1))] == []
+
+
+@pytest.mark.parametrize("kind", some(PLANTED, 3))
+def test_a_dependency_of_each_kind_is_found(kind: str) -> None:
+    seed = next(seed for seed in range(1000) if 400 < planted(seed, kind).rows < 3000)
+    assert any("'planted'" in warning for warning in warnings_of(planted(seed, kind)))
+
+
+@pytest.mark.slow
+def test_under_2_percent_false_alarms_on_200_independent_tables() -> None:
+    alarms = false_alarms(range(200))
+    assert len(alarms) < 0.02 * 200, alarms
+
+
+@pytest.mark.slow
+def test_over_95_percent_of_200_planted_dependencies_are_found() -> None:
+    missed = missed_dependencies(range(200))
+    assert len(missed) < 0.05 * 200, missed
