@@ -15,7 +15,12 @@ CREATE TABLE sqlanon.manifest (
     released_rows BIGINT NOT NULL,
     suppressed_rows BIGINT NOT NULL,
     classes BIGINT NOT NULL,
-    smallest_class BIGINT NOT NULL,
+    smallest_class BIGINT NOT NULL,       -- its rows; where persons are counted, the fewest persons in a class
+    smallest_class_rows BIGINT,           -- where persons are counted: the fewest rows in a class
+    persons BIGINT,                       -- of the source, where persons are counted
+    released_persons BIGINT,              -- all of whose rows are released
+    suppressed_persons BIGINT,            -- with a suppressed row
+    partly_released_persons BIGINT,       -- of these, with a released row, too
     measure VARCHAR NOT NULL,
     score DOUBLE,                         -- NULL if it does not follow from the released rows
     optimal BOOLEAN NOT NULL,

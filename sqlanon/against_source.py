@@ -36,6 +36,7 @@ from sqlanon.resources import CHECKS, PLAIN
 from sqlanon.search.checker import Checker, measure_of, rules_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import silent
+from sqlanon.search.persons import PersonFigures
 from sqlanon.search.stage import search
 from sqlanon.sources.run import Run
 
@@ -215,7 +216,7 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
         claimed, chosen = filled_again(steps, prepared, chosen)
         checks.append(claims_check(manifest, claimed))
     released = chosen.figures
-    checks += _of_figures(prepared, manifest, released, measure.score(levels, released), figures.suppressed_rows)
+    checks += _of_figures(prepared, manifest, chosen, measure.score(levels, released), figures)
     checks.append(source_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
     return chosen, checks
 
@@ -230,7 +231,7 @@ def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[R
         return None, [source_check("requirements", False, f"the strategy finds a recoding ({error})")]
     same = dict(again.generalization) == manifest.levels(prepared.heights)
     checks = [source_check("generalization", same, "reproduced", "the strategy finds another one")]
-    checks += _of_figures(prepared, manifest, again.figures, found.score)
+    checks += _of_figures(prepared, manifest, again, found.score)
     if prepared.policy.search.time_limit is not None and not all(check.passed for check in checks):
         message = (
             "the search has a time limit, and ends elsewhere on a slower machine: verify on a machine as fast, or "
@@ -241,23 +242,57 @@ def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[R
 
 
 def _of_figures(
-    prepared: SearchInput, manifest: Manifest, figures: Figures, cost: float, before: int | None = None
+    prepared: SearchInput, manifest: Manifest, again: Recoding, cost: float, before: Figures | None = None
 ) -> list[Check]:
     """The figures of what is released; and the rows that the search suppressed, which decoys may have let back in."""
-    allowed, score = prepared.limit.rows, measure_of(prepared).shown(cost)
+    score, figures = measure_of(prepared).shown(cost), again.figures
     claimed = manifest.score
     right = claimed is None or math.isclose(score, claimed, rel_tol=1e-9, abs_tol=1e-12)
     hidden = "" if claimed is not None else " (not shown in the release)"
     suppressed = figures.suppressed_rows
-    searched = suppressed if before is None else before
-    late = " before decoys" if searched != suppressed else ""
     return [
         _suppressed(prepared, manifest, suppressed),
+        *_persons(prepared, manifest, again.persons),
         source_check("score", right, f"{prepared.policy.search.measure} {score:.6g}{hidden}"),
-        source_check(
-            "suppression limit", searched <= allowed, f"{searched:,} rows suppressed{late} (allowed: {allowed:,})"
-        ),
+        _within_limit(prepared, figures if before is None else before, suppressed),
     ]
+
+
+def _within_limit(prepared: SearchInput, searched: Figures, suppressed: int) -> Check:
+    """Whether the search suppressed as much as may be: rows, or persons."""
+    limit, rows, persons = prepared.limit, searched.suppressed_rows, searched.suppressed_persons
+    late = " before decoys" if rows != suppressed else ""
+    message = f"{rows:,} rows suppressed{late} (allowed: {limit.rows:,})"
+    if limit.persons is not None:
+        lost = "more persons than are allowed" if persons is None else f"{persons:,} persons"
+        message = f"{lost} with suppressed rows (allowed: {limit.persons:,})"
+    allowed = limit.allows(rows, persons) and (persons is not None or limit.persons is None)
+    return source_check("suppression limit", allowed, message, message)
+
+
+def _persons(prepared: SearchInput, manifest: Manifest, again: PersonFigures | None) -> list[Check]:
+    """Whether the persons of the manifest are those of the source, where persons are counted; with noise, more of them
+    may have lost rows since."""
+    if again is None:
+        return []
+    claimed = (
+        manifest.persons,
+        manifest.released_persons,
+        manifest.suppressed_persons,
+        manifest.partly_released_persons,
+    )
+    counted = (again.persons, again.released, again.suppressed, again.partly_released)
+    right = claimed == counted
+    if prepared.policy.suppresses_last and manifest.suppressed_persons is not None:
+        right = manifest.persons == again.persons and again.suppressed <= manifest.suppressed_persons
+        right = right and prepared.limit.allows(0, manifest.suppressed_persons)
+    said = f"{again.released:,} of {again.persons:,} persons are released with all their rows"
+    checks = [source_check("persons", right, said, f"{said}; the release claims {manifest.released_persons}")]
+    if not prepared.policy.suppresses_last and not prepared.policy.masks:
+        smallest = f"the smallest class has {again.smallest_class:,} persons"
+        right = manifest.smallest_class == again.smallest_class
+        checks.append(source_check("smallest class", right, smallest, f"{smallest}, not {manifest.smallest_class}"))
+    return checks
 
 
 def _suppressed(prepared: SearchInput, manifest: Manifest, suppressed: int) -> Check:

@@ -190,7 +190,7 @@ def _published(force: bool, draft: bool, result: Result, progress: StageProgress
     manifest = release.manifest
     figures = {
         "classes": manifest.classes,
-        "smallest_class": manifest.smallest_class if result.persons is None else result.smallest_class,
+        "smallest_class": manifest.smallest_class,
         "release": str(release.path),
         "table": release.table,
         "sha256": release.sha256,

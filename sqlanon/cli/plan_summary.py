@@ -38,7 +38,8 @@ def _of_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
     yield "strategy", _strategy(policy, plan)
     search = policy.search
     share = f"at most {_percent(search.suppression_limit)} of the" if search.suppression_limit else "no"
-    limits = [f"{share} rows suppressed"]
+    persons = search.suppression_limit and policy.source.person_column is not None
+    limits = [f"{share} {'persons with suppressed rows' if persons else 'rows suppressed'}"]
     limits += [f"at most {search.time_limit:g} seconds"] if search.time_limit is not None else []
     limits += [f"at most {search.max_checks:,} checks"] if search.max_checks is not None else []
     yield "measure", ", ".join([search.measure, *limits])

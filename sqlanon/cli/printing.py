@@ -38,7 +38,7 @@ def print_result(
     manifest = release.manifest
     say(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
     _print_persons(result, "released")
-    _print_search(result, manifest.classes, manifest.smallest_class, seconds)
+    _print_search(result, manifest.classes, manifest.fewest_rows, seconds)
     if result.noise is not None:
         print_noise_of(result)
     if result.decoys is not None:
@@ -416,8 +416,9 @@ def print_risk(found: Risk, noisy: Sequence[str]) -> None:
         share = f" ({percent(found.rows_below_k, found.rows)})" if found.rows_below_k else ""
         of = f", without {', '.join(noisy)}" if noisy else ""
         say(f"rows in classes of fewer than {few}: {found.rows_below_k:,}{share}{of}")
-    fewest = f"; fewest persons in a class: {found.smallest_class_persons:,}" if persons else ""
-    say(f"smallest class: {counted(found.smallest_class, 'row')}{fewest}")
+    fewest = counted(found.smallest_class, "person" if persons else "row")
+    rows = "" if found.smallest_class_rows is None else f", {counted(found.smallest_class_rows, 'row')} or more"
+    say(f"smallest class: {fewest}{rows}")
     say(f"prosecutor's risk: highest {_share(found.highest_risk)}, average {_share(found.average_risk)}")
     print_attackers(found)
 

@@ -116,7 +116,7 @@ class ComparedRelease:
     @property
     def k(self) -> int:
         """The k of its policy; where that has none, the rows of its smallest class."""
-        return int(self.manifest.policy["privacy"].get("k") or self.manifest.smallest_class)
+        return int(self.manifest.policy["privacy"].get("k") or self.manifest.fewest_rows)
 
     @property
     def columns(self) -> dict[str, str]:

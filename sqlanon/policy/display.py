@@ -20,8 +20,11 @@ def policy_in_a_line(attributes: Mapping[str, Attribute], privacy: PrivacySectio
     return f"Policy({'; '.join([*parts, f'strategy: {search.strategy}'])})"
 
 
-def policy_table(attributes: Mapping[str, Attribute], privacy: PrivacySection, search: SearchSection) -> str:
-    limit = f"at most {100 * float(search.suppression_limit):g} % of the rows suppressed"
+def policy_table(
+    attributes: Mapping[str, Attribute], privacy: PrivacySection, search: SearchSection, persons: bool
+) -> str:
+    who = "persons with suppressed rows" if persons else "rows suppressed"
+    limit = f"at most {100 * float(search.suppression_limit):g} % of the {who}"
     caption = f"{_requirements(privacy)}; strategy {search.strategy}, {limit}"
     rows = [(name, one.role, "; ".join(_done(one))) for name, one in attributes.items()]
     return html_table(caption, ["attribute", "role", "hierarchy"], rows)

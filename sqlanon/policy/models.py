@@ -243,7 +243,7 @@ class Policy(Section):
     __hash__ = None  # type: ignore[assignment]  # it has dictionaries
 
     def _repr_html_(self) -> str:
-        return policy_table(self.attributes, self.privacy, self.search)
+        return policy_table(self.attributes, self.privacy, self.search, self.source.person_column is not None)
 
     def __repr__(self) -> str:
         return policy_in_a_line(self.attributes, self.privacy, self.search)

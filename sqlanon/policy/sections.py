@@ -332,7 +332,7 @@ class SearchSection(SparseSection):
         WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
     ] = Field(
         default=Decimal(0),
-        description="the share of the rows that may be left out",
+        description="the share of the rows (or persons) that may be left out",
         json_schema_extra={"default": 0},
         examples=[0.05],
     )

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -157,7 +157,7 @@ class ReleaseDraft:
             released_rows=facts.rows,
             suppressed_rows=self.recoding.figures.suppressed_rows,
             classes=facts.classes,
-            smallest_class=facts.smallest_class,
+            **self._of_persons(facts),
             measure=policy.search.measure,
             score=None,
             optimal=result.optimal and is_shown_as_optimal(policy),
@@ -172,6 +172,20 @@ class ReleaseDraft:
         if is_based or not follows(claims):
             return claims
         return replace(claims, score=measure_of(prepared).shown(self.score))
+
+    def _of_persons(self, facts: Facts) -> dict[str, Any]:
+        """The smallest class and the persons, by the manifest's columns. All masked rows are a class, too."""
+        persons, masked = self.recoding.persons, self.recoding.masked_rows
+        if persons is None:
+            return {"smallest_class": facts.smallest_class}
+        return {
+            "smallest_class": min(persons.smallest_class, persons.suppressed) if masked else persons.smallest_class,
+            "smallest_class_rows": facts.smallest_class,
+            "persons": persons.persons,
+            "released_persons": persons.released,
+            "suppressed_persons": persons.suppressed,
+            "partly_released_persons": persons.partly_released,
+        }
 
     def label_levels(self, released: exp.Table) -> exp.Query:
         return label_levels(self.run.engine, self.prepared, self.recoding.generalization, released)

@@ -22,6 +22,13 @@ DIGESTS: Mapping[str, str] = {DIGEST: "digest", "xor-md5-cells": "digest_of_cell
 
 
 _AS_JSON = ("policy", "columns", "generalization", "heights", "noise", "confidence")
+_OF_PERSONS = (
+    "smallest_class_rows",
+    "persons",
+    "released_persons",
+    "suppressed_persons",
+    "partly_released_persons",
+)
 _COUNTS = ("rows", "released_rows", "suppressed_rows", "classes", "smallest_class")
 
 
@@ -71,7 +78,9 @@ class Manifest:
     """One row of ``sqlanon.manifest``: its columns, with the JSON ones as Python values.
 
     Everything follows from the policy and the released rows. ``rows`` counts the rows of the source; ``classes`` and
-    ``smallest_class`` are those of the release. ``generalization`` has a level for each quasi-identifier, or None if
+    ``smallest_class`` are those of the release. Where persons are counted, ``smallest_class`` is the fewest persons in
+    a class, ``smallest_class_rows`` the fewest rows, and ``persons`` to ``partly_released_persons`` are what `Result`
+    says; else these are None. ``generalization`` has a level for each quasi-identifier, or None if
     its values are released at several levels. ``guarantee`` says whether the requirements hold for all
     quasi-identifiers together or for some at a time (``combinations``). ``score`` is None if it depends on more than
     the release (`sqlanon.release.score`); ``optimal`` is true if the strategy always proves it. ``epsilon`` (of a
@@ -109,6 +118,11 @@ class Manifest:
     decoys: int | None = None
     decoy_classes: int | None = None
     smallest_class_without_decoys: int | None = None
+    smallest_class_rows: int | None = None
+    persons: int | None = None
+    released_persons: int | None = None
+    suppressed_persons: int | None = None
+    partly_released_persons: int | None = None
     heights: Mapping[str, int] | None = None
     version: int | None = None
     digest_algorithm: str = DIGEST
@@ -135,6 +149,11 @@ class Manifest:
     def rows_table(self) -> str:
         """The table with the rows; ``table_name`` is a view of it."""
         return self.table_name if self.version is None else versioned(self.table_name, self.version)
+
+    @property
+    def fewest_rows(self) -> int:
+        """The rows of the class with fewest."""
+        return self.smallest_class if self.smallest_class_rows is None else self.smallest_class_rows
 
     def levels(self, heights: Mapping[str, int]) -> dict[str, int | None]:
         """Its levels in hierarchies of these heights: a top level becomes their top level."""
@@ -167,8 +186,9 @@ class Manifest:
     def fingerprint(self) -> str:
         """The SHA-256 of its claims about the rows. Fields that older versions lack count only if they are set."""
         claimed = {name: value for name, value in json.loads(self.to_json()).items() if name != "version"}
-        if claimed["heights"] is None:
-            del claimed["heights"]
+        for name in ("heights", *_OF_PERSONS):
+            if claimed[name] is None:
+                del claimed[name]
         return hashlib.sha256(json.dumps(claimed, ensure_ascii=False).encode()).hexdigest()
 
     def to_json(self) -> str:
@@ -192,6 +212,7 @@ def strange_fields(manifest: Manifest) -> list[str]:
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
     heights, confidence = manifest.heights or {}, manifest.confidence or {}
     optional = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys, manifest.version)
+    of_persons = [getattr(manifest, name) for name in _OF_PERSONS]
     sound = {
         "sqlanon_version": _VERSION.fullmatch(manifest.sqlanon_version),
         "engine": _ENGINE.fullmatch(manifest.engine),
@@ -204,6 +225,7 @@ def strange_fields(manifest: Manifest) -> list[str]:
         "confidence": confidence.keys() <= {"beta", "suppressed_rows"}
         and all(type(figure) in (int, float) for figure in confidence.values()),
         "decoys": all(figure is None or type(figure) is int for figure in optional),
+        "persons": all(figure is None or type(figure) is int for figure in of_persons),
     }
     return [name for name, right in sound.items() if not right]
 

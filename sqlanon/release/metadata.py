@@ -220,7 +220,7 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
         ("suppressed_rows", manifest.suppressed_rows, "rows of the source that were suppressed"),
         ("suppressed_share", share, "suppressed_rows / rows"),
         ("classes", manifest.classes, CLASSES),
-        ("smallest_class", manifest.smallest_class, "rows of the smallest class"),
+        *_smallest_class(manifest),
         ("average_class", average, "released_rows / classes"),
         ("score", manifest.score, f"cost by the measure {manifest.measure}{hidden}"),
         ("optimal", manifest.optimal, OPTIMAL),
@@ -228,6 +228,20 @@ def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
     if manifest.draft:
         figures.append(("draft", 1, "1: a draft for trying out, compared with no other release; not for sharing"))
     return [(i, name, None if value is None else float(value), words) for i, (name, value, words) in enumerate(figures)]
+
+
+def _smallest_class(manifest: Manifest) -> list[tuple[str, float | None, str]]:
+    """The smallest class, and where persons are counted the persons."""
+    if manifest.persons is None:
+        return [("smallest_class", manifest.smallest_class, "rows of the smallest class")]
+    return [
+        ("persons", manifest.persons, "persons of the source"),
+        ("released_persons", manifest.released_persons, "persons all of whose rows are in this release"),
+        ("suppressed_persons", manifest.suppressed_persons, "persons with a suppressed row"),
+        ("partly_released_persons", manifest.partly_released_persons, "of these, persons with a released row, too"),
+        ("smallest_class", manifest.smallest_class, "the fewest persons in a class"),
+        ("smallest_class_rows", manifest.smallest_class_rows, "the fewest rows in a class"),
+    ]
 
 
 def may_be_shown(shown: Sequence[int], suppressed: int, labels: int, least: int) -> bool:

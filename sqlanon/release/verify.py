@@ -155,7 +155,7 @@ def _checks(
         _fields(manifest),
         _equal("rows", manifest.released_rows, rows),
         _equal("classes", manifest.classes, classes),
-        _equal("smallest class", manifest.smallest_class, k or 0),
+        _smallest_class(manifest, k or 0),
         *_score(release),
         *k_counts_decoys(_requirements(release, fresh), manifest),
         *_decoys(release),
@@ -169,6 +169,15 @@ def _checks(
     if release.layout is None or release.file is None:
         return checks  # rows that come from a server have no file
     return [*checks, parquet_check(release.engine, release.file, release.layout)]
+
+
+def _smallest_class(manifest: Manifest, rows: int) -> Check:
+    """The rows of the smallest class; its persons are not seen in a release alone."""
+    check = _equal("smallest class", manifest.fewest_rows, rows)
+    if manifest.persons is None:
+        return check
+    claim = f"{manifest.smallest_class:,} persons claimed, which a release does not show alone"
+    return replace(check, message=f"in rows {check.message} ({claim})")
 
 
 def _fields(manifest: Manifest) -> Check:
@@ -256,12 +265,27 @@ def _consistent(manifest: Manifest) -> Check:
             ("generalization", {name.lower() for name in manifest.generalization} == quasi),
             ("row counts", manifest.released_rows == kept or (masks and manifest.released_rows == manifest.rows)),
             ("decoys", claims_its_decoys(manifest)),
+            ("persons", _claims_its_persons(manifest)),
             ("measure", policy.get("search", {}).get("measure") == manifest.measure),
             ("guarantee", guarantee_of(policy.get("search", {}).get("strategy", "optimal")) == manifest.guarantee),
         )
         if not right
     ]
     return check_of("manifest", [f"contradicts itself in {', '.join(wrong)}"] if wrong else [], "consistent")
+
+
+def _claims_its_persons(manifest: Manifest) -> bool:
+    rows, persons, released = manifest.smallest_class_rows, manifest.persons, manifest.released_persons
+    suppressed, partly = manifest.suppressed_persons, manifest.partly_released_persons
+    if not manifest.policy.get("persons"):
+        return (rows, persons, released, suppressed, partly) == (None,) * 5
+    if rows is None or persons is None or released is None or suppressed is None or partly is None:
+        return False
+    return (
+        persons == released + suppressed
+        and 0 <= partly <= suppressed <= manifest.suppressed_rows
+        and 0 <= manifest.smallest_class <= min(rows, released + suppressed)
+    )
 
 
 def _claims_its_noise(manifest: Manifest) -> bool:
@@ -341,7 +365,7 @@ def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
         with engine.using(place):
             load_older(engine, manifest)
     found = (engine.rows(digest_of(rows, place, macro))[0][1], count, classes, smallest or 0)
-    claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.smallest_class)
+    claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.fewest_rows)
     return _equal(name, ", ".join(map(str, claimed)), ", ".join(map(str, found)))
 
 

@@ -172,9 +172,10 @@ def comment_on_release(manifest: Manifest, details: str = "sqlanon.manifest") ->
     k = f"{privacy['k']}-anonymous, " if privacy.get("k") and manifest.guarantee != "combinations" else ""
     decoys = f" ({manifest.decoys} rows are decoys)" if manifest.decoys else ""
     draft = "DRAFT, not for sharing: " if manifest.draft else ""
+    smallest = f"{manifest.smallest_class}{'' if manifest.persons is None else ' persons'}"
     return (
         f"{draft}anonymized by sqlanon {manifest.sqlanon_version}: {k}{manifest.released_rows} rows in "
-        f"{manifest.classes} classes, smallest: {manifest.smallest_class}{decoys}; details: {details}"
+        f"{manifest.classes} classes, smallest: {smallest}{decoys}; details: {details}"
     )
 
 
@@ -184,12 +185,27 @@ def comment_on_any_version(draft: bool) -> str:
     return f"{mark}anonymized by sqlanon; figures: the comment of the table that this view reads, and its manifest"
 
 
+def smallest_class_in_words(manifest: Manifest) -> str:
+    """The rows of the smallest class; where persons are counted, its persons, and the rows of the class with fewest."""
+    rows = f"{manifest.fewest_rows:,} rows"
+    return rows if manifest.persons is None else f"{manifest.smallest_class:,} persons ({rows} or more)"
+
+
+def persons_in_words(manifest: Manifest) -> str | None:
+    """How many persons are released, and suppressed; None where rows are counted."""
+    if manifest.persons is None or manifest.released_persons is None or manifest.suppressed_persons is None:
+        return None
+    released = f"{manifest.released_persons:,} of {manifest.persons:,} with all their rows"
+    return f"{released}, {manifest.suppressed_persons:,} with suppressed rows"
+
+
 def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> str:
     rows: list[tuple[str, object]] = [
         (what, place),
         *([("draft", "for trying out, not for sharing")] if manifest.draft else []),
         ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),
-        ("classes", f"{manifest.classes:,}, smallest: {manifest.smallest_class:,} rows"),
+        *([] if (persons := persons_in_words(manifest)) is None else [("persons", persons)]),
+        ("classes", f"{manifest.classes:,}, smallest: {smallest_class_in_words(manifest)}"),
         *([] if manifest.score is None else [(f"score ({manifest.measure})", f"{manifest.score:.6g}")]),
         ("content digest", manifest.digest),
     ]

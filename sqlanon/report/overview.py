@@ -28,8 +28,9 @@ def head(facts: ReportFacts, inside: Inside | None) -> str:
     figures = {
         "rows released": f"{claims.released_rows:,}",
         "rows left out": f"{claims.suppressed_rows:,}",
+        **({} if claims.suppressed_persons is None else {"people who lose rows": f"{claims.suppressed_persons:,}"}),
         "groups that look alike": f"{claims.classes:,}",
-        "smallest group": f"{claims.smallest_class:,}",
+        "smallest group": f"{claims.smallest_class:,}{'' if claims.persons is None else ' people'}",
     }
     if sizes is not None and sizes.rows:
         figures["average risk"] = shown_average_risk(sizes)

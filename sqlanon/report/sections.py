@@ -48,7 +48,9 @@ def _choice(facts: ReportFacts, inside: Inside | None) -> list[str]:
     claims = facts.claims
     asked = claims.policy.get("search", {})
     limit = asked.get("suppression_limit") or 0
-    what = "At most " + f"{100 * float(limit):g} % of the rows may be left out." if limit else "No row may be left out."
+    share = f"At most {100 * float(limit):g} % of the "
+    may = "people may lose rows." if of_persons(claims) else "rows may be left out."
+    what = share + may if limit else "No row may be left out."
     known = measure_named(claims.measure)
     measure = claims.measure if known is None else known.words
     if inside is not None:
@@ -347,6 +349,11 @@ def _kept(facts: ReportFacts) -> str:
     share = percent(claims.suppressed_rows / max(claims.rows, 1))
     gone = f" ({share})" if claims.suppressed_rows else ""
     said = f"{claims.released_rows:,} rows are released; {claims.suppressed_rows:,}{gone} are left out."
+    if claims.persons is not None and claims.suppressed_persons is not None:
+        share = percent(claims.suppressed_persons / max(claims.persons, 1))
+        said += f" {claims.released_persons:,} of {claims.persons:,} people are released with all their rows; "
+        said += f"{claims.suppressed_persons:,} ({share}) lose rows, of whom {claims.partly_released_persons:,} have "
+        said += "other rows in the release."
     if claims.measure == "loss" and claims.score is not None:
         said += f" The loss of all generalized columns together is {claims.score:.3g} (0: nothing, 1: everything)."
     return f"<p>{escaped(said)}</p>"

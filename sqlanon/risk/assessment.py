@@ -174,14 +174,14 @@ class _Assessment:
         return Risk(
             rows=as_it_stands["rows"],
             classes=as_it_stands["classes"],
-            smallest_class=as_it_stands["smallest_class"],
+            smallest_class=as_it_stands["smallest_count"],
             uniques=as_it_stands["uniques"],
             k=self.policy.privacy.k,
             rows_below_k=sum(below),
             highest_risk=1 / as_it_stands["smallest_count"] if as_it_stands["smallest_count"] else 0.0,
             average_risk=as_it_stands["classes"] / as_it_stands["count"] if as_it_stands["count"] else 0.0,
             persons=persons,
-            smallest_class_persons=as_it_stands["smallest_count"] if self.persons else None,
+            smallest_class_rows=as_it_stands["smallest_class"] if self.persons else None,
             requirements=(
                 *(_of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
                 *self._of_shields(requirements),

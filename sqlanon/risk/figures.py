@@ -68,7 +68,8 @@ class Risk:
     Attributes
     ----------
     rows, classes, smallest_class:
-        Rows, equivalence classes, and the rows of the smallest class (0 in an empty table).
+        Rows, equivalence classes, and the rows of the smallest class (0 in an empty table); where the policy counts
+        persons, the fewest persons in a class.
     uniques:
         Rows that are alone in their class.
     k, rows_below_k:
@@ -78,8 +79,8 @@ class Risk:
     highest_risk, average_risk:
         The greatest risk of a row, and the mean over rows (= classes / rows), 0 to 1. Where the policy counts persons:
         of a person, and the mean over the persons of each class.
-    persons, smallest_class_persons:
-        Distinct persons (all rows without one are one), and the fewest in a class; None where rows are counted.
+    persons, smallest_class_rows:
+        Distinct persons (all rows without one are one), and the fewest rows in a class; None where rows are counted.
     requirements:
         Each requirement of the policy, ordered as `Requirements.names`.
     noise:
@@ -117,7 +118,7 @@ class Risk:
     highest_risk: float
     average_risk: float
     persons: int | None = None
-    smallest_class_persons: int | None = None
+    smallest_class_rows: int | None = None
     requirements: tuple[RequirementRisk, ...] = ()
     noise: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
     counts: Literal["rows", "persons"] = "rows"
@@ -143,7 +144,7 @@ class Risk:
         """Ready for JSON; figures of persons are there where persons are counted."""
         found = {one.name: _plain(getattr(self, one.name)) for one in fields(self) if not one.name.startswith("_")}
         if self.persons is None:
-            del found["persons"], found["smallest_class_persons"]
+            del found["persons"], found["smallest_class_rows"]
         if self.noise is None:
             del found["noise"]
         broken = [{"requirement": one.requirement, "classes": one.classes, "rows": one.rows} for one in self.violations]

@@ -40,6 +40,7 @@ def policy_text(
 ) -> str:
     size = f"{seen.rows:,} rows" + (f", of which about one in {seen.step:,} was read" if seen.step > 1 else "")
     best = chosen(seen.trials)
+    who = "rows is left out" if seen.person is None else "persons loses rows"
     lines = [
         *_comment(
             f"A policy to start from, written by `sqlanon suggest` for a table of {size}. sqlanon goes by names, types "
@@ -69,7 +70,7 @@ def policy_text(
         "",
         "[search]",
         *_about_strategies(seen, best),
-        f"suppression_limit = {SUPPRESSION_LIMIT}  # at most this share of the rows is left out",
+        f"suppression_limit = {SUPPRESSION_LIMIT}  # at most this share of the {who}",
         "time_limit = 60  # seconds; then the best version so far is taken",
         "",
         "[release]",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -221,3 +222,34 @@ def test_the_command_counts_persons(tmp_path: Path) -> None:
     names = ("persons", "released_persons", "suppressed_persons", "partly_released_persons", "smallest_class")
     assert [figures[name] for name in names] == [20, 18, 2, 1, 4]
     assert (figures["smallest_class_rows"], figures["suppressed_rows"]) == (5, 2)
+
+
+def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None:
+    """A claim of more released persons, or of larger classes, is refuted by the source; a contradiction alone."""
+    rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)]
+    rows += [(60 + i, "111", 20, f"q{i % 4}", 1.0) for i in range(5)] + [(65, "210", 80, "p0", 1.0)]
+    suppress = {name: {"role": "quasi", "hierarchy": "suppress", "max_level": 0} for name in ("zip", "age")}
+    policy = policy_of(0.1, suppress)
+    with opened(rows) as db:
+        path = tmp_path / "r.duckdb"
+        manifest = db.anonymize(policy).publish(path).manifest
+        counts = (manifest.persons, manifest.released_persons, manifest.suppressed_persons)
+        assert (*counts, manifest.partly_released_persons) == (19, 18, 1, 1)
+        assert (manifest.smallest_class, manifest.smallest_class_rows) == (4, 5)
+        verification = db.verify(path, policy)
+        assert verification.verified, verification.failures
+        for claim, alone in {
+            "released_persons = 19, suppressed_persons = 0, partly_released_persons = 0": False,
+            "smallest_class = 5": False,
+            "released_persons = 19": True,
+            "persons = NULL": True,
+            "smallest_class_rows = 6": True,
+        }.items():
+            forged = tmp_path / "forged.duckdb"
+            shutil.copy(path, forged)
+            with duckdb.connect(str(forged)) as connection:
+                connection.execute(f"UPDATE sqlanon.manifest SET {claim}")
+            checks = {check.name: check.passed for check in db.verify(forged, policy).checks}
+            own = all(passed is not False for name, passed in checks.items() if name in ("manifest", "smallest class"))
+            assert own is not alone
+            assert not db.verify(forged, policy).verified

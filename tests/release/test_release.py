@@ -41,7 +41,8 @@ MANIFEST_COLUMNS = {
     "table_name", "format", "published_at", "sqlanon_version", "engine", "policy", "policy_hash", "columns",
     "generalization", "rows", "released_rows", "suppressed_rows", "classes", "smallest_class", "measure", "score",
     "optimal", "guarantee", "epsilon", "noise", "linking_risk", "confidence", "decoys",
-    "decoy_classes", "smallest_class_without_decoys", "heights", "version", "digest_algorithm", "digest",
+    "decoy_classes", "smallest_class_without_decoys", "smallest_class_rows", "persons", "released_persons",
+    "suppressed_persons", "partly_released_persons", "heights", "version", "digest_algorithm", "digest",
 }  # fmt: skip
 
 # The rows stand in the order of `stay`, which is released: a release in the source's order would show.

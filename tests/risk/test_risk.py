@@ -173,7 +173,7 @@ def test_persons_are_counted(live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, "k_anonymity": [{"quasi": ["x"], "k": 3}], "average_risk": 0.6, "sample_uniqueness": 0.1}
     risk = assessed(live, asked(privacy, persons=True))
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (10, 4, 1, 1)
-    assert (risk.persons, risk.smallest_class_persons, risk.rows_below_k) == (7, 1, 6)
+    assert (risk.persons, risk.smallest_class_rows, risk.rows_below_k) == (7, 1, 6)
     assert (risk.highest_risk, risk.average_risk) == (1.0, 4 / 8)
     assert risk.requirements == (
         RequirementRisk("3-anonymity", False, 3, 6),
@@ -187,7 +187,7 @@ def test_the_risk_of_a_person_does_not_fall_with_its_rows(live: duckdb.DuckDBPyC
     live.execute("CREATE OR REPLACE TABLE visits AS SELECT 'x' AS x, 'one' AS who FROM range(9)")
     policy = of({"x": "suppress"}, {"k": 2}, source={"table": "visits", "person": "who"})
     risk = assessed(live, policy)
-    assert (risk.smallest_class, risk.smallest_class_persons, risk.rows_below_k) == (9, 1, 9)
+    assert (risk.smallest_class_rows, risk.smallest_class, risk.rows_below_k) == (9, 1, 9)
     assert (risk.highest_risk, risk.average_risk) == (1.0, 1.0)
 
 
@@ -357,7 +357,7 @@ def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path
     risk = assessed(live, policy)
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques, risk.rows_below_k) == (0, 0, 0, 0, 0)
     assert (risk.highest_risk, risk.average_risk) == (0.0, 0.0)
-    assert (risk.persons, risk.smallest_class_persons) == ((0, 0) if persons else (None, None))
+    assert (risk.persons, risk.smallest_class_rows) == ((0, 0) if persons else (None, None))
     assert [one.requirement for one in risk.requirements if not one.holds] == ["(0.1, 0.5)-presence"]  # nobody is there
     assert {one.classes for one in risk.requirements} == {0, None}
     assert {one.figure for one in risk.requirements if one.limit is not None} == {0.0}
@@ -413,7 +413,7 @@ def test_json(live: duckdb.DuckDBPyConnection) -> None:
         ],
     }  # fmt: skip
     with_persons = json.loads(json.dumps(assessed(live, asked(privacy, persons=True, **people)).to_dict()))
-    assert set(with_persons) - set(plain) == {"persons", "smallest_class_persons"}
+    assert set(with_persons) - set(plain) == {"persons", "smallest_class_rows"}
 
 
 # --- the command line -------------------------------------------------------------------------------
@@ -592,11 +592,11 @@ def check(case: PrivacyCase) -> None:
     source = case.source
     classes = by_values(source.rows, [*source.quasi]).values()
     sizes, counts = [len(records) for records in classes], [source.count(records) for records in classes]
-    assert (risk.rows, risk.classes, risk.smallest_class) == (len(source.rows), len(sizes), min(sizes, default=0))
+    assert (risk.rows, risk.classes, risk.smallest_class) == (len(source.rows), len(sizes), min(counts, default=0))
     assert risk.uniques == sizes.count(1)
     assert risk.rows_below_k == sum(n for n, c in zip(sizes, counts, strict=True) if c < case.privacy.get("k", 0))
     if source.person is not None:
-        assert (risk.persons, risk.smallest_class_persons) == (source.count(source.rows), min(counts, default=0))
+        assert (risk.persons, risk.smallest_class_rows) == (source.count(source.rows), min(sizes, default=0))
     assert math.isclose(risk.average_risk, len(counts) / sum(counts) if counts else 0)
     found = [(one.holds, one.classes, one.rows, one.figure, one.population_classes) for one in risk.requirements]
     assert found == expected(source, case.privacy)
