@@ -164,8 +164,14 @@ def _print_search(result: Result, classes: int, smallest: int, seconds: float) -
 def print_live(view: LiveView, policy: Policy) -> None:
     from sqlanon.release.words import level_in_words
 
-    visible, limit = view.rows - view.suppressed_rows, view.limit_rows
-    say(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed (limit {limit:,})")
+    visible, limit = (
+        view.rows - view.suppressed_rows,
+        "" if view.limit_rows is None else f" (limit {view.limit_rows:,})",
+    )
+    say(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed{limit}")
+    if view.suppressed_persons is not None:
+        lost = f"{view.suppressed_persons:,} of {view.persons:,} persons"
+        say(f"{lost} with suppressed rows now (limit {view.limit_persons:,})")
     say(f"{view.measure} {figure(view.score)}{': optimal among full-domain generalizations' if view.optimal else ''}")
     say("")
     done = []

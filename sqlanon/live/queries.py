@@ -73,12 +73,25 @@ _VIEW_OF_ONE_CLASS = template("""
 """)
 _SHOWN = fragment("CASE WHEN c.kept THEN :value END")
 _STATUS = template("""
-    SELECT rows, rows - kept AS suppressed
+    SELECT s.rows, s.rows - s.kept AS suppressed, p.persons, p.suppressed_persons
     FROM (
         SELECT
             (SELECT count(*) FROM :base) AS rows,
             coalesce((SELECT sum(class_size)::BIGINT FROM classes WHERE kept), 0) AS kept
     ) AS s
+    CROSS JOIN :persons AS p
+""")
+_NO_PERSONS = template("SELECT NULL::BIGINT AS persons, NULL::BIGINT AS suppressed_persons")
+_PERSONS = template("""
+    SELECT count(*) AS persons, count(*) FILTER (WHERE coalesce(k.n, 0) < b.n) AS suppressed_persons
+    FROM (SELECT mover, count(*) AS n FROM (SELECT :mover AS mover FROM :base) AS m GROUP BY mover) AS b
+    LEFT JOIN (
+        SELECT r.mover, count(*) AS n
+        FROM "rows" AS r
+        JOIN classes AS c ON :same
+        WHERE c.kept
+        GROUP BY r.mover
+    ) AS k ON b.mover = k.mover
 """)
 _CLASSES = template("SELECT :keys, class_size, kept FROM :judged AS j")
 _SOURCE = template("SELECT :values FROM :base WHERE :fits")
@@ -219,8 +232,18 @@ def live_view(recipe: LiveRecipe) -> exp.Select:
 
 
 def live_status(recipe: LiveRecipe) -> exp.Select:
-    """One row: the ``rows`` of the table, and how many of them the view leaves out, ``suppressed``."""
-    return _with_parts(_STATUS(base=recipe.base), recipe)
+    """One row: the ``rows`` of the table, and how many of them the view leaves out, ``suppressed``; where persons are
+    counted ``persons``, and those with a suppressed row, ``suppressed_persons``."""
+    return _with_parts(_STATUS(base=recipe.base, persons=subquery(_persons(recipe))), recipe)
+
+
+def _persons(recipe: LiveRecipe) -> exp.Select:
+    if recipe.person is None:
+        return _NO_PERSONS()
+    column = recipe.columns[recipe.person]
+    person = _VALUE(fits=column.fits, value=column.value)
+    same_class = all_of(same(col(key, "r"), col(f"class {key}", "c"), nullable=False) for key in recipe.keys)
+    return _PERSONS(mover=anonymous("HASH", person), base=recipe.base, same=same_class)
 
 
 def _with_parts(query: exp.Select, recipe: LiveRecipe) -> exp.Select:

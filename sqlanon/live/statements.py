@@ -53,8 +53,16 @@ _DEFINITION = {
 _CREATE_SCHEMA = fragment("CREATE SCHEMA IF NOT EXISTS sqlanon")
 _INSERT = fragment("INSERT INTO :definitions SELECT :values")
 _DELETE = fragment("DELETE FROM :definitions WHERE id = :number")
-_COUNTED = template("SELECT :number AS id, rows, suppressed FROM :status")
-_NONE = template("SELECT NULL::BIGINT AS id, NULL::BIGINT AS rows, NULL::BIGINT AS suppressed WHERE FALSE")
+_COUNTED = template("SELECT :number AS id, rows, suppressed, persons, suppressed_persons FROM :status")
+_NONE = template("""
+    SELECT
+        NULL::BIGINT AS id,
+        NULL::BIGINT AS rows,
+        NULL::BIGINT AS suppressed,
+        NULL::BIGINT AS persons,
+        NULL::BIGINT AS suppressed_persons
+    WHERE FALSE
+""")
 _STATUS_OF_ALL = template("""
     SELECT
         d.view_schema AS "schema",
@@ -62,10 +70,16 @@ _STATUS_OF_ALL = template("""
         d.table_name AS "table",
         s.rows,
         s.suppressed,
-        floor(s.rows::DECIMAL(18, 0) * d.suppression_limit)::BIGINT AS "limit",
+        floor(coalesce(s.persons, s.rows)::DECIMAL(18, 0) * d.suppression_limit)::BIGINT AS "limit",
         d.since,
-        coalesce(s.suppressed > floor(s.rows::DECIMAL(18, 0) * d.suppression_limit)::BIGINT, TRUE) AS search_advised,
-        d.generalization
+        coalesce(
+            coalesce(s.suppressed_persons, s.suppressed)
+            > floor(coalesce(s.persons, s.rows)::DECIMAL(18, 0) * d.suppression_limit)::BIGINT,
+            TRUE
+        ) AS search_advised,
+        d.generalization,
+        s.persons,
+        s.suppressed_persons
     FROM :definitions AS d
     LEFT JOIN :counted AS s ON d.id = s.id
 """)

@@ -65,7 +65,10 @@ class LiveView:
         The measure, its score, and whether it is proven to be the best, for the table at that time.
     rows, suppressed_rows, limit_rows:
         The rows of the table when the view was created, the rows suppressed then, and the number of suppressed rows
-        above which another search is advised.
+        above which another search is advised; where persons are counted, None.
+    persons, suppressed_persons, limit_persons:
+        Where persons are counted, otherwise None: the persons then, those with a suppressed row, and the number of
+        these above which another search is advised.
     warnings:
         Messages for the data holder.
     """
@@ -82,11 +85,16 @@ class LiveView:
     optimal: bool
     rows: int
     suppressed_rows: int
-    limit_rows: int
+    limit_rows: int | None
     warnings: tuple[str, ...]
+    persons: int | None = None
+    suppressed_persons: int | None = None
+    limit_persons: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "warnings"}
+        of_persons = ("persons", "suppressed_persons", "limit_persons")
+        left_out = {"warnings", *(of_persons if self.persons is None else ["limit_rows"])}
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
 
 _KNOWN = template("SELECT id, view_schema, view_name, tables FROM :definitions ORDER BY id")
@@ -105,7 +113,7 @@ _THERE = fragment("""
 """)
 _DATABASE = template("SELECT path, tags FROM duckdb_databases() WHERE database_name = current_database()")
 _STATUS_OF = template("""
-    SELECT "rows", suppressed, "limit"
+    SELECT "rows", suppressed, "limit", persons, suppressed_persons
     FROM :status AS s
     WHERE "schema" = :schema AND "view" = :view
 """)
@@ -136,7 +144,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
             with engine.transaction():
                 for statement in making(draft, before, counted, secure):
                     engine.execute(statement)
-            figures = status_of(engine, draft.known)
+            rows, suppressed, limit, persons, suppressed_persons = status_of(engine, draft.known)
         warnings += tuple(Notice(_broken(view)) for view in others if view not in counted)
     return LiveView(
         draft.known.name,
@@ -149,8 +157,13 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
         policy.search.measure,
         searched.score,
         searched.optimal,
-        *figures,
+        rows,
+        suppressed,
+        limit if persons is None else None,
         ordered_messages(warnings),
+        persons,
+        suppressed_persons,
+        None if persons is None else limit,
     )
 
 
@@ -336,11 +349,12 @@ def can_be_secure(engine: DuckDBEngine) -> bool:
     return path is None or (version.startswith("v") and int(version[1:].partition(".")[0]) >= 2)
 
 
-def status_of(engine: DuckDBEngine, known: Known) -> tuple[int, int, int]:
-    """The current rows of the table, the suppressed ones, and their limit."""
+def status_of(engine: DuckDBEngine, known: Known) -> tuple[int, int, int, int | None, int | None]:
+    """The current rows of the table, the suppressed ones, the limit, and where persons are counted the persons and the
+    suppressed ones."""
     query = _STATUS_OF(status=status_query([known]), schema=known.schema, view=known.name)
-    rows, suppressed, limit = engine.rows(query)[0]
-    return rows, suppressed, limit
+    rows, suppressed, limit, persons, suppressed_persons = engine.rows(query)[0]
+    return rows, suppressed, limit, persons, suppressed_persons
 
 
 def sound(engine: DuckDBEngine, known: Sequence[Known]) -> list[Known]:

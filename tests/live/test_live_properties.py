@@ -17,7 +17,7 @@ import strategies_privacy
 from conftest import connection_of, some
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
-from oracle import Row, Value
+from oracle import Value
 from oracle_privacy import Record, Source
 from strategies_privacy import LISTED, PrivacyCase
 from support import quoted
@@ -91,14 +91,22 @@ def apply(connection: Any, rows: list[Record], change: tuple[str, Any]) -> list[
     return [{**row, name: value} if row["row number"] in places else row for row in rows]
 
 
-def shown(case: PrivacyCase, rows: list[Record], levels: Mapping[str, int]) -> Counter[Row]:
+def shown(case: PrivacyCase, rows: list[Record], levels: Mapping[str, int]) -> oracle_privacy.Release:
     """What a live view has to show: of rows whose sensitive values have a place in the hierarchies that are needed."""
     source = case.source
     needed = [one["attribute"] for one in case.privacy.get("t_closeness", ()) if one["distance"] == "hierarchical"]
     placed = [row for row in rows if all(source.sensitive[name].knows(row[name]) for name in needed)]
     now = Source(placed, source.quasi, source.sensitive, source.person)
-    release = oracle_privacy.Release(now, tuple(levels[name] for name in source.quasi), case.privacy)
-    return release.released([*source.sensitive])
+    return oracle_privacy.Release(now, tuple(levels[name] for name in source.quasi), case.privacy)
+
+
+def persons_of(rows: list[Record], release: oracle_privacy.Release) -> tuple[int | None, int | None]:
+    """The persons of some rows, and those with a row that is not shown, where persons are counted."""
+    who = release.source.person
+    if who is None:
+        return None, None
+    kept = Counter(row[who] for records in release.kept_records.values() for row in records)
+    return len({row[who] for row in rows}), len(Counter(row[who] for row in rows) - kept)
 
 
 @pytest.mark.parametrize("kind", some([*LISTED, "k"], 1))
@@ -125,12 +133,16 @@ def test_a_view_shows_what_plain_python_makes_of_the_table_as_it_is(kind: str) -
             connection = connection_of(db)
             for change in [None, *changes]:
                 rows = rows if change is None else apply(connection, rows, change)
-                expected = shown(case, rows, made.generalization)
+                release = shown(case, rows, made.generalization)
+                expected = release.released([*case.source.sensitive])
                 found = Counter(connection.execute(f"SELECT {columns} FROM t_live").fetchall())
                 assert found == expected, (change, found - expected, expected - found)
-                told = connection.execute('SELECT "rows", suppressed, "limit", search_advised FROM sqlanon.live_views')
-                left_out, limit = len(rows) - expected.total(), int(Decimal(case.limit) * len(rows))
-                assert told.fetchall() == [(len(rows), left_out, limit, left_out > limit)]
+                columns_of_status = '"rows", suppressed, "limit", search_advised, persons, suppressed_persons'
+                told = connection.execute(f"SELECT {columns_of_status} FROM sqlanon.live_views")
+                left_out, (persons, lost) = len(rows) - expected.total(), persons_of(rows, release)
+                limit = int(Decimal(case.limit) * (len(rows) if persons is None else persons))
+                advised = (left_out if lost is None else lost) > limit
+                assert told.fetchall() == [(len(rows), left_out, limit, advised, persons, lost)]
                 seen["some suppressed" if left_out else "all shown"] += 1
 
     check()
