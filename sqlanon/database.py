@@ -169,8 +169,9 @@ class Database:
         relation
             With the columns ``strategy``, ``score`` (by the policy's measure), ``loss`` (by the measure of that name,
             whatever the policy's is), ``classes``, ``suppressed_rows``, ``checked``, ``optimal`` (among full-domain
-            generalizations), ``guarantees_k`` (of all quasi-identifiers together), ``stopped``, ``seconds``, and
-            ``error``: why a strategy found nothing or does not support the policy; else NULL.
+            generalizations), ``guarantees_k`` (of all quasi-identifiers together), ``stopped``, ``seconds``,
+            ``error`` (why a strategy found nothing or does not support the policy; else NULL), and
+            ``suppressed_persons`` (NULL where rows are counted).
 
         Raises
         ------

@@ -289,6 +289,7 @@ def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: P
         "loss": ("loss", ".4f"),
         "classes": ("classes", ",d"),
         "suppressed": ("suppressed_rows", ",d"),
+        **({} if policy.source.person_column is None else {"persons": ("suppressed_persons", ",d")}),
         "checks": ("checked", ",d"),
         "seconds": ("seconds", ".2f"),
     }

@@ -272,10 +272,13 @@ def _tooltip(score: str) -> list[alt.Tooltip]:
     ]
 
 
-def frontier(figures: Sequence[GeneralizationFigures], names: Sequence[str], measure: str, allowed: int) -> Chart:
+def frontier(
+    figures: Sequence[GeneralizationFigures], names: Sequence[str], measure: str, allowed: int | None
+) -> Chart:
     """Generalizations by the rows that they leave out and by their score; those on the line are beaten by none.
 
-    Where one does not meet the policy, it is shown at its bound: what it would score at best.
+    Where one does not meet the policy, it is shown at its bound: what it would score at best. A limit on persons is no
+    number of rows: then ``allowed`` is None, and no limit is shown.
     """
     rows = [_record(one, names) for one in figures]
     shapes = alt.Scale(
@@ -301,10 +304,13 @@ def frontier(figures: Sequence[GeneralizationFigures], names: Sequence[str], mea
     best = drawn([row for row in rows if row["chosen"]]).encode(x=x, y=y, tooltip=tooltip)
     ring = best.mark_point(filled=False, size=260, strokeWidth=3, color=CHOSEN)
     word = best.mark_text(align="left", dx=14, dy=-10, fontWeight="bold", color=CHOSEN).encode(text=alt.value("chosen"))
-    limit = drawn([{"out": allowed, "text": "limit"}]).encode(x=x)
-    rule = limit.mark_rule(strokeDash=[5, 4], color="currentColor", opacity=0.6)
-    limit_word = limit.mark_text(align="left", dx=4, dy=8, color="currentColor").encode(text="text:N", y=alt.value(0))
-    layers = alt.layer(rule, limit_word, line, points, ring, word, title="Score against rows left out")
+    rules = []
+    if allowed is not None:
+        limit = drawn([{"out": allowed, "text": "limit"}]).encode(x=x)
+        rules.append(limit.mark_rule(strokeDash=[5, 4], color="currentColor", opacity=0.6))
+        limit_word = limit.mark_text(align="left", dx=4, dy=8, color="currentColor")
+        rules.append(limit_word.encode(text="text:N", y=alt.value(0)))
+    layers = alt.layer(*rules, line, points, ring, word, title="Score against rows left out")
     return styled(layers.properties(width=WIDTH, height=320))
 
 

@@ -117,7 +117,7 @@ class Inside:
     heights: Mapping[str, int]
     generalization: Mapping[str, int | None]
     measure: str
-    allowed_rows: int
+    allowed_rows: int | None
     nodes: int
     checked: int
     statuses: tuple[tuple[int, str, int], ...]
@@ -300,7 +300,7 @@ class Unpublished:
             heights=heights,
             generalization=self.generalization,
             measure=prepared.policy.search.measure,
-            allowed_rows=prepared.limit.rows,
+            allowed_rows=prepared.limit.rows if prepared.limit.persons is None else None,
             nodes=self.nodes,
             checked=self.checked,
             statuses=tuple(engine.rows(_STATUSES(lattice=self.lattice))),

@@ -30,6 +30,7 @@ COLUMNS: Mapping[str, str] = {
     "stopped": "BOOLEAN",
     "seconds": "DOUBLE",
     "error": "VARCHAR",
+    "suppressed_persons": "BIGINT",
 }
 """Columns and types of a comparison: see `Compared`."""
 
@@ -64,6 +65,7 @@ class Compared:
     stopped: bool | None = None
     seconds: float = 0.0
     error: str | None = None
+    suppressed_persons: int | None = None
 
 
 def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, Policy | PolicyError]:
@@ -126,6 +128,7 @@ def compared(
         guarantees_k=not search.traits.of_combinations,
         stopped=search.time_limit is not None and searched >= search.time_limit,
         seconds=seconds,
+        suppressed_persons=released.suppressed_persons,
     )
 
 

@@ -253,3 +253,18 @@ def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None
             own = all(passed is not False for name, passed in checks.items() if name in ("manifest", "smallest class"))
             assert own is not alone
             assert not db.verify(forged, policy).verified
+
+
+def test_strategies_are_compared_by_the_persons_who_lose_rows(tmp_path: Path) -> None:
+    rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)] + [(60, "210", 80, "p0", 1.0)]
+    suppress = {name: {"role": "quasi", "hierarchy": "suppress", "max_level": 0} for name in ("zip", "age")}
+    with opened(rows) as db:
+        compared = db.compare(policy_of(0.1, suppress), ["optimal", "datafly"])
+        assert compared.project("strategy, suppressed_rows, suppressed_persons").fetchall() == [
+            ("optimal", 1, 1),
+            ("datafly", 1, 1),
+        ]
+        db.anonymize(policy_of(0.1, suppress)).report(tmp_path / "r.html", private=True)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "At most 10 % of the people may lose rows." in page
+    assert "14 of 15 people are released with all their rows; 1 (" in page
