@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -379,7 +380,7 @@ def plan(
     if sql or dialect is not None:
         hand_out(str(found))
     else:
-        say(plan_summary(loaded, found, f"sqlanon plan {policy} --sql"))
+        say(plan_summary(loaded, found, f"sqlanon plan {shlex.quote(str(policy))} --sql"))
 
 
 @command(MORE, "schema > sqlanon.schema.json")
@@ -554,7 +555,7 @@ def suggest(
     write_private(output, f"#:schema ./{SCHEMA}\n{text}")
     for line in write_schema(output.absolute().with_name(SCHEMA), force):
         say(line)
-    say(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {output}")
+    say(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {shlex.quote(str(output))}")
     if "--hierarchies" in text:  # a comment advises it
         say("Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ class Cost:
             options += "".join(f" --set search.{key}={value}" for key, value in more.items())
             said.append(f"`{self.trial.name}` would keep {rest or listed(self.kept, MOST_NAMES)} ({loss}):")
             said.append(f"  add {options}")
-            said.append(f"To compare all strategies: sqlanon compare {policy}")
+            said.append(f"To compare all strategies: sqlanon compare {shlex.quote(str(policy))}")
         return said
 
 

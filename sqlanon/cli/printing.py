@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
@@ -313,7 +314,7 @@ def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: P
         shown = [f"{name} (took too long)" for name in late] + [f"{name} (has no end of its own)" for name in endless]
         say(f"Skipped: {', '.join(shown)}. To run {'it' if len(shown) == 1 else 'them'} to the end:")
         limit = " --set search.time_limit=600" if endless else ""
-        say(f"  sqlanon compare {path} --strategies {','.join([*late, *endless])}{limit}")
+        say(f"  sqlanon compare {shlex.quote(str(path))} --strategies {','.join([*late, *endless])}{limit}")
     for one in found:
         if one["error"] is not None and one["strategy"] not in late:
             say(f"{one['strategy']}: {one['error']}", err=True)

@@ -16,8 +16,8 @@ from sqlanon.errors import SourceError
 from sqlanon.records import dataclass
 from sqlanon.terminal import percent, say, show_table
 
-HOSPITAL, POLICY, RELEASE = "hospital.duckdb", "policy.toml", "release.duckdb"
-FILES = (HOSPITAL, POLICY, RELEASE, "sqlanon.catalog.duckdb", "policy.catalog.duckdb")
+HOSPITAL, POLICY, RELEASE, FIRST_POLICY = "hospital.duckdb", "policy.toml", "release.duckdb", "first.toml"
+FILES = (HOSPITAL, POLICY, RELEASE, FIRST_POLICY, "sqlanon.catalog.duckdb", "policy.catalog.duckdb")
 _MARK = "# Made by `sqlanon demo`, which may replace it."
 _POLICY = f"""\
 {_MARK}
@@ -47,6 +47,36 @@ measure = "loss"            # the least loss among full-domain generalizations
 database = "{RELEASE}"
 table = "patients"
 """
+_FIRST_POLICY = f"""\
+{_MARK}
+
+# sqlanon-demo/first.toml; paths are relative to it
+[source]
+database = "hospital.duckdb"        # opened read-only; or files = "patients/*.parquet" (CSV too)
+table = "patients"                  # or query = "SELECT ..."
+
+[attributes]
+name       = {{ role = "identifying" }}                                # never released
+address    = {{ role = "identifying" }}
+zip        = {{ role = "quasi", hierarchy = {{ mask = "right" }} }}      # 02139 > 0213* > 021** > ... > *
+birth_date = {{ role = "quasi", hierarchy = {{ dates = ["month", "year", "decade"] }} }}
+sex        = {{ role = "quasi", hierarchy = "suppress" }}              # value > *
+ethnicity  = {{ role = "quasi", hierarchy = "suppress", weight = 2 }}  # its loss counts twice
+diagnosis  = {{ role = "sensitive" }}                                  # released unchanged
+cost       = {{ role = "insensitive" }}
+
+[privacy]
+k = 5                               # the size of the smallest class
+
+[search]
+suppression_limit = 0.02            # at most 2 % of the rows are left out
+measure = "loss"                    # how much detail is lost
+
+[release]
+database = "first.duckdb"           # or file = "first.parquet"
+table = "patients"
+"""
+"""The policy of docs/tutorial/policy.md, which other pages of the docs start from."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +148,7 @@ def _own(directory: Path) -> Path:
         if strange and not (policy.is_file() and policy.read_bytes().startswith(_MARK.encode())):
             raise SourceError(f"{home} has other files called {', '.join(strange)}: name another folder (--dir)")
         policy.write_text(_POLICY, encoding="utf-8")
+        (home / FIRST_POLICY).write_text(_FIRST_POLICY, encoding="utf-8")
     except OSError as error:
         raise SourceError(f"the demo cannot write to {home}: {error.strerror or error}") from error
     return home
@@ -171,17 +202,19 @@ def _program() -> str:
 
 def _made(hospital: Path, policy: Path, release: Path) -> list[str]:
     columns = ", ".join(f"'{name}'" for name in QUASI)
-    check = f"\"FROM sqlanon.k_anonymity('patients', [{columns}])\""
+    check = f"FROM sqlanon.k_anonymity('patients', [{columns}])"
+    code = f"import duckdb; print(duckdb.connect({str(release)!r}, read_only=True).sql({check!r}))"
     program = _program()
     quoted = {path: shlex.quote(str(path)) for path in (policy, release)}
     return [
         "Files:",
         f"  {hospital}    the private tables",
         f"  {policy}    the policy: edit it and run anonymize again",
+        f"  {policy.with_name(FIRST_POLICY)}    the policy of the tutorial, for the examples of the docs",
         f"  {release}    the release, to share",
         "Next:",
         f"  {program} verify {quoted[release]}",
-        f"  duckdb -readonly {quoted[release]} {check}",
+        f"  {shlex.quote(sys.executable)} -c {shlex.quote(code)}",
         f"  {program} risk {quoted[policy]}",
         f"  {program} anonymize {quoted[policy]}",
     ]

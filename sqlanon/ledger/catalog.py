@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -134,6 +135,15 @@ def is_database(path: Path) -> bool:
         return file.read(12)[8:] == b"DUCK"
 
 
+def written_by(path: Path) -> str | None:
+    """The version of DuckDB that wrote a file, by its header; None if it does not say."""
+    with suppress(OSError), path.open("rb") as file:
+        name = file.read(84)[52:].rstrip(b"\0")
+        if re.fullmatch(rb"v\d+\.\d+\.\d+(-\w+)?", name):
+            return name[1:].decode()
+    return None
+
+
 def is_catalog(path: Path) -> bool:
     """Whether a DuckDB file has a catalog and nothing else; also if it cannot be opened now."""
     if not is_database(path):
@@ -197,8 +207,13 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
                 time.sleep(0.02)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
+        version = written_by(path)
         if _HELD_HERE in reason:
             reason = "another run in this process holds it: let that end first"
+        elif version is not None and "version number" in reason:
+            reason = (
+                f"DuckDB {version} wrote it, and this is DuckDB {duckdb.__version__}: use DuckDB {version} or newer"
+            )
         else:
             reason += "; another run may hold it"
         raise SourceError(

@@ -125,8 +125,9 @@ def parse_toml(file: Path) -> dict[str, Any]:
     try:
         content = file.read_bytes()
     except FileNotFoundError:
-        guess = nearest(file.name, [other.name for other in file.parent.glob("*.toml")])
-        advice = f"; did you mean {guess}?" if guess else ""
+        others = {other.stem.lower(): other.name for other in file.parent.glob("*.toml")}
+        guess = nearest(file.stem, others)
+        advice = f"; did you mean {others[guess]}?" if guess else ""
         raise PolicyError([Problem(place, f"there is no such file{advice}")], "the command") from None
     except IsADirectoryError:
         raise PolicyError([Problem(place, "this is a folder: give the path to a policy file")], "the command") from None

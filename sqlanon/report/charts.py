@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import altair as alt
+from altair.utils.mimebundle import spec_to_mimebundle
 
 from sqlanon.markup import distinct, harmless
 from sqlanon.release.class_sizes import ClassSizes
@@ -52,7 +53,39 @@ def styled(chart: Chart) -> Chart:
         view=alt.ViewConfig(stroke=None),
     )
     harmless_: Chart = _harmless(found)
+    harmless_.__class__ = _DRAWN_OFFLINE[type(harmless_)]
     return harmless_
+
+
+class _DrawnOffline:
+    """In a notebook, a chart shows its specification, where the notebook draws it, and a picture, where it does not.
+    Altair would load scripts from a network."""
+
+    def _repr_mimebundle_(self, *args: object, **kwds: object) -> dict[str, Any]:
+        specification: dict[str, Any] = self.to_dict()  # type: ignore[attr-defined]  # it is a chart
+        picture = spec_to_mimebundle(specification, format="svg", mode="vega-lite")
+        assert isinstance(picture, dict)
+        major = alt.SCHEMA_VERSION.lstrip("v").split(".")[0]
+        return {f"application/vnd.vegalite.v{major}+json": specification, **picture}
+
+
+class _OfflineChart(_DrawnOffline, alt.Chart):
+    pass
+
+
+class _OfflineLayers(_DrawnOffline, alt.LayerChart):
+    pass
+
+
+class _OfflineRow(_DrawnOffline, alt.HConcatChart):
+    pass
+
+
+_DRAWN_OFFLINE: Mapping[type, type] = {
+    alt.Chart: _OfflineChart,
+    alt.LayerChart: _OfflineLayers,
+    alt.HConcatChart: _OfflineRow,
+}
 
 
 def _harmless(part: Any) -> Any:

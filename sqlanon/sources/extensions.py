@@ -22,6 +22,10 @@ _NEEDS = {"iceberg": ("avro", "httpfs")}
 """Extensions that an extension loads by itself, which it looks for in DuckDB's own folder alone."""
 
 
+PACKAGED = "1.5.5"
+"""The newest DuckDB whose extensions are packages on PyPI."""
+
+
 def load_extension(engine: DuckDBEngine, name: str, where: str, reads: str) -> None:
     """Load an extension: one that is installed, else that of a Python package, else after downloading it."""
     if _is_loaded(engine, name):
@@ -48,11 +52,14 @@ def load_extension(engine: DuckDBEngine, name: str, where: str, reads: str) -> N
 def _message(engine: DuckDBEngine, name: str, where: str, reads: str, reason: str) -> str:
     version, package = duckdb.__version__, f"duckdb-extension-{name.replace('_', '-')}"
     folder = f"~/.duckdb/extensions/v{version}/{engine.rows(_PLATFORM())[0][0]}"
+    has_package = version.startswith("1.")
+    install = f"{package}=={version}" if has_package else f"duckdb=={PACKAGED} {package}=={PACKAGED}"
+    why = "" if has_package else f" (there is no such package for DuckDB {version})"
     return (
         f"{where}: DuckDB reads {reads} with its extension {name}: {reason}. Either\n"
         f"  - run INSTALL {name} in DuckDB {version} on a machine with a network, and copy {name}.duckdb_extension "
         f"from its {folder} to the same folder here\n"
-        f"  - or, if the package exists: pip install {package}=={version}"
+        f"  - or: pip install {install}{why}"
     )
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 from sqlglot import exp
+from support import DOCS
 
+from sqlanon.demo import story
 from sqlanon.demo.attack import QUASI, attack
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.linkage import GROUND, Linkage, label, link
 from sqlanon.demo.story import run_demo
 from sqlanon.errors import InfeasibleError, SourceError
+from sqlanon.policy import Policy
 
 ROWS = 5_000
 
@@ -244,7 +249,28 @@ def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert found.matched == found.rows == demo.after.linkage.rows
 
 
-@pytest.mark.parametrize("name", ["hospital.duckdb", "policy.toml", "release.duckdb"])
+def test_the_demo_leaves_the_policy_that_the_docs_start_from(tmp_path: Path) -> None:
+    with pytest.raises(InfeasibleError):
+        run_demo(tmp_path, 3)
+    tutorial = (DOCS / "tutorial" / "policy.md").read_text(encoding="utf-8")
+    policy = tutorial.split("```toml\n")[1].split("```")[0]
+    assert (tmp_path / "first.toml").read_text(encoding="utf-8").endswith(f"\n\n{policy}")
+    assert Policy.load(tmp_path / "first.toml").source.table == "patients"
+
+
+def test_the_commands_that_the_demo_prints_run_as_they_are(tmp_path: Path) -> None:
+    home = tmp_path / "a demo's"
+    home.mkdir()
+    with duckdb.connect(home / "release.duckdb") as connection:
+        connection.execute("CREATE SCHEMA sqlanon")
+        connection.execute("CREATE MACRO sqlanon.k_anonymity(t, q) AS TABLE SELECT 'checked ' || t AS k")
+    lines = story._made(home / "hospital.duckdb", home / "policy.toml", home / "release.duckdb")
+    (command,) = (line for line in lines if "-c" in line)
+    shown = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True)
+    assert "checked patients" in shown.stdout
+
+
+@pytest.mark.parametrize("name", ["hospital.duckdb", "policy.toml", "release.duckdb", "first.toml"])
 def test_a_file_that_the_demo_did_not_make_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(SourceError, match=name):

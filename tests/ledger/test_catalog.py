@@ -491,3 +491,25 @@ def test_a_catalog_that_another_run_of_this_process_holds(folder: Path, monkeypa
         assert "file handle" not in str(error.value)
     with catalog.open_catalog(other, path):
         pass
+
+
+def test_a_catalog_of_a_newer_duckdb_is_explained_by_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sqlanon.catalog.duckdb"
+    init_database(path)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise duckdb.IOException(
+            "Trying to read a database file with version number 999, but we can only read 64 to 68."
+        )
+
+    with duckdb.connect() as connection:
+        engine = DuckDBEngine(connection)
+        monkeypatch.setattr(DuckDBEngine, "attach", refuse)
+        with pytest.raises(SourceError) as refused, catalog.open_catalog(engine, path):
+            pass
+    assert f"written by DuckDB {catalog.written_by(path)}, and this is DuckDB {duckdb.__version__}" in str(
+        refused.value
+    )
+    assert catalog.written_by(path) == duckdb.__version__

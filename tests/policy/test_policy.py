@@ -725,6 +725,15 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
         Policy.load(tmp_path)
 
 
+def test_a_missing_policy_is_not_mistaken_for_an_unlike_one(tmp_path: Path) -> None:
+    (tmp_path / "9.toml").write_text("")
+    with pytest.raises(PolicyError, match=r"1\.toml: there is no such file$"):
+        Policy.load(tmp_path / "1.toml")
+    (tmp_path / "policy.toml").write_text("")
+    with pytest.raises(PolicyError, match=r"there is no such file; did you mean policy\.toml\?$"):
+        Policy.load(tmp_path / "Polcy.toml")
+
+
 def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(CONTRACT, encoding="utf-8-sig")

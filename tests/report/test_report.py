@@ -480,6 +480,11 @@ def test_the_charts_of_a_result(hostile: sqlanon.Database) -> None:
         "attributes": chart.attributes(), "frontier": chart.frontier(), "lattice": chart.lattice(),
         "distribution": chart.distribution(f"s{HOSTILE[1]}", private=True),
     }  # fmt: skip
+    for one in drawn.values():  # a notebook draws them without a network
+        bundle = one._repr_mimebundle_()
+        assert sorted(name.split("/")[0] for name in bundle) == ["application", "image"]
+        assert bundle["image/svg+xml"].startswith("<svg")
+        assert "<script" not in str(bundle)
     specs = {name: one.to_dict() for name, one in drawn.items()}
     assert {"the release"} == {record["of"] for record in records({"": specs["classes"]})}
     assert {"the release", "the source"} == {record["of"] for record in records({"": specs["classes before"]})}

@@ -604,7 +604,11 @@ def test_an_extension_that_is_missing_is_named_with_what_to_do(
         said = refusal(source)
         assert f"with its extension {name}: it is not installed, and cannot be downloaded" in said
         assert f"INSTALL {name} in DuckDB {version}" in said
-        assert f"pip install duckdb-extension-{name.replace('_', '-')}=={version}" in said
+        package = f"duckdb-extension-{name.replace('_', '-')}"
+        if version.startswith("1."):
+            assert f"pip install {package}=={version}" in said
+        else:  # no such package is on PyPI
+            assert f"pip install duckdb==1.5.5 {package}==1.5.5 (there is no such package for DuckDB {version})" in said
 
 
 @pytest.mark.whole
