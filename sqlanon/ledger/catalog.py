@@ -211,9 +211,7 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
         if _HELD_HERE in reason:
             reason = "another run in this process holds it: let that end first"
         elif version is not None and "version number" in reason:
-            reason = (
-                f"DuckDB {version} wrote it, and this is DuckDB {duckdb.__version__}: use DuckDB {version} or newer"
-            )
+            reason = f"written by DuckDB {version}, and this is DuckDB {duckdb.__version__}: use {version} or newer"
         else:
             reason += "; another run may hold it"
         raise SourceError(

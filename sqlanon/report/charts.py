@@ -8,6 +8,7 @@ light page, a dark one and paper. The charts of a search are for internal use on
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import altair as alt
@@ -53,39 +54,18 @@ def styled(chart: Chart) -> Chart:
         view=alt.ViewConfig(stroke=None),
     )
     harmless_: Chart = _harmless(found)
-    harmless_.__class__ = _DRAWN_OFFLINE[type(harmless_)]
+    object.__setattr__(harmless_, "_repr_mimebundle_", partial(_show_offline, harmless_))  # Altair's would be a key
     return harmless_
 
 
-class _DrawnOffline:
-    """In a notebook, a chart shows its specification, where the notebook draws it, and a picture, where it does not.
-    Altair would load scripts from a network."""
-
-    def _repr_mimebundle_(self, *args: object, **kwds: object) -> dict[str, Any]:
-        specification: dict[str, Any] = self.to_dict()  # type: ignore[attr-defined]  # it is a chart
-        picture = spec_to_mimebundle(specification, format="svg", mode="vega-lite")
-        assert isinstance(picture, dict)
-        major = alt.SCHEMA_VERSION.lstrip("v").split(".")[0]
-        return {f"application/vnd.vegalite.v{major}+json": specification, **picture}
-
-
-class _OfflineChart(_DrawnOffline, alt.Chart):
-    pass
-
-
-class _OfflineLayers(_DrawnOffline, alt.LayerChart):
-    pass
-
-
-class _OfflineRow(_DrawnOffline, alt.HConcatChart):
-    pass
-
-
-_DRAWN_OFFLINE: Mapping[type, type] = {
-    alt.Chart: _OfflineChart,
-    alt.LayerChart: _OfflineLayers,
-    alt.HConcatChart: _OfflineRow,
-}
+def _show_offline(chart: Chart, *_: object, **__: object) -> dict[str, Any]:
+    """What a notebook shows of a chart: its specification, where the notebook draws it, else a picture. Altair's own
+    answer loads scripts from a network."""
+    specification = chart.to_dict()
+    picture = spec_to_mimebundle(specification, format="svg", mode="vega-lite")
+    assert isinstance(picture, dict)
+    major = alt.SCHEMA_VERSION.lstrip("v").split(".", maxsplit=1)[0]
+    return {f"application/vnd.vegalite.v{major}+json": specification, **picture}
 
 
 def _harmless(part: Any) -> Any:
