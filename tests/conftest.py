@@ -225,7 +225,8 @@ def make_policy(attributes: Mapping[str, Any], k: int = 2, table: str | None = "
     """
     source = {"source": {"table": table}} if table is not None else {}
     attributes = {name: _attribute(spec) for name, spec in attributes.items()}
-    return sqlanon.Policy(attributes=attributes, privacy={"k": k}, **{**source, **sections})
+    privacy = {"k": k, **sections.pop("privacy", {})}
+    return sqlanon.Policy(attributes=attributes, privacy=privacy, **{**source, **sections})
 
 
 def _attribute(spec: Any) -> dict[str, Any]:

@@ -232,6 +232,7 @@ def _is_of_a_visit(agreement: _Agreement, compared: Mapping[str, str]) -> bool:
     return agreement.kind == DATE or (dates and agreement.kind != BIRTH)
 
 
+_WHOLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL")
 _SAMPLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND :place % :step = 0")
 _VALUES = template("SELECT person, :attribute AS attribute, :value AS value FROM sample")
 _TRAITS = template("""
@@ -294,6 +295,8 @@ def _sample(relation: exp.Table, key: str, columns: Sequence[str], step: int) ->
     """The rows of some values of a key, with ``person`` and ``v0``, ``v1``, ... Spaces around a text do not count."""
     output: list[exp.Expr] = [named(col(name), f"v{i}") for i, name in enumerate(columns)]
     value = exp.Trim(this=cast(col(key), "VARCHAR"))
+    if step == 1:
+        return _WHOLE(key=value, columns=output, source=relation.copy())
     return _SAMPLE(key=value, columns=output, source=relation.copy(), place=anonymous("HASH", value.copy()), step=step)
 
 

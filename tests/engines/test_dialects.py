@@ -158,6 +158,7 @@ def _bin(kind: type[exp.Binary], left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 SCALARS: Mapping[str, exp.Expr] = {
+    "text without spaces around it": exp.Trim(this=exp.DPipe(this=text("  "), expression=_T)),
     **{
         f"{left.name} {kind.__name__} {right.sql()}": _bin(kind, left, right)
         for kind in (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -345,6 +346,7 @@ WINDOWS: Mapping[str, exp.Expr] = {
     "row downwards": _window(exp.RowNumber(), _order(exp.Ordered(this=_W, desc=True), _ID)),
     "row of no order in full": _window(exp.RowNumber(), _order(_W, col("id"))),
     "rank of text": _window(exp.DenseRank(), _order(exp.Ordered(this=_T, nulls_first=True))),
+    "rank with gaps": _window(exp.Rank(), _order(exp.Ordered(this=_Y, nulls_first=True))),
     "rank of e": _window(exp.DenseRank(), _order(exp.Ordered(this=_E))),
     "rank of dates": _window(exp.DenseRank(), _order(exp.Ordered(this=_Y, desc=True))),
     "rank of booleans": _window(exp.DenseRank(), _order(exp.Ordered(this=_B))),

@@ -61,6 +61,8 @@ _PARTS: Mapping[type[exp.Expr], str] = {
     exp.If: "this true false",
     exp.Concat: "expressions safe",
     exp.Count: "this big_int",
+    exp.Trim: "this",
+    exp.Rank: "expressions",
     exp.Window: "this partition_by order spec over",
     exp.WindowSpec: "kind start start_side end end_side",
 }
