@@ -65,7 +65,11 @@ def anonymize(space: Workspace, policy: Policy, progress: StageProgress = silent
     laps = Laps()
     progress("scan", 0, 0, None)
     run = space.run(policy, counted=True)
-    return draft(StatementRunner(run.engine), run, policy, progress, laps)
+    try:
+        return draft(StatementRunner(run.engine), run, policy, progress, laps)
+    finally:
+        if run.source.persons is not None:
+            run.source.persons.close()
 
 
 def plan(space: Workspace, policy: Policy) -> Plan:

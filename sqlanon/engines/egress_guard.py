@@ -167,3 +167,71 @@ def _aggregates(expression: exp.Expr) -> bool:
         if inside is outer:
             return True
     return False
+
+
+def confined_columns(query: exp.Expr, confined: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The output columns of a query that show a confined column of some tables, in lower case.
+
+    Confined columns never leave their engine: only how many distinct values they have may.
+
+    >>> from sqlglot import parse_one
+    >>> confined = {'"visits"': frozenset({"person"})}
+    >>> counted = "SELECT zip, COUNT(*) AS n FROM (SELECT DISTINCT zip, person FROM visits) AS p GROUP BY zip"
+    >>> confined_columns(parse_one(counted), confined)
+    frozenset()
+    >>> sorted(confined_columns(parse_one("SELECT zip, MAX(person) AS who FROM visits GROUP BY zip"), confined))
+    ['who']
+    """
+    if isinstance(query, exp.SetOperation):
+        return _of_union(query, confined)
+    if not isinstance(query, exp.Select):
+        return confined_columns(query.this, confined) if isinstance(query, exp.Subquery) else frozenset()
+    hidden = _hidden(query, confined)
+    every = frozenset[str]().union(*hidden.values())
+    output = set[str]()
+    for expression in query.expressions:
+        if expression.is_star:
+            relation = expression.table.lower() if isinstance(expression, exp.Column) else ""
+            output |= hidden.get(relation, every)
+        elif any(_shows(column, hidden, every) for column in expression.find_all(exp.Column)):
+            output.add(expression.alias_or_name.lower())
+    return frozenset(output)
+
+
+def _of_union(query: exp.SetOperation, confined: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The same of a union, whose columns are those of both sides, by their places."""
+    names, found = [name.lower() for name in query.named_selects], set[str]()
+    for branch in (query.left, query.right):
+        assert isinstance(branch, exp.Query)
+        shown, own = confined_columns(branch, confined), [name.lower() for name in branch.named_selects]
+        if shown - set(own):  # of a star
+            return frozenset({*names, *shown})
+        found |= {names[place] for place, name in enumerate(own) if name in shown}
+    return frozenset(found)
+
+
+def _hidden(query: exp.Select, confined: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """The confined columns of what a query selects from, by alias."""
+    known, hidden = dict(confined), dict[str, frozenset[str]]()
+    if (own_with := query.args.get("with_")) is not None:
+        for part in own_with.expressions:
+            known[name_of(table(part.alias))] = confined_columns(part.this, known)
+    parts = [query.args.get("from_"), *(query.args.get("joins") or ())]
+    for relation in [part.this for part in parts if part is not None]:
+        own = known.get(name_of(relation)) if isinstance(relation, exp.Table) else confined_columns(relation, known)
+        hidden[relation.alias_or_name.lower()] = own or frozenset()
+    return hidden
+
+
+def _shows(column: exp.Column, hidden: Mapping[str, frozenset[str]], every: frozenset[str]) -> bool:
+    """Whether a column of an output is confined, and not only counted."""
+    names = hidden.get(column.table.lower(), every) if column.table else every
+    return column.name.lower() in names and column.find_ancestor(exp.Count) is None
+
+
+def refuse_confined(query: exp.Expr, confined: Mapping[str, frozenset[str]], there: str) -> None:
+    """Refuse a query whose answer would show confined columns."""
+    if shown := confined_columns(query, confined):
+        raise SourceError(
+            f"this would fetch who the rows are of ({', '.join(sorted(shown))}), which never leaves {there}"
+        )

@@ -9,7 +9,7 @@ each of them: a view with its columns and types, so that a query can be bound, w
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from sqlanon.engines import egress_guard as guard
 from sqlanon.engines.base import FEATURES, CachesRows, Feature, RemoteEngine, RunsPython, WritesFiles
+from sqlanon.engines.dialects.postgres import POSTGRES
 from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, shadow, with_names
 from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.duckdb import DuckDBEngine, grouped_by
@@ -131,7 +132,7 @@ _COUNTED, _ANSWER = "counted", "answer"
 
 _SCRATCH = "sqlanon-fetch-"
 
-_DIALECTS = {one.name: one for one in (DUCKDB, SPARK)}
+_DIALECTS = {one.name: one for one in (DUCKDB, POSTGRES, SPARK)}
 
 
 @dataclass
@@ -144,6 +145,7 @@ class There:
     most: int | None = None  # so many rows the source has: no grouped result has more
     tables: dict[str, exp.Expr] = field(default_factory=dict)  # by the text of their names here, what they are there
     kept: dict[str, str] = field(default_factory=dict)  # of those that were made: the views there that keep them
+    confined: dict[str, frozenset[str]] = field(default_factory=dict)  # by the same text, columns that never leave it
     numbers: int = 0
     name: str = "Spark"  # what people call it
 
@@ -178,11 +180,15 @@ class FederatedEngine(DuckDBEngine):
     def place(self) -> str:
         return self.there.server.place
 
-    def adopt(self, name: exp.Table, types: Mapping[str, str], relation: exp.Expr) -> None:
-        """Have a relation there be known here."""
+    def adopt(
+        self, name: exp.Table, types: Mapping[str, str], relation: exp.Expr, confined: Collection[str] = ()
+    ) -> None:
+        """Have a relation there be known here; its confined columns never leave that engine."""
         create = create_temporary_view if name.catalog == "temp" else create_view
         super().execute(create(name.copy(), shadow(types)))
         self.there.tables[name_of(name)] = relation
+        if confined:
+            self.there.confined[name_of(name)] = frozenset(column.lower() for column in confined)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         if isinstance(statement, exp.Create) and statement.kind == "TABLE" and self._reads(statement.expression):
@@ -203,6 +209,7 @@ class FederatedEngine(DuckDBEngine):
             return super().rows(query, parameters)
         assert isinstance(query, exp.Query)
         guard.refuse_rows(query, self.there.tables, {}, self.there.name)
+        guard.refuse_confined(query, self.there.confined, self.there.name)
         query = with_names(query)
         types = self._types(query)
         guard.refuse_rows(query, self.there.tables, types, self.there.name)
@@ -213,8 +220,9 @@ class FederatedEngine(DuckDBEngine):
     def fetched(self, query: exp.Query, types: Mapping[str, str], at_most: int | None = None) -> Iterator[exp.Select]:
         """A query that reads a table there, run there: as a relation of ours, which can be read once.
 
-        It fetches whatever it is asked for: rows, too.
+        It fetches whatever it is asked for: rows, too; but no confined column.
         """
+        guard.refuse_confined(query, self.there.confined, self.there.name)
         if at_most is None:
             at_most = 0 if guard.is_counted(query, self.there.tables) else self.there.most or 0
         large = self.there.through_files(at_most, ROWS_AT_ONCE)
@@ -287,8 +295,10 @@ class FederatedEngine(DuckDBEngine):
             return self._shown_there(query)
         target = statement.this
         # Of what is only shown there are no types.
-        if not guard.is_counted(query, self.there.tables):
+        confined = guard.confined_columns(query, self.there.confined)
+        if confined or not guard.is_counted(query, self.there.tables):
             self.there.tables[name_of(target)] = table(target.name)
+            self.there.confined |= {name_of(target): confined} if confined else {}
             return self._shown_there(query, target.name)
         counted, whole = guard.apart(query, self.there.tables)
         if counted is query:
@@ -312,6 +322,7 @@ class FederatedEngine(DuckDBEngine):
                 self.there.server.forget(view)
         self.there.kept.clear()
         self.there.tables.clear()
+        self.there.confined.clear()
 
     def _reads(self, query: exp.Expr | None) -> bool:
         return query is not None and any(self.is_there(one) for one in query.find_all(exp.Table))
@@ -367,6 +378,8 @@ class FederatedEngine(DuckDBEngine):
                 self._keep(target, types, whole(select([*map(col, columns)], table(name))))
 
     def _may_come(self, query: exp.Query, types: Mapping[str, str]) -> bool:
+        if guard.confined_columns(query, self.there.confined):
+            return False
         return guard.may_leave(query, self.there.tables, types)
 
     def _apart(self, query: exp.Query) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
@@ -393,8 +406,11 @@ class FederatedEngine(DuckDBEngine):
                 server.forget(name)
 
     def _keep(self, target: exp.Table, types: Mapping[str, str], query: exp.Query) -> None:
+        confined = guard.confined_columns(query, self.there.confined)
         with self._kept_meanwhile(query) as (name, _):
             self._stays(target, types, name)
+        if confined:
+            self.there.confined[name_of(target)] = confined
 
     @contextmanager
     def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
@@ -436,5 +452,6 @@ class FederatedEngine(DuckDBEngine):
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))
         del self.there.tables[name_of(target)]
+        self.there.confined.pop(name_of(target), None)
         if (view := self.there.kept.pop(name_of(target), None)) is not None:
             self.there.server.forget(view)

@@ -246,9 +246,12 @@ class PostgresEngine:
         return {name: type_ for name, (type_, _) in zip(names, types, strict=True)}
 
     def materialize(self, name: str, query: exp.Query) -> int:
-        self.execute(drop_table(exp.Table(this=ident(name), db=ident("pg_temp")), exists=True))
+        self.forget(name)
         self.execute(create_temporary_table(table(name), query))
         return int(self.rows(row_count(rows=exp.Table(this=ident(name), db=ident("pg_temp"))))[0][0])
+
+    def forget(self, name: str) -> None:
+        self.execute(drop_table(exp.Table(this=ident(name), db=ident("pg_temp")), exists=True))
 
     def _execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         with self.connection.cursor() as cursor:

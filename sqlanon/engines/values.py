@@ -17,6 +17,14 @@ from sqlanon.expressions import anonymous, cast, ident, number, text
 
 FLOATING = ("FLOAT", "DOUBLE")
 
+SPACES = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+"""What DuckDB's trim removes."""
+
+
+def trimmed(value: exp.Expr) -> exp.Trim:
+    """A text of any engine without spaces around it."""
+    return exp.Trim(this=value, expression=text(SPACES), position="BOTH")
+
 
 def one_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:
     """A floating-point number of any engine: one NaN, and no -0.0."""

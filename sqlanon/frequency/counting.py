@@ -10,8 +10,10 @@ from sqlglot import exp
 from sqlanon import coding as cd
 from sqlanon.coding import Coded, Levels
 from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import SourceError
 from sqlanon.expressions import Namer, table
 from sqlanon.frequency.codes import EXAMPLE_COUNT, ROOM, code_rows
+from sqlanon.frequency.remote_persons import RemoteMovers, code_movers
 from sqlanon.frequency.scan import (
     EXAMPLE_VALUES,
     Scan,
@@ -53,6 +55,11 @@ def count_combinations(
     one, and the scan is dropped. Makes ``coded_i`` and ``sensitive_coded_s``, and what `counted_from` says.
     """
     columns, values, facts, own = scanned.columns, scanned.values, hierarchies.facts, scanned.own
+    if own.remote is not None and policy.noisy:
+        raise SourceError(
+            "source.person: noise is drawn row by row, and persons are counted where the rows are: give the attributes "
+            f"{', '.join(map(repr, policy.noisy))} a hierarchy"
+        )
     # Each engine writes the text of a number in its own way: it is made here.
     texts = scanned.source.access != "rows" and policy.masks
     attributes = tuple(
@@ -81,17 +88,23 @@ def count_combinations(
     sizes = [facts[name].count or EXAMPLE_COUNT for name in policy.generalized]
     ground = counted_from(scanned, attributes, sizes, coded, requirements, rows, work)
     space = class_space(own, scanned.their_scan, marginals.heights, requirements, any(marginals.unknown))
+    space = replace(space, moving_elsewhere=ground.movers is not None)
+    if space.moving_elsewhere and not steps.dry:
+        _refuse_movers(policy, scanned, ground.movers)
     permitted = permitted_levels(policy, marginals.heights, forbidden_levels(steps, policy, attributes))
     # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
     floor = (0,) * len(attributes) if own.counted else permitted.lowest
     sets = FrequencySets(scanned.steps, work, ground, space, floor)
+    reader, members = scanned.steps, own.members
+    if own.remote is not None:
+        reader, members = own.remote.steps, own.remote.members
+    limit = count_suppression_limit(reader, policy.search.suppression_limit, rows, members)
     if own.counted or steps.dry:
         _drop_scan(scanned, sets, floor)
     note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
     if ground.codes is not None:
         note += f"; up to {SMALL:,} rows are counted without a table of codes"
     steps.finish("frequency set", note)
-    limit = count_suppression_limit(scanned.steps, policy.search.suppression_limit, rows, own.members)
     return Frequencies(sets, marginals, permitted, limit)
 
 
@@ -114,7 +127,12 @@ def counted_from(
     if theirs is not None:
         combined = beside_population(steps, combined, own, theirs, scanned.types, work)
     pairs = distribution_pairs(steps, own, requirements.distributions, scanned.sensitive, coded, work, codes)
-    return Ground(combined, counts(own, theirs), pairs, attributes, rows, codes)
+    movers = None
+    if own.remote is not None:
+        tables = [one.values for one in scanned.sensitive.values()]
+        movers = code_movers(own.remote, attributes, tables, work)
+    names = tuple(scanned.sensitive)
+    return Ground(combined, counts(own, theirs), pairs, attributes, rows, names, codes, movers)
 
 
 def class_space(
@@ -133,11 +151,32 @@ def class_space(
     )
 
 
+def _refuse_movers(policy: Policy, scanned: Scanned, movers: RemoteMovers | None) -> None:
+    """Refuse what needs to know which rows a person has, of a source whose rows stay elsewhere."""
+    assert movers is not None
+    place = scanned.source.where
+    if policy.search.is_local:
+        refused, remedy = f"strategy {policy.search.strategy}", "use a full-domain strategy, such as optimal"
+    elif policy.privacy.k_anonymity:
+        refused, remedy = "privacy.k_anonymity", "a k over all quasi-identifiers covers each of its subsets"
+    else:
+        return
+    raise SourceError(
+        f"source.person: {movers.count():,} persons have rows with different quasi-identifiers, and {refused} needs "
+        f"to know which rows are of one person, which never leaves {place}: {remedy}; or anonymize a copy of the table "
+        "in DuckDB"
+    )
+
+
 def _drop_scan(scanned: Scanned, sets: FrequencySets, floor: Levels) -> None:
     """Drop what was made on the way to a frequency set: memory is for what is still needed."""
-    space = sets.at(floor)
+    space = sets.settled_at(floor)
     sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
     sensitive += [one.values for one in sets.ground.sensitive.values()]  # for rows that are suppressed after noise
+    if (movers := sets.ground.movers) is not None:
+        sensitive += movers.values
+    if scanned.own.remote is not None:
+        scanned.own.remote.steps.drop_all_but([] if movers is None else [movers.coded])
     scanned.steps.drop_all_but(
         [table for table in (space.frequency, scanned.own.members, *sensitive) if table is not None]
     )

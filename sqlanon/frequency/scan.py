@@ -13,16 +13,17 @@ from sqlanon import coding as cd
 from sqlanon.coding import ROWS, Coded
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import Namer, col, named, select, subquery
+from sqlanon.expressions import Namer, col, named, select, subquery, total, union_all
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.codes import RowCodes
 from sqlanon.frequency.distribution import Pairs
+from sqlanon.frequency.remote_persons import RemoteMembers, scan_members
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
 from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Domain
-from sqlanon.sources.bound import Population, Source
+from sqlanon.sources.bound import Population, RemotePersons, Source
 from sqlanon.sources.columns import Columns, match_columns, population_columns
 
 
@@ -35,11 +36,12 @@ class Scan:
     counted: bool = True  # whether ``n`` counts the rows; else each counts as one
     members: exp.Table | None = None  # where persons are counted: which are in which combinations
     moving: exp.Table | None = None  # and those that are in several, if there are any
+    remote: RemoteMembers | None = None  # the same where the rows stay elsewhere
 
     @property
     def persons(self) -> bool:
         """Whether persons are counted."""
-        return self.members is not None
+        return self.members is not None or self.remote is not None
 
 
 def in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]) -> Scan:
@@ -81,6 +83,8 @@ def _with_members(
 
 def combinations(steps: StatementRunner, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
     """Make the distinct combinations of quasi-identifiers where persons are counted; else what was scanned will do."""
+    if own.remote is not None:
+        return own.remote.combinations(work(f"{prefix}combinations"))
     if own.members is None:
         return own.raw
     return steps.make(work(f"{prefix}combinations"), fq.combinations(own.members, own.moving, own.quasi))
@@ -121,6 +125,8 @@ def sensitive_pairs(steps: StatementRunner, own: Scan, number: int, work: Namer)
     Makes ``sensitive_s`` and, unless the source is read in place, ``pairs_s``.
     """
     moving = own.moving is not None
+    if own.remote is not None:
+        return _remote_pairs(steps, own.remote, number, work)
     if own.counted:
         query = ds.value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
         pairs: exp.Expr = steps.make(work(f"pairs_{number}"), query)
@@ -128,6 +134,18 @@ def sensitive_pairs(steps: StatementRunner, own: Scan, number: int, work: Namer)
         pairs = subquery(ds.plain_pairs(own.raw, own.quasi, number), "pairs")
     values = steps.make(work(f"sensitive_{number}"), ds.sensitive_values(pairs, moving, own.counted))
     return Pairs(pairs, values, counted=own.counted, moving=moving)
+
+
+def _remote_pairs(steps: StatementRunner, remote: RemoteMembers, number: int, work: Namer) -> Pairs:
+    """The same of a source whose persons are counted elsewhere; makes ``movers_by_value_s``, too."""
+    pairs = remote.pairs(work(f"pairs_{number}"), number)
+    movers = remote.movers_by_value(work(f"movers_by_value_{number}"), number)
+    columns: list[exp.Expr] = [col("value"), col(ROWS)]
+    counted: exp.Expr = pairs
+    if movers is not None:
+        counted = subquery(union_all(select(columns, pairs.copy()), select(columns, movers.copy())), "counted")
+    values = steps.make(work(f"sensitive_{number}"), ds.sensitive_values(counted, moving=False))
+    return Pairs(pairs, values)
 
 
 EXAMPLE_VALUES = 2
@@ -165,9 +183,11 @@ def distribution_pairs(
             pairs = replace(pairs, values=nodes, leaves=leaves)
         elif one.kind == "joint":
             others = tuple(i for i in range(len(names)) if i != index)
-            if own.counted:
+            if own.remote is not None:
+                rows: exp.Expr = own.remote.pairs(work(f"joint_pairs_{index}"), index, others)
+            elif own.counted:
                 query = ds.value_pairs(own.raw, own.quasi, index, others, own.persons, own.moving)
-                rows: exp.Expr = steps.make(work(f"joint_pairs_{index}"), query)
+                rows = steps.make(work(f"joint_pairs_{index}"), query)
             elif codes is not None:
                 rows = codes.pairs(index, others)
             else:
@@ -258,12 +278,33 @@ def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: 
     A table is read in place. What is dear to read again (a query, a view), and what persons or a population are counted
     beside, is scanned once for its distinct combinations. What another engine has was counted there.
     """
+    if columns.person is not None and source.persons is None and source.access != "rows":
+        raise SourceError(f"source.person: persons cannot be counted in {source.where}, and their ids never leave it")
+    if source.persons is not None:
+        return _scan_remote_persons(steps, source, source.persons, columns, work)
     if source.counted is not None:
         own, count = source.counted.table, source.counted.count
         return scan_table(steps, own, columns.generalized, columns.sensitive, None, work, counted=count)
     if source.in_place and columns.person is None and not population:
         return in_place(source.relation, columns.generalized, columns.sensitive)
     return scan_table(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)
+
+
+def _scan_remote_persons(
+    steps: StatementRunner, source: Source, persons: RemotePersons, columns: Columns, work: Namer
+) -> Scan:
+    """Scan a source whose rows stay elsewhere, and whose persons are counted there."""
+    quasi, sensitive, person = columns.generalized, columns.sensitive, columns.person
+    assert person is not None
+    if not steps.dry:
+        persons.open()
+    remote = scan_members(steps, persons, quasi, sensitive, person, work)
+    if source.counted is not None:
+        table, count = source.counted.table, source.counted.count
+        return replace(scan_table(steps, table, quasi, sensitive, None, work, counted=count), remote=remote)
+    names = [*(f"q{i}" for i in range(len(quasi))), *(f"s{i}" for i in range(len(sensitive)))]
+    rows = select([*map(col, names), named(total(col(ROWS)), ROWS)], remote.members.copy(), [*map(col, names)])
+    return Scan(steps.make(work("frequency_raw"), rows), len(quasi), remote=remote)
 
 
 def scan_population(

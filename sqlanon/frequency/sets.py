@@ -18,13 +18,15 @@ from itertools import count
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, Coded, Levels, below_top, code_name, group_counts, group_sizes
+from sqlanon.coding import KNOWN, ROWS, Coded, Levels, below_top, code_name, group_counts, group_sizes
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, subquery
+from sqlanon.expressions import Namer, aliased, all_columns, all_of, col, select, subquery
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.codes import Half, RowCodes
 from sqlanon.frequency.distribution import Pairs
+from sqlanon.frequency.remote_persons import RemoteMovers, distribution_with_movers, with_movers
+from sqlanon.frequency.statements import PERSONS, POPULATION, POPULATION_MOVER
 from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources.bound import SMALL
@@ -59,6 +61,9 @@ class ClassSpace:
     population: bool = False  # a population is in the frequency set
     population_moving: bool = False  # some of its persons are in several combinations
     are_classes: bool = False  # the frequency set has a row for each class of one generalization, and no codes
+    # some persons are in several combinations, and are counted where the rows of the source are, for one generalization
+    # at a time: the frequency set serves no other
+    moving_elsewhere: bool = False
 
     def below_top(self, levels: Levels) -> list[tuple[int, int]]:
         """Attribute and level where a generalization leaves more than one value."""
@@ -72,7 +77,7 @@ class ClassSpace:
     @property
     def additive(self) -> bool:
         """Whether the counts of two classes that are merged add up."""
-        return not self.moving and not self.population_moving
+        return not self.moving and not self.population_moving and not self.moving_elsewhere
 
 
 class CardinalityEstimate:
@@ -151,6 +156,9 @@ one at most half of the one before."""
 TOGETHER = 2_000_000
 """One statement makes the classes of several generalizations from at most so many rows in all."""
 
+KEPT_WITH_MOVERS = 16
+"""The sets of so many generalizations are kept where each serves one alone."""
+
 REFUSED = 3
 """A set is as low as it can be when so many ways to lower it have made it too large."""
 
@@ -169,7 +177,9 @@ class Ground:
     sensitive: Mapping[Distribution, Pairs]
     attributes: tuple[Coded, ...]  # the quasi-identifiers
     rows: int  # of the source
+    sensitive_names: tuple[str, ...] = ()  # the sensitive attributes that requirements look at
     codes: RowCodes | None = None  # of a large table: it is counted from them
+    movers: RemoteMovers | None = None  # persons in several combinations, of a source whose rows stay elsewhere
 
 
 @dataclass(frozen=True)
@@ -185,9 +195,17 @@ class FrequencySet:
 class FrequencySets:
     """All that were made."""
 
-    def __init__(self, steps: StatementRunner, work: Namer, ground: Ground, space: ClassSpace, floor: Levels) -> None:
+    def __init__(
+        self,
+        steps: StatementRunner,
+        work: Namer,
+        ground: Ground,
+        space: ClassSpace,
+        floor: Levels,
+    ) -> None:
         self.steps, self.work, self.ground, self.floor = steps, work, ground, floor
         self.space = space
+        self._with_movers: dict[Levels, tuple[ClassSpace, list[exp.Table]]] = {}
         self._made: list[FrequencySet] = []
         self._numbers = count()  # also of what was interrupted
         self._once: set[Levels] = set()
@@ -197,10 +215,65 @@ class FrequencySets:
 
     def at(self, levels: Levels) -> ClassSpace:
         """What the classes of a generalization are made from: the smallest set that serves; one is made if need be."""
+        space = self.settled_at(levels)
+        if self.ground.movers is None:
+            return space
+        if levels not in self._with_movers:
+            for oldest in list(self._with_movers)[: -(KEPT_WITH_MOVERS - 1)]:
+                self._drop_movers(oldest)
+            self._with_movers[levels] = self._count_movers(space, levels, self.ground.movers)
+        return replace(self._with_movers[levels][0], requirements=self.space.requirements)
+
+    def of_suppressed(self, levels: Levels, suppressed: exp.Table) -> ClassSpace:
+        """What the one class is made from that all suppressed rows of a generalization are together, masked."""
+        space = self.settled_at(levels)
+        part = replace(
+            space,
+            frequency=_of_suppressed(space, space.frequency, suppressed, levels),
+            sensitive={
+                distribution: replace(one, table=_of_suppressed(space, one.table, suppressed, levels))
+                for distribution, one in space.sensitive.items()
+            },
+            requirements=space.requirements.without_population,
+            # Masked, what was unknown reads like all else.
+            unknown=False,
+            population=False,
+        )
+        if self.ground.movers is None:
+            return part
+        within = None
+        if space.below_top(levels):
+            within = self.ground.movers.of_classes(suppressed, columns_of_classes(space, levels))
+        return self._count_movers(part, space.heights, self.ground.movers, within)[0]
+
+    def settled_at(self, levels: Levels) -> ClassSpace:
+        """The same without persons in several combinations, where these are counted where the rows are."""
         found = self._serving(levels)
         if found is None:
             found = self._count_at(self._lowest(levels))
         return replace(self.space, frequency=found.table, sensitive=found.sensitive)
+
+    def _count_movers(
+        self, space: ClassSpace, levels: Levels, movers: RemoteMovers, within: exp.Expr | None = None
+    ) -> tuple[ClassSpace, list[exp.Table]]:
+        """The space of one generalization, with the movers that are counted for it; and the tables that have these."""
+        keys, counts = space.keys(levels), [ROWS, PERSONS]
+        if space.population:
+            counts += [POPULATION, *([POPULATION_MOVER] if space.population_moving else [])]
+        made = [movers.distinct(keys, within=within)]
+        frequency = with_movers(space.frequency, keys, counts, made[0])
+        sensitive = {}
+        for distribution, one in space.sensitive.items():
+            pairs = self.ground.sensitive[distribution]
+            index = self.ground.sensitive_names.index(distribution.attribute)
+            codes = range(len(movers.values)) if pairs.inner else [index]
+            made.append(movers.distinct([*keys, *(f"s{j}" for j in codes)], ROWS, within))
+            table = distribution_with_movers(one.table, keys, pairs, index, movers.values, made[-1])
+            sensitive[distribution] = replace(one, table=table)
+        return replace(space, frequency=frequency, sensitive=sensitive), made
+
+    def _drop_movers(self, levels: Levels) -> None:
+        self.steps.drop(*self._with_movers.pop(levels)[1])
 
     def sizes_at(self, levels: Levels) -> ClassSpace:
         """What the sizes of the classes of a generalization are made from. Where a set would serve no other one, it is
@@ -238,7 +311,7 @@ class FrequencySets:
     def together(self, several: Sequence[Levels]) -> tuple[ClassSpace, int] | None:
         """What the classes of several generalizations are made from, and of how many of them one statement may make
         them, as far as memory goes; None of a large table, where each may need another set."""
-        if self._guess is not None or self.steps.dry:
+        if self._guess is not None or self.steps.dry or self.ground.movers is not None:
             return None
         lowest = tuple(map(min, zip(*several, strict=True)))
         space, found = self.at(lowest), self._serving(lowest)
@@ -301,3 +374,18 @@ class FrequencySets:
 def _below(lower: Levels, levels: Levels) -> bool:
     """Whether levels are at or below others, in every attribute."""
     return all(own <= other for own, other in zip(lower, levels, strict=True))
+
+
+def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table, levels: Levels) -> exp.Expr:
+    """The part of the frequency set, or of a distribution, that is in suppressed classes."""
+    if not space.below_top(levels):
+        return relation
+    keys = [col(own, "f").eq(col(other, "x")) for own, other in columns_of_classes(space, levels)]
+    part = select([all_columns("f")], aliased(relation, "f"))
+    return subquery(part.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False), "f")
+
+
+def columns_of_classes(space: ClassSpace, levels: Levels) -> list[tuple[str, str]]:
+    """The columns that tell classes apart, each with that of the same code in a table of classes."""
+    pairs = [(code_name(i, level), f"code_{i}") for i, level in space.below_top(levels)]
+    return [*pairs, (KNOWN, KNOWN)] if space.unknown else pairs

@@ -63,7 +63,8 @@ def allowed_of(limit: Decimal, count: int) -> int:
 def count_suppression_limit(
     steps: StatementRunner, limit: Decimal, rows: int, members: exp.Table | None
 ) -> SuppressionLimit:
-    """The limit on a source of so many rows; with ``members``, which persons are in which combinations."""
+    """The limit on a source of so many rows; with ``members``, which persons are in which combinations. The runner is
+    of the engine that has these."""
     if members is None:
         return SuppressionLimit(allowed_of(limit, rows))
     every = int(steps.look_up(person_count(members), [(0,)])[0][0])

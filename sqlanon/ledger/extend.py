@@ -63,6 +63,7 @@ from sqlanon.release.score import released_score
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.target import Expected, Reach
 from sqlanon.release.targets.file import FileTarget
+from sqlanon.release.values import different_rows
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, __version__
@@ -151,6 +152,8 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     recoding, waiting = _recoding(run, prepared, levels)
     count = run.engine.rows(row_count(rows=run.work("added")))[0][0]
     with opened(run.engine, publication, Reach(), verified=True) as release:
+        if prepared.columns.person is not None:
+            _refuse_unknown_persons(run, recoding, release, prepared.source.relation)
         rows = _extended(release.relation, run.work("added"), manifest)
         quasi = [col(name) for name in manifest.quasi]
         figures = steps.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
@@ -172,6 +175,28 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         warnings=[*ordered_messages((*warn_of_unique_columns(steps, prepared), *dependencies.warnings))],
         _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
     )
+
+
+def _released_rows(run: Run, recoding: FullDomainRecoding, source: exp.Table) -> FullDomainRecoding:
+    """The rows of the source that the release has, recoded. Makes ``released_rows``."""
+    rows = run.work("released_rows")
+    run.engine.execute(create_table(rows.copy(), rows_in_release(source)))
+    return replace(recoding, source=rows, suppressed=None)
+
+
+def _refuse_unknown_persons(run: Run, recoding: FullDomainRecoding, release: Earlier, source: exp.Table) -> None:
+    """Whose rows a release has is known by the source alone: refuse where rows have left it, or have changed."""
+    types = {column.name: column.type for column in release.manifest.columns}
+    view = run.place.view("recoded")
+    recoded = _released_rows(run, recoding, source).select(shuffled=False)
+    run.engine.execute(create_temporary_view(view.copy(), recoded))
+    gone = run.engine.rows(different_rows(release.relation, view, types))[0][0]
+    if gone:
+        raise ReleaseError(
+            f"{release.path}: {gone:,} of its rows are not in the source as they were released. Which persons they are "
+            "of is not known, so the persons of a class with new rows cannot be counted: run anonymize again, which "
+            "replaces the release"
+        )
 
 
 def _refuse_changes(
@@ -434,17 +459,32 @@ class ExtensionDraft:
 
     def checks(self, released: exp.Table) -> list[Check]:
         run, recoding, macros = self.run, self.recoding, self.run.install_macros()
-        audit = SourceAudit(run.engine, run.work, macros, self.prepared, recoding, recoding, None)
+        added, everything = self._persons_of_rows()
+        audit = SourceAudit(run.engine, run.work, macros, self.prepared, recoding, recoding, None, everything)
         checks = audit.checks(released.sql(run.engine.dialect))
         if not self.extension.added_rows:
             return checks
         new = self._added_rows.sql(run.engine.dialect)
-        checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(new))
+        with_persons = new if added is None else added.sql(run.engine.dialect)
+        checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(with_persons))
         k = promised_k(self.prepared.policy.privacy, self.prepared.policy.quasi)
         if k != self.prepared.policy.privacy.k:  # no check of k-anonymity has looked at that
             smallest = run.engine.rows(k_anonymity_of(new, self.quasi, macros))[0][0]
             checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))
         return checks
+
+    def _persons_of_rows(self) -> tuple[exp.Table | None, exp.Query | None]:
+        """Where persons are counted, the rows that are added with theirs, and all rows of the release with theirs."""
+        person, run = self.prepared.columns.person, self.run
+        if person is None:
+            return None, None
+        before = replace(self.recoding, source=run.work("released_rows"), suppressed=None)
+        views = run.place.view("added_persons"), run.place.view("released_persons")
+        for view, recoding in zip(views, (self.recoding, before), strict=True):
+            with_person = recoding.with_column(Column(person))
+            run.engine.execute(create_temporary_view(view.copy(), with_person.select(shuffled=False)))
+        columns = [*(one.name for one in self.columns()), person]
+        return views[0], _EXTENDED(columns=[col(name) for name in columns], released=views[1], added=views[0])
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
         """Rows that wait are added later: nothing is told of them."""

@@ -136,7 +136,9 @@ def _shield(place: str, keys: _Keys, attributes: Mapping[str, Attribute], names:
             yield Problem(where, _unknown(name, "quasi", attributes, names))
         elif name in attributes and attributes[name].role != "quasi":
             yield Problem(
-                where, f"{name!r} is {attributes[name].role}, and k_anonymity is over quasi-identifiers: leave it out"
+                where,
+                f"{name!r} is {attributes[name].role}, and k_anonymity is over quasi-identifiers: declare it quasi; a "
+                "shield without it does not count who shares its values",
             )
         seen.add(name)
 

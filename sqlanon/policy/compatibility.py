@@ -558,7 +558,8 @@ NO_FILE = PolicyFeature(
 # --- The table
 
 WIDE = "use a full-domain strategy, such as optimal"
-ONE_OF = "leave one of the two out"
+WITHOUT_AFTER = "leave `after` out: the ledger then refuses a release that is not safe beside the earlier ones"
+WITHOUT_DECOYS = "leave decoys out: the rows of the classes that they would fill are suppressed then"
 
 OF_SEARCH = (
     Row(AGGREGATE, NO_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
@@ -607,7 +608,12 @@ OF_STRATEGIES = (
         "is missing: strategy {strategy} divides equal rows by it; add the columns that identify a row, such as "
         'key = "id"',
     ),
-    Row(PERSON, DIVIDES, "strategy {strategy} counts rows, and source.person counts persons: leave one of them out"),
+    Row(
+        PERSON,
+        DIVIDES,
+        "strategy {strategy} counts rows, so a class of k rows may be of one person: use another strategy, such as "
+        "optimal, local or mondrian",
+    ),
 )
 IDENTIFICATIONS = (Row(IDENTIFICATION, NO_COMBINATIONS, "applies to strategy {able}, not to {strategy}: leave it out"),)
 POPULATIONS = (
@@ -639,7 +645,12 @@ BUDGETS = (
 )
 WITH_NOISE = (
     Row(SMALL_K, NOISE, "noise hides a record among the others of its class: add k = 5, for example"),
-    Row(NOISY_SHIELD, NOISE, "{name} has noise, and k_anonymity is over generalized attributes: leave it out"),
+    Row(
+        NOISY_SHIELD,
+        NOISE,
+        "{name} has noise, and k_anonymity is over generalized attributes: give it a hierarchy; a shield without it "
+        "does not count who shares its values",
+    ),
     Row(
         OF_COMBINATIONS,
         NOISE,
@@ -647,9 +658,23 @@ WITH_NOISE = (
     ),
 )
 AFTER_NOISE = (
-    Row(CONFIDENCE, PERSON, "counts rows, and source.person counts persons: leave one of them out"),
-    Row(UNKNOWN_WITH_NOISE, DECIDED_OF_PERSONS, "suppresses rows after {decided} decided: leave one of them out"),
-    Row(CONFIDENCE, DECIDED, "suppresses rows after {decided} decided: leave one of them out"),
+    Row(
+        CONFIDENCE,
+        PERSON,
+        "counts rows, and source.person counts persons: give the attribute a hierarchy in place of noise; without "
+        "confidence, the release does not promise that k records are near a noisy one",
+    ),
+    Row(
+        UNKNOWN_WITH_NOISE,
+        DECIDED_OF_PERSONS,
+        "suppresses rows after {decided} decided: exclude these rows with query = ... under [source]",
+    ),
+    Row(
+        CONFIDENCE,
+        DECIDED,
+        "suppresses rows after {decided} decided: give the attribute a hierarchy in place of noise; without "
+        "confidence, the release does not promise that k records are near a noisy one",
+    ),
 )
 WITH_EARLIER = (
     Row(AFTER, LOCAL, "{local} has no levels to compare with an earlier release: use a full-domain strategy"),
@@ -659,19 +684,20 @@ WITH_EARLIER = (
         "measure {measure} counts classes, and `after` splits them: use loss, for example",
     ),
     Row(AFTER, MASK, 'masked rows would reveal rows that no release has shown: use suppressed = "drop"'),
-    Row(AFTER, POPULATION, "requirements with a population cannot be checked across releases: " + ONE_OF),
-    Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + ONE_OF),
-    Row(AFTER, NOISE, "noise is drawn anew in each release: " + ONE_OF),
+    Row(AFTER, POPULATION, "requirements with a population cannot be checked across releases: " + WITHOUT_AFTER),
+    Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + WITHOUT_AFTER),
+    Row(AFTER, NOISE, "noise is drawn anew in each release: " + WITHOUT_AFTER),
 )
 IN_LEDGER = (
     Row(AFTER, _missing("catalog"), "needs the ledger, which is in the catalog: add [catalog] database = ..."),
 )
 WITH_DECOYS = (
-    Row(SMALL_K, DECOYS, "decoys fill classes up to k rows: add k = 5, for example, or leave them out"),
+    Row(SMALL_K, DECOYS, "decoys fill classes up to k rows: add k = 5, for example"),
     Row(
         DECOYS,
         MORE_THAN_K,
-        "work with k alone: decoys, which belong to nobody, would decide whether {requirement} holds; " + ONE_OF,
+        "work with k alone: decoys, which belong to nobody, would decide whether {requirement} holds; "
+        + WITHOUT_DECOYS,
     ),
     Row(
         DECOYS,
@@ -681,24 +707,38 @@ WITH_DECOYS = (
     Row(
         DECOYS,
         NOISE,
-        "noise hides a record among real records, and decoys are not real: leave one of them out",
+        "noise hides a record among real records, and decoys are not real: " + WITHOUT_DECOYS,
     ),
-    Row(DECOYS, PERSON, "belong to nobody, and source.person counts persons: leave one of them out"),
-    Row(DECOYS, POPULATION, "are not in the population that classes are compared with: " + ONE_OF),
+    Row(DECOYS, PERSON, "belong to nobody, and source.person counts persons: " + WITHOUT_DECOYS),
+    Row(DECOYS, POPULATION, "are not in the population that classes are compared with: " + WITHOUT_DECOYS),
     Row(DECOYS, MASK, 'fill the classes whose rows would be masked: use suppressed = "drop"'),
-    Row(DECOYS, AFTER, "are missing from earlier releases, which would reveal them: leave release.after or decoys out"),
+    Row(DECOYS, AFTER, "are missing from earlier releases, which would reveal them: " + WITHOUT_DECOYS),
 )
 ROWS_ELSEWHERE = (
-    Row(PERSON, ELSEWHERE, "persons are counted row by row, {rows}: leave it out"),
-    Row(COMPARES_PERSONS, ELSEWHERE, "compares persons row by row, {rows}: leave it out"),
-    Row(KEY, ELSEWHERE, "keys are recorded row by row, {rows}: leave it out"),
+    Row(
+        PERSON,
+        WAREHOUSE,
+        "a warehouse counts rows, so a class of k rows may be of one person: anonymize the table where persons are "
+        "counted (DuckDB, PostgreSQL or Spark), or make it one row a person",
+    ),
+    Row(
+        COMPARES_PERSONS,
+        ELSEWHERE,
+        "compares persons row by row, {rows}: anonymize a copy of the table in DuckDB; without it, released rows may "
+        "be attributed to other people",
+    ),
+    Row(
+        KEY,
+        ELSEWHERE,
+        "keys are recorded row by row, {rows}: leave it out; `extend` and `after`, which need it, read rows, too",
+    ),
     Row(NOISE_OF_EACH, COUNTED, "is drawn row by row, {rows}: give it a hierarchy"),
     Row(
         TABLE_HIERARCHY,
         ELSEWHERE,
         "names a table of a DuckDB source, and this one is {where}: export it, and use file = ...",
     ),
-    Row(RISK, ELSEWHERE, "needs single rows, {rows}: leave it out"),
+    Row(RISK, ELSEWHERE, "needs single rows, {rows}: leave it out, and measure the risk of a release"),
     Row(LISTS, ELSEWHERE, "lists are made where sqlanon runs, {rows}: leave it out"),
     Row(LOCAL, COUNTED, "{local} places rows one by one, {rows}: " + WIDE, at="search"),
     Row(DIVIDES, FROM_SPARK, "strategy {strategy} divides equal rows by their key, {rows}: " + WIDE),
@@ -707,8 +747,8 @@ ROWS_ELSEWHERE = (
         ELSEWHERE,
         "a table of a source {where} cannot be the population: give database = ... or files = ...",
     ),
-    Row(DECOYS, ELSEWHERE, "are drawn among the rows, {rows}: leave them out"),
-    Row(AFTER, ELSEWHERE, "needs the rows of an earlier release, {rows}: leave it out"),
+    Row(DECOYS, ELSEWHERE, "are drawn among the rows, {rows}: " + WITHOUT_DECOYS),
+    Row(AFTER, ELSEWHERE, "needs the rows of an earlier release, {rows}: " + WITHOUT_AFTER),
     Row(BESIDE_SOURCE, ELSEWHERE, IN_SCHEMA_OF_SOURCE),
     Row(
         IN_SPARK,
@@ -725,16 +765,17 @@ ROWS_ELSEWHERE = (
     Row(KEEP, FREQUENCY_SET, "applies to a release in a database of its own: leave it out"),
     Row(IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
 )
+IN_A_RELEASE = "publish a release with anonymize, which keeps it"
 LIVE_VIEWS = (
     Row(FILES, LIVE, "a view needs a database: load the files into a table"),
     Row(QUERY, LIVE, "create a view with this query, and name it: table = ..."),
-    Row(POPULATION, LIVE, "may change while the view is read: leave it out"),
-    Row(OF_POPULATION, LIVE, "needs a population, which a view does not read: leave it out"),
-    Row(OF_TABLE, LIVE, "is about the whole table and suppresses nothing, so a view cannot keep it: leave it out"),
+    Row(POPULATION, LIVE, "may change while the view is read: " + IN_A_RELEASE),
+    Row(OF_POPULATION, LIVE, "needs a population, which a view does not read: " + IN_A_RELEASE),
+    Row(OF_TABLE, LIVE, "is about the whole table and suppresses nothing, so a view cannot keep it: " + IN_A_RELEASE),
     Row(LOCAL, LIVE, "recodes below the full domain: a view shows one level of each attribute; use optimal"),
     Row(MASK, LIVE, 'a view omits suppressed rows: use "drop"'),
     Row(AFTER, LIVE, "a view changes with its table, and cannot be compared with earlier releases"),
-    Row(DECOYS, LIVE, "are drawn once, and a view is computed on each read: leave them out"),
+    Row(DECOYS, LIVE, "are drawn once, and a view is computed on each read: " + WITHOUT_DECOYS),
     Row(
         NOISE_OF_EACH,
         LIVE,
@@ -743,18 +784,21 @@ LIVE_VIEWS = (
 )
 EXTENSIONS = (
     Row(_missing("source.key"), EXTENDED, "is missing: name the columns that identify a row and never change"),
-    Row(PERSON, EXTENDED, "a release does not show whose rows it has: leave it out"),
     Row(POPULATION, EXTENDED, "does not grow with the release: run anonymize again"),
     Row(LOCAL, EXTENDED, "recodes below the full domain: new rows have no level to be at", at="search.strategy"),
     Row(OF_ONE_SOURCE, EXTENDED, "compares with one source, and an extended release has rows of several"),
     Row(_missing("catalog"), EXTENDED, "is missing: its ledger records what was released"),
     Row(NO_FILE, EXTENDED, "only a release in a file can be extended"),
-    Row(NOISE, EXTENDED, "noise is drawn once for all rows of a class: leave it out"),
-    Row(ESTIMATE, EXTENDED, "is estimated from one source: leave it out"),
+    Row(NOISE, EXTENDED, "noise is drawn once for all rows of a class: run anonymize again"),
+    Row(
+        ESTIMATE,
+        EXTENDED,
+        "is estimated from one source, and an extended release has rows of several: run anonymize again",
+    ),
     Row(MASK, EXTENDED, 'masked rows cannot be taken back: use "drop"'),
     Row(KEEP, EXTENDED, "an extended release contains the one before: leave it out"),
-    Row(DECOYS, EXTENDED, "decoys cannot be distinguished from rows: leave it out"),
-    Row(DRAFT, EXTENDED, "is for trying out, and a draft is not extended: leave it out"),
+    Row(DECOYS, EXTENDED, "decoys cannot be distinguished from rows: run anonymize again"),
+    Row(DRAFT, EXTENDED, "is for trying out, and a draft is not extended: publish a release first"),
 )
 
 TABLE: Mapping[str, Sequence[Row]] = {

@@ -11,7 +11,6 @@ from sqlglot import exp
 from sqlanon.coding import KNOWN, SOURCE, Coded, Column, Levels, below_top, code_name
 from sqlanon.expressions import (
     aliased,
-    all_columns,
     all_of,
     by_class,
     cast,
@@ -175,39 +174,14 @@ def suppressed_classes(space: ClassSpace, levels: Levels) -> exp.Select:
     return query.where(~col(KEPT), col(CLASS_SIZE) > 0, copy=False)
 
 
-def masked_class(space: ClassSpace, suppressed: exp.Table, levels: Levels) -> exp.Select:
+def masked_class(suppressed: ClassSpace) -> exp.Select:
     """One row: the size of the class that all masked rows make together, its count, and whether it is kept.
 
     Where every attribute is at its top, the kept rows read the same: the whole table is that class. A masked class
     matches all of the population, of which each kept class matches a part: what asks for that is met.
     """
-    requirements = space.requirements
-    masked = replace(
-        space,
-        frequency=_of_suppressed(space, space.frequency, suppressed, levels),
-        sensitive={
-            distribution: replace(one, table=_of_suppressed(space, one.table, suppressed, levels))
-            for distribution, one in space.sensitive.items()
-        },
-        requirements=requirements.without_population,
-        # Masked, what was unknown reads like all else.
-        unknown=False,
-        population=False,
-    )
     columns: list[exp.Expr] = [col(CLASS_SIZE), col(CLASS_COUNT), col(KEPT)]
-    return select(columns, subquery(judged(masked, space.heights), "c"))
-
-
-def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table, levels: Levels) -> exp.Expr:
-    """The part of the frequency set, or of a distribution, that is in suppressed classes."""
-    below = space.below_top(levels)
-    if not below:
-        return relation
-    keys = [col(code_name(i, level), "f").eq(col(f"code_{i}", "x")) for i, level in below]
-    if space.unknown:
-        keys.append(col(KNOWN, "f").eq(col(KNOWN, "x")))
-    part = select([all_columns("f")], aliased(relation, "f"))
-    return subquery(part.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False), "f")
+    return select(columns, subquery(judged(suppressed, suppressed.heights), "c"))
 
 
 def ordered(recoding: ByClass, rows: exp.Select) -> exp.Select:

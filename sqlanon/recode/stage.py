@@ -18,7 +18,7 @@ from sqlanon.requirements import void_shields
 from sqlanon.search.candidate import smallest_class, whole_classes
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import kept_classes
-from sqlanon.search.persons import PersonFigures, fewest_persons, person_figures, persons_in_classes
+from sqlanon.search.persons import PersonFigures, count_persons_in_classes, fewest_persons, person_figures
 from sqlanon.search.population_match import PopulationMatch, mapping_of
 from sqlanon.search.result import Placed, SearchResult
 
@@ -95,13 +95,13 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
             fewest = steps.look_up(query, [(0,)])[0][0]
     else:
         smallest, fewest = steps.look_up(smallest_class(space, levels), [(0, 0)])[0]
-    persons = _persons(steps, prepared, space, levels, figures, fewest or 0)
+    persons = _persons(prepared, space, levels, figures, fewest or 0)
     named = prepared.lattice.named(levels)
     return Recoding(named, figures, smallest or 0, statement, masked, tuple(warnings), mapping, persons)
 
 
 def _persons(
-    steps: StatementRunner, prepared: SearchInput, space: ClassSpace, levels: Levels, figures: Figures, fewest: int
+    prepared: SearchInput, space: ClassSpace, levels: Levels, figures: Figures, fewest: int
 ) -> PersonFigures | None:
     """The persons of a generalization, where persons are counted."""
     every = prepared.limit.all_persons
@@ -109,7 +109,7 @@ def _persons(
         return None
 
     def persons_in(kept: bool) -> int:
-        return int(steps.look_up(persons_in_classes(space, [levels], kept), [(0, 0)])[0][1])
+        return count_persons_in_classes(prepared.sets, space, levels, kept)
 
     suppressed = figures.suppressed_persons
     return person_figures(every, persons_in(False) if suppressed is None else suppressed, persons_in(True), fewest)
@@ -120,8 +120,7 @@ def _masked(
 ) -> tuple[int, list[Notice]]:
     """How many suppressed rows may stay, masked: all or none; and why none."""
     requirements = prepared.requirements
-    space, rows = prepared.sets.at(levels), prepared.marginals.rows
-    size, good = _all_masked(steps, space, suppressed, levels, figures, rows)
+    size, good = _all_masked(steps, prepared, suppressed, levels, figures)
     trees, specs = prepared.hierarchies, prepared.policy.attributes
     topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None] + list(prepared.policy.noisy)
     forbidden = [hierarchy.attribute for hierarchy in trees if hierarchy.top in specs[hierarchy.attribute].forbidden]
@@ -143,13 +142,13 @@ def _masked(
 
 
 def _all_masked(
-    steps: StatementRunner, space: ClassSpace, suppressed: exp.Table, levels: Levels, figures: Figures, rows: int
+    steps: StatementRunner, prepared: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
 ) -> tuple[int, bool]:
     """The rows of the class that all masked rows make, and whether it meets the policy, as does the table with it."""
     if steps.dry:
         return figures.suppressed_rows, True
-    size, count, good = steps.engine.rows(masked_class(space, suppressed, levels))[0]
-    kept = kept_classes(figures, rows)
+    size, count, good = steps.engine.rows(masked_class(prepared.sets.of_suppressed(levels, suppressed)))[0]
+    kept = kept_classes(figures, prepared.marginals.rows)
     together = replace(
         kept,
         classes=kept.classes + 1,
@@ -157,5 +156,5 @@ def _all_masked(
         count=kept.count + count,
         singles=kept.singles + int(count == 1),
     )
-    asked = space.requirements
+    asked = prepared.requirements
     return size, good and all(one.holds(together) for one in asked.table) and not asked.separate

@@ -32,6 +32,7 @@ from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.reader import Once
+from sqlanon.release.remote_audit import RemoteAudit
 from sqlanon.requirements import requirement_checks, requirements_in
 from sqlanon.requirements.audit import Audited, Private
 from sqlanon.requirements.base import ClassCondition, SourceFacts, SubsetCondition
@@ -53,10 +54,15 @@ class SourceAudit:
     recoding: ReleaseStatement
     plain: ReleaseStatement
     population: Population | None
+    with_persons: exp.Query | None = None
+    """The released rows with their persons, where they are not those of the recoding."""
 
     def checks(self, relation: str) -> list[Check]:
         with self._private() as (private, audited):
             found = []
+            if isinstance(counts := private.person_counts, RemoteAudit):
+                columns = self.prepared.columns
+                found.append(counts.same_rows(relation, [*columns.generalized, *columns.sensitive]))
             if audited is not None:
                 found.append(self._same_rows(relation, audited))
                 relation = audited.sql(self.engine.dialect)
@@ -90,14 +96,19 @@ class SourceAudit:
     def _private(self) -> Iterator[tuple[Private, exp.Table | None]]:
         """Create the views temporarily; the second has the released rows with their persons."""
         mark = uuid4().hex[:12]
-        person, audited = self.prepared.columns.person, None
+        person, audited, counts = self.prepared.columns.person, None, None
+        source = self.prepared.source
         views: list[exp.Table] = []
         theirs = None
         try:
-            if person is not None:
+            if person is not None and source.persons is not None:
+                counts = RemoteAudit(self.engine, source, self.work, self.recoding, person, mark)
+            elif person is not None:
                 audited = table(f"sqlanon_audited_{mark}", "main", "temp")
-                with_persons = self.recoding.with_column(Column(person))
-                self.engine.execute(create_temporary_view(audited, with_persons.select(shuffled=False)))
+                query = self.with_persons
+                if query is None:
+                    query = self.recoding.with_column(Column(person)).select(shuffled=False)
+                self.engine.execute(create_temporary_view(audited, query))
                 views.append(audited)
             if self.population is not None:
                 target = self.work(f"population_audited_{mark}")
@@ -105,7 +116,8 @@ class SourceAudit:
                 self.population.engine.execute(create_table(target.copy(), query))
                 theirs = target
             reference = self.prepared.source.relation
-            if self.prepared.source.access == "remote" and self.prepared.columns.sensitive:
+            is_remote = self.prepared.source.access == "remote" and counts is None
+            if is_remote and self.prepared.columns.sensitive:
                 reference = self._counted(mark)
                 views.append(reference)
             yield (
@@ -118,10 +130,13 @@ class SourceAudit:
                         name: tree.table.sql(self.engine.dialect)
                         for name, tree in self.prepared.sensitive_hierarchies.items()
                     },
+                    counts,
                 ),
                 audited,
             )
         finally:
+            if counts is not None:
+                counts.close()
             for view in views:
                 self.engine.execute(drop_view(view.copy()))
             if theirs is not None:

@@ -42,6 +42,19 @@ class Queryable(Protocol):
         """The rows of a query."""
 
 
+class PersonCounts(Protocol):
+    """The persons of rows that stay elsewhere, as relations with a number for each: they are counted there."""
+
+    def of_release(self, keys: Sequence[str], attribute: str | None = None) -> str:
+        """The persons of each class, or of each value of a sensitive attribute in it."""
+
+    def of_source(self, attribute: str) -> str:
+        """The persons of each value of a sensitive attribute in the source."""
+
+    def in_source(self) -> int:
+        """The persons of the source."""
+
+
 @dataclass(frozen=True)
 class Private:
     """What only the data holder has, as relations by their text.
@@ -56,6 +69,8 @@ class Private:
     population: str | None = None
     population_person: str | None = None
     hierarchies: Mapping[str, str] = field(default_factory=dict)
+    person_counts: PersonCounts | None = None
+    """Where the persons are counted, if the rows stay elsewhere: then the relation that is checked has none."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,11 @@ class Audited:
         return self.private.person if self.private is not None else None
 
     @property
+    def person_counts(self) -> PersonCounts | None:
+        """Where persons are counted, if the rows of the source stay elsewhere."""
+        return None if self.private is None else self.private.person_counts
+
+    @property
     def by_person(self) -> dict[str, str]:
         """The option of macros that count persons, where they can be seen."""
         return {"person": self.person} if self.person else {}
@@ -106,7 +126,12 @@ class Audited:
 
     def figures(self, macro: Macro, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The one row of a macro, by name."""
-        query = macro_of(macro.name, self.relation, *arguments, catalog=self.macros, **options)
+        relation = self.relation
+        if self.person_counts is not None and (self.person in arguments or "person" in options):
+            sensitive = {name.lower() for name in self.sensitive}
+            named = (one for one in arguments[1:] if isinstance(one, str) and one.lower() in sensitive)
+            relation = self.person_counts.of_release(arguments[0], next(named, None))
+        query = macro_of(macro.name, relation, *arguments, catalog=self.macros, **options)
         rows = self.engine.rows(query)
         return dict(zip(macro.columns, rows[0], strict=True)) if rows else dict.fromkeys(macro.columns)
 
@@ -118,13 +143,16 @@ class Audited:
     def against_source(self, macro: Macro, attribute: str, **options: Any) -> dict[str, Any]:
         """The figures of a macro on a sensitive attribute, beside its shares in the source or else in the release."""
         if self.private is not None:
-            options["reference"] = self.private.source
+            counts = self.person_counts
+            options["reference"] = self.private.source if counts is None else counts.of_source(attribute)
             options |= self.by_person
         return self.figures(macro, list(self.quasi), attribute, **options)
 
     def class_sizes(self) -> dict[int, int]:
         """How many classes there are of each size, in rows or persons."""
-        return dict(self.engine.rows(class_sizes_of(self.relation, self.quasi, self.person, self.macros)))
+        counts = self.person_counts
+        relation = self.relation if counts is None else counts.of_release(self.quasi)
+        return dict(self.engine.rows(class_sizes_of(relation, self.quasi, self.person, self.macros)))
 
     def beside_source(self, check: Check) -> Check:
         """A check on shares of the source, which a release alone does not show."""

@@ -111,5 +111,7 @@ def _counted(audited: Audited) -> int:
     """The rows, or persons, of the source."""
     if not audited.person or audited.private is None:
         return audited.rows
+    if audited.person_counts is not None:
+        return audited.person_counts.in_source()
     source = replace(audited, relation=audited.private.source)
     return source.figures(PERSONS, list(audited.quasi), audited.person)["persons"] or 0

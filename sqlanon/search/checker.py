@@ -28,7 +28,7 @@ from sqlanon.search.candidate import (
 from sqlanon.search.classes import can_be_judged_together
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import Rules
-from sqlanon.search.persons import persons_in_classes
+from sqlanon.search.persons import count_persons_in_classes, persons_in_classes
 from sqlanon.search.population_match import wrong_map
 
 
@@ -200,8 +200,11 @@ class Checker:
         for row in rows:
             row["suppressed_persons"] = None if row["suppressed_rows"] else 0
         if places := [i for i, row in enumerate(rows) if 0 < row["suppressed_rows"] <= self._limit.rows]:
-            query = persons_in_classes(space, [several[i] for i in places], kept=False)
-            counted = dict(self._sets.steps.ask(query, []))
+            if self._sets.ground.movers is not None:
+                counted = {0: count_persons_in_classes(self._sets, space, several[0], kept=False)}  # one at a time
+            else:
+                query = persons_in_classes(space, [several[i] for i in places], kept=False)
+                counted = dict(self._sets.steps.ask(query, []))
         for place, persons in counted.items():
             rows[places[place]]["suppressed_persons"] = persons
 

@@ -221,7 +221,8 @@ PLACE = "place"
 def can_be_judged_together(space: ClassSpace) -> bool:
     """Whether the classes of several generalizations have the same columns, and are judged each by itself."""
     requirements = space.requirements
-    return not (space.are_classes or requirements.shields or _by_distribution(requirements.classes))
+    is_of_one = space.are_classes or space.moving_elsewhere
+    return not (is_of_one or requirements.shields or _by_distribution(requirements.classes))
 
 
 def judged_together(

@@ -14,7 +14,7 @@ from sqlanon.search.candidate import candidate
 from sqlanon.search.input import SearchInput
 from sqlanon.search.memory import Search, kept_classes
 from sqlanon.search.outcome import Outcome
-from sqlanon.search.persons import persons_in_classes
+from sqlanon.search.persons import count_persons_in_classes
 
 
 def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:
@@ -68,7 +68,7 @@ def _with_persons(prepared: SearchInput, levels: Levels, figures: Figures) -> Fi
     space = prepared.sets.at(levels)
     if figures.suppressed_persons is not None or not space.persons:
         return figures
-    _, persons = prepared.sets.steps.ask(persons_in_classes(space, [levels], kept=False), [])[0]
+    persons = count_persons_in_classes(prepared.sets, space, levels, kept=False)
     return replace(figures, suppressed_persons=persons)
 
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlanon.coding import Levels, code_name
 from sqlanon.expressions import all_of, col, named, subquery, template, union_all
-from sqlanon.frequency.sets import ClassSpace
+from sqlanon.frequency.sets import ClassSpace, FrequencySets, columns_of_classes
 from sqlanon.frequency.statements import MOVER, PERSONS, counted
 from sqlanon.records import dataclass
 from sqlanon.search.classes import KEPT, judged
@@ -56,6 +56,33 @@ def persons_in_classes(space: ClassSpace, several: Sequence[Levels], kept: bool)
     Persons in one combination of quasi-identifiers add up; the others are distinct numbers (`frequency.statements`).
     """
     return union_all(*(_members(space, levels, kept, [_place(i), _persons(space)]) for i, levels in enumerate(several)))
+
+
+def count_persons_in_classes(sets: FrequencySets, space: ClassSpace, levels: Levels, kept: bool) -> int:
+    """The distinct persons with a row in a class of a generalization that is kept, or in one that is not.
+
+    Of a source whose rows stay elsewhere, those in several combinations are counted there, in these classes.
+    """
+    steps, movers = sets.steps, sets.ground.movers
+    if movers is None:
+        return int(steps.look_up(persons_in_classes(space, [levels], kept), [(0, 0)])[0][1])
+    pairs = columns_of_classes(space, levels)
+    output = [named(col(f"class_{key}"), other) for key, other in pairs]
+    classes = judged(space, levels, [named(col(key), f"class_{key}") for key, _ in pairs])
+    query = _CLASSES(columns=output or [named(exp.true(), "every")], judged=subquery(classes))
+    query = query.where(col(KEPT) if kept else ~col(KEPT), copy=False)
+    chosen = steps.make(sets.work("chosen_classes"), query)
+    same = all_of(col(key, "f").eq(col(other, "x")) for key, other in pairs)
+    settled = _SETTLED(frequency=sets.settled_at(levels).frequency, classes=chosen, same=same)
+    try:
+        persons = int(steps.look_up(settled, [(0,)])[0][0])
+        return persons + movers.count(movers.of_classes(chosen, pairs))
+    finally:
+        steps.drop(chosen)
+
+
+_CLASSES = template("SELECT :columns FROM :judged AS j")
+_SETTLED = template("SELECT coalesce(sum(f.persons)::BIGINT, 0) FROM :frequency AS f JOIN :classes AS x ON :same")
 
 
 def fewest_persons(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:

@@ -6,6 +6,7 @@ ask which kind they have.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -85,6 +86,37 @@ class Sampled:
     columns: Sequence[str]
 
 
+class RemotePersons(ABC):
+    """Where the persons are counted of a source whose rows stay elsewhere.
+
+    ``engine`` runs statements there, and ``relation`` has its columns that are looked at or released, beside the person
+    column as the server compares it. That column is confined: only counts of its values come here.
+    """
+
+    relation: exp.Table
+
+    @property
+    @abstractmethod
+    def engine(self) -> WorkEngine: ...
+
+    @abstractmethod
+    def open(self) -> None:
+        """Begin to count: what `engine` makes from now on stays there until `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop there what was made since `open`."""
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Count for a while."""
+        self.open()
+        try:
+            yield
+        finally:
+            self.close()
+
+
 @dataclass(frozen=True)
 class EveryColumn:
     """The rows of a source with all of its columns, those that are never released included: for hashes of them.
@@ -113,6 +145,7 @@ class Source:
     home: str | None = None  # what tells its database from others, for the ledger
     scan: exp.Expr | None = None  # what reads its files, in SQL that people run
     whole: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
+    persons: RemotePersons | None = None  # where its persons are counted, if its rows stay elsewhere
 
     access: ClassVar[Access] = "rows"
     recodes: ClassVar[bool] = True

@@ -7,8 +7,9 @@ source a view that repeats each as often as it was counted.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.egress_guard import refuse_rows
+from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.engines.travel import arrived, count_column, repeated, travelling
@@ -43,7 +45,7 @@ from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
 from sqlanon.records import dataclass
 from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import Ask, Counted, EveryColumn, Recodes, Sampled, Source
+from sqlanon.sources.bound import Ask, Counted, EveryColumn, Recodes, RemotePersons, Sampled, Source
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, types_here
 from sqlanon.sources.scope import as_it_stands, one_select
@@ -58,6 +60,9 @@ _ROWS = table("sqlanon_narrowing", "pg_temp")
 """Rows of a query, for a while."""
 
 _Server = TypeVar("_Server")
+
+_PERSON_TYPES = ("numeric", "bytea")
+"""Types without an equal here whose values tell persons apart: they stay there."""
 
 _PARTLY_UNLIKE = ("DECIMAL", "DATE", "TIMESTAMP")
 """Types some of whose values there have no equal here."""
@@ -180,6 +185,10 @@ class PostgresSource(Source):
     def temporary_rows_shown(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
         return _ROWS, [self.shown(engine, create_temporary_table(table(_ROWS.name), query))]
 
+    def drop(self) -> None:
+        if self.persons is not None:
+            self.persons.close()
+
     def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
         with self.engine.reading():
             return self.engine.rows(pg.distinct_counts(self.there, names))[0]
@@ -218,6 +227,56 @@ class PostgresSource(Source):
             raise SourceError(f"release.table: {IN_SCHEMA_OF_SOURCE.format(schema=repr(schema))}")
 
 
+class PostgresPersons(RemotePersons):
+    """The persons of a source in PostgreSQL.
+
+    They are counted over a connection of their own, in one transaction: its temporary tables, which have the ids, go
+    with it, whatever ends it, and all counts are of the same rows.
+    """
+
+    def __init__(self, work: DuckDBEngine, server: PostgresEngine, address: str, relation: exp.Table) -> None:
+        self._engine = FederatedEngine(work, There(server, sys.maxsize, most=0, name="PostgreSQL"))
+        self.relation, self._address, self._opened = relation, address, ExitStack()
+        self._is_open = False
+
+    @property
+    def engine(self) -> FederatedEngine:
+        return self._engine
+
+    def open(self) -> None:
+        if self._is_open:
+            return
+        server = PostgresEngine.open(self._address, "source.postgres")
+        self._opened.callback(server.close)
+        with server.reading():
+            may = server.rows(pg.may_make_temporary())[0][0]
+        if not may:
+            self._opened.close()
+            raise SourceError(
+                "source.person: PostgreSQL counts persons in temporary tables, and this role may make none: GRANT "
+                "TEMPORARY ON DATABASE to it; and connect to the primary server, not to a replica"
+            )
+        self._opened.enter_context(server.undone_unless_committed(mode="ISOLATION LEVEL REPEATABLE READ, READ WRITE"))
+        server.execute(pg.nested_loops(allowed=False))
+        self.engine.there.server, self._is_open = server, True
+
+    def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        for made in list(self.engine.there.kept):
+            self.engine.there.tables.pop(made, None)
+        self.engine.there.kept.clear()
+        self._opened.close()
+
+    @property
+    def server(self) -> PostgresEngine:
+        """The connection that sees what the counts are of."""
+        server = self.engine.there.server
+        assert isinstance(server, PostgresEngine)
+        return server
+
+
 class _Postgres(SourceKind):
     name = "postgres"
     without_rows = "in PostgreSQL, and its rows never leave it; this command reads rows"
@@ -251,9 +310,10 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         for name, kind, is_enum in own
         if name.lower() in wanted
     ]
-    plain = select(values, there.relation)
+    plain = select(values, there.relation.copy())
     enums = {name for name, _, is_enum in own if is_enum}
     every, types_of_every = _every_column(there.relation, types_there, enums)
+    persons = _persons(binding, server, address, there, columns, values)
     by_lower = {name.lower(): name for name in columns}
     names = [by_lower[name.lower()] for name in looked_at if name.lower() in by_lower]
     count = count_column(by_lower)
@@ -264,12 +324,11 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     if place.copy is None or not types:
         engine.execute(create_table(combinations, _no_rows(arrive)))
     else:
-        with (
-            _carrying(server, relation, types),
-            source_errors(),
-            server.reading(),
-            server.stream(statement) as reader,
-        ):
+        if persons is not None:
+            persons.open()
+        seen = server.reading() if persons is None else nullcontext()
+        reading = server if persons is None else persons.server
+        with _carrying(server, relation, types), source_errors(), seen, reading.stream(statement) as reader:
             engine.copy_arrow(combinations, reader, lambda arrow: arrived(arrow, arrive))
     view = place.view("source")
     engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
@@ -279,6 +338,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         in_place=False,
         counted=Counted(combinations, count),
         home=server_of(address),
+        persons=persons,
         engine=server,
         address=address,
         there=relation,
@@ -303,6 +363,39 @@ def _every_column(
         named(pg.plain_there(name, kinds[name], type_, name in enums), name) for name, type_ in known.items()
     ]
     return subquery(select(columns, relation.copy()), "source"), known
+
+
+def _persons(
+    binding: Binding,
+    server: PostgresEngine,
+    address: str,
+    there: _Found,
+    columns: Mapping[str, str],
+    values: Sequence[exp.Expr],
+) -> PostgresPersons | None:
+    """Where persons are counted, if the policy counts persons. They are told apart by the column's own equality."""
+    wanted = (binding.section.person_column or "").lower()
+    named_so = [(name, kind, is_enum) for name, kind, is_enum in there.columns if name.lower() == wanted]
+    if not wanted or not named_so:  # a column that is missing is reported with all others that are
+        return None
+    ((person, kind, is_enum),) = named_so
+    if not is_enum and pg.type_here(kind) is None and kind not in _PERSON_TYPES:
+        raise SourceError(
+            f"source.person: {person!r} is of type {kind}, whose equality may be anybody's function: cast it to text "
+            "with query = ... under [source]"
+        )
+    types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.declared}
+    types |= {person: columns[person] if pg.type_here(kind) else "VARCHAR"}
+    relation = subquery(
+        select(
+            [*(one.copy() for one in values), named(pg.person_there(person, kind, is_enum), person)],
+            there.relation.copy(),
+        )
+    )
+    relation.set("alias", exp.TableAlias(this=exp.to_identifier("source")))
+    persons = PostgresPersons(binding.engine, server, address, binding.place.view("persons"))
+    persons.engine.adopt(persons.relation, types, relation, confined=[person])
+    return persons
 
 
 @contextmanager

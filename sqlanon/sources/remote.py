@@ -14,7 +14,7 @@ from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.errors import SourceError
 from sqlanon.expressions import by_class, named, select, subquery, template
 from sqlanon.records import dataclass
-from sqlanon.sources.bound import EveryColumn, Recodes, Source, WorkNames
+from sqlanon.sources.bound import EveryColumn, Recodes, RemotePersons, Source, WorkNames
 from sqlanon.sources.plain import types_here
 
 _Server = TypeVar("_Server")
@@ -99,6 +99,23 @@ def _count_rows(there: There, relation: exp.Expr, texts: Sequence[str]) -> int:
     return int(rows)
 
 
+class _PersonsBesideRows(RemotePersons):
+    """The persons of a source whose engine runs all statements that read it."""
+
+    def __init__(self, engine: FederatedEngine, relation: exp.Table) -> None:
+        self._engine, self.relation = engine, relation
+
+    @property
+    def engine(self) -> FederatedEngine:
+        return self._engine
+
+    def open(self) -> None:
+        """Nothing: the engine is there as long as the run."""
+
+    def close(self) -> None:
+        """Nothing: what was made goes with the run."""
+
+
 def bind_remote(
     engine: FederatedEngine,
     found: exp.Expr,
@@ -106,20 +123,26 @@ def bind_remote(
     wanted: Collection[str],
     files: tuple[Path, ...] = (),
     home: str | None = None,
+    person: str | None = None,
 ) -> RemoteSource:
-    """Bind a relation of the engine that keeps its rows."""
+    """Bind a relation of the engine that keeps its rows. Persons are told apart by that engine's own equality."""
     there, dialect = engine.there, engine.there.dialect
     with there.server.translated_errors():
         own = there.server.columns(found)
+    persons = [name for name in own if person is not None and name.lower() == person.lower()]
+    wanted = {*wanted, *(name.lower() for name in persons)}
     columns = types_here([(name, kind, dialect.type_here(kind)) for name, kind in own.items()], wanted)
     plain: list[exp.Expr] = [
-        named(dialect.plain_there(name, kind), name) for name, kind in own.items() if name.lower() in wanted
+        named((dialect.person_there if name in persons else dialect.plain_there)(name, kind), name)
+        for name, kind in own.items()
+        if name.lower() in wanted
     ]
     if not plain:
         raise SourceError("source: none of its columns is in the policy; check the names under [attributes]")
     relation = subquery(select(plain, found), "source")
     view = place.view("source")
-    engine.adopt(view, {name: type_ for name, type_ in columns.items() if name.lower() in wanted}, relation)
+    types = {name: type_ for name, type_ in columns.items() if name.lower() in wanted}
+    engine.adopt(view, types, relation, confined=persons)
     if place.copy is not None:
         texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
         there.most = _count_rows(there, relation, texts)
@@ -128,4 +151,7 @@ def bind_remote(
     known = {name: type_ for name, kind in own.items() if (type_ := dialect.type_here(kind)) is not None}
     all_plain: list[exp.Expr] = [named(dialect.plain_there(name, own[name]), name) for name in known]
     every = subquery(select(all_plain, found.copy()), "source")
-    return RemoteSource(view, columns, files, not fetched, home=home, engine=engine, every=every, types=known)
+    counted = _PersonsBesideRows(engine, view) if persons else None
+    return RemoteSource(
+        view, columns, files, not fetched, home=home, persons=counted, engine=engine, every=every, types=known
+    )

@@ -36,7 +36,8 @@ class _Spark(SourceKind):
         if section.query is not None:
             _refuse_functions(section.query, server.functions_replaced)
         home = None if section.files else server.catalog  # files are the same, whoever reads them
-        source = bind_remote(engine, found, binding.place, binding.declared, _local_files(section.files), home)
+        person = section.person_column
+        source = bind_remote(engine, found, binding.place, binding.declared, _local_files(section.files), home, person)
         return engine, source
 
 

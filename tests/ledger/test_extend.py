@@ -299,7 +299,6 @@ def test_verify_with_the_policy(hospital: Path) -> None:
         ({"source": {"key": []}}, "source.key"),
         ({"search": {"strategy": "mondrian"}}, "search.strategy"),
         ({"release": {"suppressed": "mask"}}, "release.suppressed"),
-        ({"source": {"person": "id"}}, "source.person"),
     ],
 )
 def test_what_cannot_be_extended(hospital: Path, more: dict[str, Any], words: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import sqlanon
+from sqlanon.policy import compatibility
 from sqlanon.policy.compatibility import EXTENSIONS, IN_LEDGER, LIVE_VIEWS, TABLE, Row, asked_of, conflicts, page
 
 DRAWN = 2000
@@ -132,6 +133,47 @@ def test_the_features_of_a_row_are_named(rows: list[Row]) -> None:
         assert "…" not in row.message
         assert row.feature.words.strip("`")
         assert row.beside.words.strip("`")
+
+
+GUARANTEES = (
+    compatibility.PERSON,
+    compatibility.OF_POPULATION,
+    compatibility.OF_TABLE,
+    compatibility.UNKNOWN_REQUIREMENT,
+    compatibility.MORE_THAN_K,
+    compatibility.ESTIMATE,
+    compatibility.COMPARES_PERSONS,
+    compatibility.NOISY_SHIELD,
+    compatibility.CONFIDENCE,
+    compatibility.DECIDED,
+    compatibility.DECIDED_OF_PERSONS,
+    compatibility.NOISE,
+    compatibility.NOISE_OF_EACH,
+    compatibility.POPULATION,
+    compatibility.AFTER,
+    compatibility.IDENTIFICATION,
+)
+"""What protects people: a release without it protects them less."""
+
+ADVICE = re.compile(r"\b(leave (it|them|one)\b|remove\b|leave [`\w.]+ out)")
+NOT_USED = (
+    "applies to strategy {able}, not to {strategy}: leave it out",  # without it all combinations are checked
+    "is not used: only {kinds} use it, and `risk` with a [risk] section; add one of them under [privacy], or leave "
+    "the section out",
+)
+"""What protects nobody as it stands."""
+
+NAMES_WHAT_IS_LOST = re.compile(r"(: the ledger then refuses|; without)")
+
+
+@pytest.mark.parametrize(
+    "row", [row for rows in TABLE.values() for row in rows], ids=lambda row: f"{row.feature.words}|{row.beside.words}"
+)
+def test_no_message_advises_less_protection_without_naming_what_is_lost(row: Row) -> None:
+    assert "leave one of" not in row.message, "which of them protects people?"
+    if row.feature in GUARANTEES and row.message not in NOT_USED:
+        assert not ADVICE.search(row.message) or NAMES_WHAT_IS_LOST.search(row.message), row.message
+    assert not re.search(r"(leave|remove|drop) (`?source\.)?(person|k|noise|confidence)\b", row.message), row.message
 
 
 def test_all_that_does_not_go_together_is_said_at_once() -> None:

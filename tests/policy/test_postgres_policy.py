@@ -87,7 +87,7 @@ def test_a_password_is_no_part_of_a_place() -> None:
 
 def test_all_that_needs_rows_is_refused_at_once() -> None:
     problems = refused(
-        source={"postgres": HERE, "table": "clinic.t", "person": "who", "key": ["id"]},
+        source={"postgres": HERE, "table": "clinic.t", "key": ["id"]},
         attributes={
             "zip": {"role": "quasi", "hierarchy": {"table": "geo"}},
             "cost": {"role": "quasi", "noise": {"epsilon": 1.0}},
@@ -98,7 +98,6 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         release={"postgres": HERE, "table": "clinic.r", "decoys": True, "after": "all"},
     )
     own = {
-        "source.person",
         "source.key",
         "attributes.zip.hierarchy",
         "attributes.cost.noise",

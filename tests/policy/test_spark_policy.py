@@ -72,13 +72,13 @@ def test_addresses(address: str) -> None:
 
 def test_all_that_needs_rows_is_refused_at_once() -> None:
     problems = refused(
-        source={"spark": HERE, "table": "clinic.t", "person": "who", "key": ["id"]},
+        source={"spark": HERE, "table": "clinic.t", "key": ["id"]},
         attributes={"zip": {"role": "quasi", "hierarchy": {"table": "geo"}}},
         population={"table": "voters"},
         risk={"household": "home"},
         release={"spark": True, "table": "open.r", "decoys": True, "after": "all"},
     )
-    own = {"source.person", "source.key", "attributes.zip.hierarchy", "population", "risk", "release.decoys"}
+    own = {"source.key", "attributes.zip.hierarchy", "population", "risk", "release.decoys"}
     assert own | {"release.after"} <= set(problems)
 
 

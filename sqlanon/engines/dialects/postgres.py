@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from sqlglot import exp, parse_one
 
+from sqlanon.engines.dialects.remote import RemoteDialect
 from sqlanon.engines.travel import travelling
-from sqlanon.engines.values import FLOATING, one_float
+from sqlanon.engines.values import FLOATING, one_float, trimmed
 from sqlanon.expressions import (
     aliased,
     anonymous,
@@ -109,6 +110,17 @@ def plain_there(name: str, own: str, type_: str, own_is_enum: bool = False) -> e
         is_nan = exp.EQ(this=col(name), expression=cast(text("NaN"), own))
         return one_float(col(name), own, is_nan)
     return cast(col(name), own)
+
+
+def person_there(name: str, own: str, own_is_enum: bool = False) -> exp.Expr:
+    """A column of persons, who are told apart by PostgreSQL's own equality; spaces around a text do not count.
+
+    A collation that takes texts for equal counts them as one person, and so does citext.
+    """
+    if own_is_enum or type_here(own) != "VARCHAR":
+        return col(name)
+    value = trimmed(cast(col(name), "TEXT"))
+    return in_catalog("lower", value) if own == "citext" else value
 
 
 def in_catalog(function: str, *arguments: exp.Expr) -> exp.Dot:
@@ -266,3 +278,15 @@ def nested_loops(allowed: bool) -> exp.Command:
 def analyzed(target: exp.Table) -> exp.Analyze:
     """``ANALYZE target``: what the planner knows of a new table."""
     return exp.Analyze(tables=[target])
+
+
+class _PostgresDialect(RemoteDialect):
+    def landed(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
+        return subquery(landed(relation, types), "shipped")
+
+    def put_there(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
+        return put_there(query, relations)
+
+
+POSTGRES = _PostgresDialect("postgres", text="TEXT", type_here=type_here, type_there=type_there)
+"""For statements over tables of both engines; `sources.postgres` counts persons by them."""

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.remote import RemoteDialect
-from sqlanon.engines.values import one_float
+from sqlanon.engines.values import one_float, trimmed
 from sqlanon.expressions import anonymous, cast, col, fragment, text
 
 TEXT = "STRING"
@@ -89,6 +89,11 @@ def count_invalid_texts(name: str) -> exp.Expr:
     return _INVALID_TEXTS(value=col(name))
 
 
+def person_there(name: str, type_: str) -> exp.Expr:
+    """A column of persons, who are told apart by Spark's own equality; spaces around a text do not count."""
+    return trimmed(col(name)) if _TEXTS.fullmatch(type_) else col(name)
+
+
 def spelled_out(statement: exp.Expr) -> exp.Expr:
     """A statement without variables in its texts: Spark would replace ``${env:HOME}`` wherever it stands.
 
@@ -104,4 +109,6 @@ def spelled_out(statement: exp.Expr) -> exp.Expr:
     return statement.transform(escaped)
 
 
-SPARK = RemoteDialect("spark", TEXT, PLAIN, type_here, type_there, plain_there, spelled_out, count_invalid_texts)
+SPARK = RemoteDialect(
+    "spark", TEXT, PLAIN, type_here, type_there, plain_there, person_there, spelled_out, count_invalid_texts
+)

@@ -1,0 +1,133 @@
+"""Persons are counted in every engine, and alike; and no id of one leaves the server that has the rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import persons_cases as cases
+import pytest
+from conftest import some
+from postgres_server import VARIABLE, Server
+
+import sqlanon
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.engines.spark import SparkEngine
+
+POSTGRES = {"postgres": f"env:{VARIABLE}", "table": "visited.visits"}
+
+
+def policy_of(tree: Mapping[str, Any], source: Mapping[str, Any]) -> sqlanon.Policy:
+    return sqlanon.Policy(**tree, source={**source, "person": "pid"})
+
+
+def check_same(db: sqlanon.Database, source: Mapping[str, Any], seed: int, folder: Path, **sections: Any) -> None:
+    """An engine finds, releases and verifies what DuckDB does."""
+    rows = visits_of(seed)
+    tree = cases.tree(seed, **sections)
+    with sqlanon.connect(cases.in_duckdb(rows)) as local:
+        expected = cases.outcome(local, policy_of(tree, {"table": "visits"}), folder / "local.duckdb")
+    assert cases.outcome(db, policy_of(tree, source), folder / "remote.duckdb") == expected
+
+
+def visits_of(seed: int) -> list[tuple[Any, ...]]:
+    return cases.visits(seed, movers=0.0 if seed % 4 == 3 else 0.4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_persons_are_counted_as_one_by_one(seed: int) -> None:
+    rows = cases.visits(seed)
+    tree = cases.tree(seed, search={"strategy": "incognito"}, privacy=cases.REQUIREMENTS[1])
+    with sqlanon.connect(cases.in_duckdb(rows)) as db:
+        result = db.anonymize(policy_of(tree, {"table": "visits"}))
+        statuses = {tuple(levels): status for levels, status in result.lattice.project("levels, status").fetchall()}
+    feasible = cases.feasible_by_oracle(cases.unpadded(rows), 2, 2)
+    assert feasible, "there is something to find"
+    assert {levels for levels, status in statuses.items() if status == "satisfies"} == feasible
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", some(list(range(24)), 6))
+def test_persons_of_random_visits_are_counted_in_postgres_as_in_duckdb(
+    postgres: Server, tmp_path: Path, seed: int
+) -> None:
+    cases.in_postgres(postgres, visits_of(seed))
+    with sqlanon.connect() as db:
+        check_same(db, POSTGRES, seed, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", some(list(range(12)), 6))
+def test_persons_of_random_visits_are_counted_in_spark_as_in_duckdb(session: Any, tmp_path: Path, seed: int) -> None:
+    cases.in_spark(session, visits_of(seed), tmp_path)
+    with sqlanon.connect(session) as db:
+        check_same(db, {"table": "visits"}, seed, tmp_path)
+
+
+@contextmanager
+def fetched_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
+    """All that is fetched from a server meanwhile: names of columns, and values."""
+    found: list[tuple[str, Any]] = []
+    for engine in (PostgresEngine, SparkEngine):
+        stream, rows = engine.stream, engine.rows
+
+        @contextmanager
+        def watched_stream(self: Any, query: Any, *more: Any, stream: Any = stream) -> Iterator[Any]:
+            with stream(self, query, *more) as reader:
+                table = reader.read_all()
+                for name, column in zip(table.schema.names, table.columns, strict=True):
+                    found.extend((name, value) for value in column.to_pylist())
+                yield table.to_reader()
+
+        def watched_rows(self: Any, query: Any, *more: Any, rows: Any = rows) -> list[tuple[Any, ...]]:
+            answer = rows(self, query, *more)
+            found.extend(("a row", value) for row in answer for value in row)
+            return answer
+
+        monkeypatch.setattr(engine, "stream", watched_stream)
+        monkeypatch.setattr(engine, "rows", watched_rows)
+    yield found
+    monkeypatch.undo()
+
+
+def check_nothing_but_counts(
+    db: sqlanon.Database, source: Mapping[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = cases.tree(1, privacy=cases.REQUIREMENTS[2], search={"suppression_limit": 0.3})
+    file = folder / "release.duckdb"
+    policy = policy_of(tree, source)
+    with fetched_values(monkeypatch) as fetched:
+        result = db.anonymize(policy)
+        engine = result._run.engine.connection
+        tables = engine.execute(
+            "SELECT database_name, schema_name, table_name FROM duckdb_tables() WHERE NOT internal"
+        ).fetchall()
+        result.publish(file, "visits")
+        assert db.verify(file, policy).verified
+    assert len(fetched) > 500, "what is fetched is seen"
+    assert not {name for name, _ in fetched if re.search(r"person\b|mover$|pid", name)}
+    assert not [value for _, value in fetched if re.fullmatch(r" ?p\d+ *", str(value))]
+    assert len(tables) > 5
+    for names in tables:
+        relation = ".".join(f'"{name}"' for name in names)
+        columns = [name for name, *_ in engine.execute(f"DESCRIBE {relation}").fetchall()]
+        assert not {"person", "pid", "mover"} & set(columns)
+        rows = engine.execute(f"FROM {relation}").fetchall()
+        assert not [value for row in rows for value in row if re.fullmatch(r" ?p\d+ *", str(value))]
+
+
+@pytest.mark.slow
+def test_nothing_but_counts_leaves_postgres(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases.in_postgres(postgres, cases.visits(1))
+    with sqlanon.connect() as db:
+        check_nothing_but_counts(db, POSTGRES, tmp_path, monkeypatch)
+
+
+@pytest.mark.spark
+def test_nothing_but_counts_leaves_spark(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases.in_spark(session, cases.visits(1), tmp_path)
+    with sqlanon.connect(session) as db:
+        check_nothing_but_counts(db, {"table": "visits"}, tmp_path, monkeypatch)
