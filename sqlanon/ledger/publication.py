@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.errors import ReleaseError
-from sqlanon.expressions import col, named, select, subquery, union_all
+from sqlanon.expressions import col, is_there, named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.catalog import open_catalog
 from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
@@ -139,7 +139,8 @@ class LedgerEntry:
         if self.peopled is None or person is None:
             return None
         hashed = person_hash(col(person), self.prepared.source.columns[person], secret)
-        return select([named(hashed, "person")], subquery(self.peopled, "released")).distinct()
+        people = select([named(hashed, "person")], subquery(self.peopled, "released"))
+        return people.where(is_there(col(person)), copy=False).distinct()
 
     def _key_hashes(self, secret: str) -> exp.Query | None:
         if self.keyed is None:
