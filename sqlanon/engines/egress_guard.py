@@ -181,6 +181,8 @@ def confined_columns(query: exp.Expr, confined: Mapping[str, frozenset[str]]) ->
     frozenset()
     >>> sorted(confined_columns(parse_one("SELECT zip, MAX(person) AS who FROM visits GROUP BY zip"), confined))
     ['who']
+    >>> sorted(confined_columns(parse_one("SELECT r.b FROM (SELECT zip, person FROM visits) AS r(a, b)"), confined))
+    ['b']
     """
     if isinstance(query, exp.SetOperation):
         return _of_union(query, confined)
@@ -219,8 +221,19 @@ def _hidden(query: exp.Select, confined: Mapping[str, frozenset[str]]) -> dict[s
     parts = [query.args.get("from_"), *(query.args.get("joins") or ())]
     for relation in [part.this for part in parts if part is not None]:
         own = known.get(name_of(relation)) if isinstance(relation, exp.Table) else confined_columns(relation, known)
-        hidden[relation.alias_or_name.lower()] = own or frozenset()
+        hidden[relation.alias_or_name.lower()] = _renamed(relation, own or frozenset())
     return hidden
+
+
+def _renamed(relation: exp.Expr, columns: frozenset[str]) -> frozenset[str]:
+    """Columns by the names that the alias of a relation gives them; by all of these, where places are not known."""
+    names = [name.lower() for name in relation.alias_column_names]
+    if not names or not columns:
+        return columns
+    own = [name.lower() for name in relation.this.named_selects] if isinstance(relation, exp.Subquery) else []
+    if not columns <= set(own):
+        return frozenset({*names, *columns})
+    return frozenset(new for old, new in zip(own, names, strict=False) if old in columns)
 
 
 def _shows(column: exp.Column, hidden: Mapping[str, frozenset[str]], every: frozenset[str]) -> bool:

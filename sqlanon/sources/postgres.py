@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import field
+from functools import partial
 from typing import Any, TypeVar
 
 import duckdb
@@ -19,7 +20,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.egress_guard import refuse_rows
+from sqlanon.engines.egress_guard import confined_columns, refuse_confined, refuse_rows
 from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.statement_runner import Stage
@@ -120,6 +121,7 @@ class PostgresSource(Source):
     def recoded(
         self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
+        refuse_confined(recoding.select(shuffled), self._confined, "PostgreSQL")
         with (
             self.engine.undone_unless_committed(),
             self.shipped(engine, recoding.select(shuffled)) as query,
@@ -127,6 +129,16 @@ class PostgresSource(Source):
             engine.registered(reader) as relation,
         ):
             yield arrived(relation, types)
+
+    @property
+    def _rows_with_persons(self) -> exp.Subquery:
+        """The source there, with the person column where persons are counted."""
+        return self.persons.there if isinstance(self.persons, PostgresPersons) else self.there
+
+    @property
+    def _confined(self) -> dict[str, frozenset[str]]:
+        persons = self.persons
+        return {name_of(self.relation): frozenset({persons.person})} if isinstance(persons, PostgresPersons) else {}
 
     @contextmanager
     def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
@@ -138,7 +150,7 @@ class PostgresSource(Source):
     def shipped(self, engine: WorkEngine, query: exp.Select) -> Iterator[exp.Select]:
         """A query over the source, and over tables beside us, as it runs there, while these are there."""
         made: list[exp.Table] = []
-        tables: dict[str, exp.Expr] = {name_of(self.relation): self.there}
+        tables: dict[str, exp.Expr] = {name_of(self.relation): self._rows_with_persons}
         for number, (found, columns) in enumerate(self._beside(engine, query)):
             tables[name_of(found)] = self._ship(engine, found, columns, number)
             made.append(table(f"{_SHIPPED}_{number}", "pg_temp"))
@@ -171,15 +183,17 @@ class PostgresSource(Source):
     def temporary_rows(
         self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[Ask, exp.Table]]:
+        confined = confined_columns(query, self._confined)
         with self.engine.undone_unless_committed(), self.shipped(engine, query) as there:
             some = there if share is None else pg.some_rows(rows=there, share=share)
             self.engine.execute(create_temporary_table(table(_ROWS.name), some))
             self.engine.execute(pg.analyzed(_ROWS.copy()))
-            yield self._figures, _ROWS
+            yield partial(self._figures, confined), _ROWS
 
-    def _figures(self, asked: exp.Query) -> list[tuple[Any, ...]]:
-        """The answer to a query over `_ROWS`, of which it tells figures alone."""
+    def _figures(self, confined: frozenset[str], asked: exp.Query) -> list[tuple[Any, ...]]:
+        """The answer to a query over `_ROWS`, of which it tells figures alone, and nobody's id."""
         refuse_rows(asked, {name_of(_ROWS)}, {}, "PostgreSQL")
+        refuse_confined(asked, {name_of(_ROWS): confined}, "PostgreSQL")
         return self.engine.rows(pg.put_there(asked, {}))
 
     def temporary_rows_shown(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
@@ -234,10 +248,18 @@ class PostgresPersons(RemotePersons):
     with it, whatever ends it, and all counts are of the same rows.
     """
 
-    def __init__(self, work: DuckDBEngine, server: PostgresEngine, address: str, relation: exp.Table) -> None:
+    def __init__(
+        self,
+        work: DuckDBEngine,
+        server: PostgresEngine,
+        address: str,
+        relation: exp.Table,
+        there: exp.Subquery,
+        person: str,
+    ) -> None:
         self._engine = FederatedEngine(work, There(server, sys.maxsize, most=0, name="PostgreSQL"))
         self.relation, self._address, self._opened = relation, address, ExitStack()
-        self._is_open = False
+        self.there, self.person, self._is_open = there, person.lower(), False
 
     @property
     def engine(self) -> FederatedEngine:
@@ -393,7 +415,8 @@ def _persons(
         )
     )
     relation.set("alias", exp.TableAlias(this=exp.to_identifier("source")))
-    persons = PostgresPersons(binding.engine, server, address, binding.place.view("persons"))
+    view = binding.place.view("persons")
+    persons = PostgresPersons(binding.engine, server, address, view, relation, person)
     persons.engine.adopt(persons.relation, types, relation, confined=[person])
     return persons
 

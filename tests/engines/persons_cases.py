@@ -76,8 +76,9 @@ def unpadded(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
 def tree(seed: int, **sections: Any) -> dict[str, Any]:
     """A policy without its source and release; its requirement and limits follow from the seed."""
     search = {"suppression_limit": (0.0, 0.1, 0.3)[seed % 3], "measure": ("loss", "precision")[seed % 2]}
-    privacy = dict(REQUIREMENTS[seed % len(REQUIREMENTS)])
-    return {"attributes": dict(ATTRIBUTES), "privacy": privacy, "search": search, **sections}
+    privacy = {**REQUIREMENTS[seed % len(REQUIREMENTS)], "dependencies": "warn"}  # ``cost`` numbers the rows
+    whole = {"attributes": dict(ATTRIBUTES), "privacy": privacy, "search": search, **sections}
+    return {**whole, "privacy": {"dependencies": "warn", **whole["privacy"]}}
 
 
 def in_duckdb(rows: Sequence[Sequence[Any]]) -> duckdb.DuckDBPyConnection:
