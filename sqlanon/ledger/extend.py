@@ -23,6 +23,7 @@ from sqlanon.coding import Coded, Column, Levels, code_name
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import AuditError, PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.expressions import (
+    all_of,
     by_class,
     col,
     create_table,
@@ -53,6 +54,7 @@ from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing, measure_dependencies, warn_of_unique_columns
+from sqlanon.release.draft import person_claims
 from sqlanon.release.label_levels import label_levels
 from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed
@@ -70,6 +72,7 @@ from sqlanon.resources import PLAIN, __version__
 from sqlanon.search.candidate import between_ends, candidate, class_leaves
 from sqlanon.search.checker import leaf_sums, measure_of
 from sqlanon.search.input import SearchInput
+from sqlanon.search.persons import PersonFigures, person_figures
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
 
@@ -92,6 +95,21 @@ _CLASS_FIGURES = template("""
         coalesce(min(size), 0) AS smallest_class,
         coalesce(sum(size * size::DOUBLE), 0) AS squares
     FROM (SELECT count(*) AS size FROM :rows GROUP BY :quasi) AS c
+""")
+
+
+_PERSONS = template("""
+    SELECT
+        (SELECT count(*) FROM (SELECT DISTINCT :person FROM :source) AS p) AS persons,
+        (
+            SELECT count(*)
+            FROM (SELECT DISTINCT :own_person FROM :candidates AS c ANTI JOIN :added AS a ON :same_key) AS p
+        ) AS waiting,
+        (SELECT count(*) FROM (SELECT DISTINCT :person FROM :released) AS p) AS in_release,
+        (
+            SELECT coalesce(min(n), 0)
+            FROM (SELECT count(*) AS n FROM (SELECT DISTINCT :quasi, :person FROM :released) AS p GROUP BY :quasi) AS c
+        ) AS smallest
 """)
 
 
@@ -150,10 +168,12 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     _refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
+    persons = None
     count = run.engine.rows(row_count(rows=run.work("added")))[0][0]
     with opened(run.engine, publication, Reach(), verified=True) as release:
         if prepared.columns.person is not None:
             _refuse_unknown_persons(run, recoding, release, prepared.source.relation)
+            persons = _person_figures(run, prepared, recoding)
         rows = _extended(release.relation, run.work("added"), manifest)
         quasi = [col(name) for name in manifest.quasi]
         figures = steps.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
@@ -167,7 +187,9 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         added_rows=count,
         waiting_rows=waiting.suppressed_rows,
         classes=figures["classes"],
-        smallest_class=figures["smallest_class"],
+        smallest_class=figures["smallest_class"] if persons is None else persons.smallest_class,
+        smallest_class_rows=figures["smallest_class"],
+        persons=persons,
         generalization=levels,
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
@@ -197,6 +219,38 @@ def _refuse_unknown_persons(run: Run, recoding: FullDomainRecoding, release: Ear
             "of is not known, so the persons of a class with new rows cannot be counted: run anonymize again, which "
             "replaces the release"
         )
+
+
+def _with_persons(run: Run, columns: Sequence[str], person: str) -> exp.Select:
+    """Columns of the released rows and of those that are added, with their persons."""
+    views = {name: run.place.view(f"{name}_persons") for name in ("released", "added")}
+    return _EXTENDED(columns=[col(name) for name in (*columns, person)], **views)
+
+
+def _person_figures(run: Run, prepared: SearchInput, recoding: FullDomainRecoding) -> PersonFigures:
+    """The persons of the source, and of the release with what is added: all of its rows are in the source.
+
+    Makes the views ``released_persons`` and ``added_persons``.
+    """
+    person, engine = prepared.columns.person, run.engine
+    assert person is not None
+    before = replace(recoding, source=run.work("released_rows"), suppressed=None)
+    for name, own in (("released", before), ("added", recoding)):
+        query = own.with_column(Column(person)).select(shuffled=False)
+        engine.execute(create_temporary_view(run.place.view(f"{name}_persons"), query))
+    quasi = [column.name for column in recoding.columns if column.quasi is not None]
+    key = [col(name, "c").eq(col(name, "a")) for name in prepared.columns.key]
+    query = _PERSONS(
+        person=col(person),
+        own_person=col(person, "c"),
+        source=prepared.source.relation,
+        candidates=run.work("candidates"),
+        added=run.work("added"),
+        same_key=all_of(key),
+        quasi=[col(name) for name in quasi],
+        released=subquery(_with_persons(run, quasi, person), "r"),
+    )
+    return person_figures(*engine.rows(query)[0])
 
 
 def _refuse_changes(
@@ -294,8 +348,10 @@ class Extension:
         Rows of the source that it does not have: those that came since, and those that could not be released before.
     added_rows, waiting_rows:
         Of these, those that are released now, and those that have to wait.
-    classes, smallest_class:
-        Of the release, with what is added.
+    classes, smallest_class, smallest_class_rows:
+        Of the release, with what is added. Where persons are counted, ``smallest_class`` counts persons.
+    persons:
+        Where persons are counted, those of the source: with a waiting row (``suppressed``), and all others.
     generalization, measure, score:
         Level by quasi-identifier, as before; and what is lost by it in the source as it is now, with
         the rows that wait.
@@ -311,6 +367,8 @@ class Extension:
     waiting_rows: int
     classes: int
     smallest_class: int
+    smallest_class_rows: int
+    persons: PersonFigures | None
     generalization: dict[str, int]
     measure: str
     score: float
@@ -361,7 +419,11 @@ class Extension:
             hashed = select([col(KEY_HASH)], run.work("keys_0"))
             extended = ExtendedRelease(publication.run_id, self._trees(), hashed, self._to_catalog())
             rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
-            entry = LedgerEntry(run, prepared, origin.run_id, publication.path, rows, force, keyed, extended)
+            person = prepared.columns.person
+            people = None if person is None else _with_persons(run, [], person)
+            entry = LedgerEntry(
+                run, prepared, origin.run_id, publication.path, rows, force, keyed, extended, peopled=people
+            )
             target = FileTarget(publication.path, publication.table_name)
             published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
         self.warnings.extend(one for one in entry.notes(publication.digest) if one not in self.warnings)
@@ -399,6 +461,9 @@ class Extension:
         names = ("released_before", "new_rows", "added_rows", "waiting_rows", "released_rows")
         more = ("classes", "smallest_class", "generalization", "measure", "score")
         figures = {name: getattr(self, name) for name in (*names, *more)}
+        if self.persons is not None:
+            figures |= {"smallest_class_rows": self.smallest_class_rows, "persons": self.persons.persons}
+            figures |= {"released_persons": self.persons.released, "suppressed_persons": self.persons.suppressed}
         return figures | {"dependencies": [one.to_dict() for one in self.dependencies]}
 
 
@@ -420,7 +485,7 @@ class ExtensionDraft:
         if self.release.manifest.digest_algorithm != DIGEST:
             before = engine.rows(digest_of(self.release.relation.sql(engine.dialect), macros))[0][1]
         added = engine.rows(digest_of(self._added_rows.sql(engine.dialect), macros))[0][1]
-        figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class)
+        figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class_rows)
         return Expected(*figures, digest=str(int(before) + int(added)))
 
     @cached_property
@@ -459,32 +524,21 @@ class ExtensionDraft:
 
     def checks(self, released: exp.Table) -> list[Check]:
         run, recoding, macros = self.run, self.recoding, self.run.install_macros()
-        added, everything = self._persons_of_rows()
+        person, everything = self.prepared.columns.person, None
+        if person is not None:
+            everything = _with_persons(run, [one.name for one in self.columns()], person)
         audit = SourceAudit(run.engine, run.work, macros, self.prepared, recoding, recoding, None, everything)
         checks = audit.checks(released.sql(run.engine.dialect))
         if not self.extension.added_rows:
             return checks
         new = self._added_rows.sql(run.engine.dialect)
-        with_persons = new if added is None else added.sql(run.engine.dialect)
-        checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(with_persons))
+        of_persons = new if person is None else run.place.view("added_persons").sql(run.engine.dialect)
+        checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(of_persons))
         k = promised_k(self.prepared.policy.privacy, self.prepared.policy.quasi)
         if k != self.prepared.policy.privacy.k:  # no check of k-anonymity has looked at that
             smallest = run.engine.rows(k_anonymity_of(new, self.quasi, macros))[0][0]
             checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))
         return checks
-
-    def _persons_of_rows(self) -> tuple[exp.Table | None, exp.Query | None]:
-        """Where persons are counted, the rows that are added with theirs, and all rows of the release with theirs."""
-        person, run = self.prepared.columns.person, self.run
-        if person is None:
-            return None, None
-        before = replace(self.recoding, source=run.work("released_rows"), suppressed=None)
-        views = run.place.view("added_persons"), run.place.view("released_persons")
-        for view, recoding in zip(views, (self.recoding, before), strict=True):
-            with_person = recoding.with_column(Column(person))
-            run.engine.execute(create_temporary_view(view.copy(), with_person.select(shuffled=False)))
-        columns = [*(one.name for one in self.columns()), person]
-        return views[0], _EXTENDED(columns=[col(name) for name in columns], released=views[1], added=views[0])
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
         """Rows that wait are added later: nothing is told of them."""
@@ -501,7 +555,7 @@ class ExtensionDraft:
             released_rows=facts.rows,
             suppressed_rows=self.extension.waiting_rows,
             classes=facts.classes,
-            smallest_class=facts.smallest_class,
+            **person_claims(self.extension.persons, facts.smallest_class),
             score=None,
             optimal=False,
             digest=facts.digest,

@@ -36,6 +36,7 @@ from sqlanon.resources import __version__
 from sqlanon.search.checker import measure_of
 from sqlanon.search.examples import example_levels
 from sqlanon.search.input import SearchInput
+from sqlanon.search.persons import PersonFigures
 from sqlanon.search.population_match import generalized_population
 from sqlanon.search.result import SearchResult
 from sqlanon.sources.run import Run
@@ -175,17 +176,11 @@ class ReleaseDraft:
 
     def _of_persons(self, facts: Facts) -> dict[str, Any]:
         """The smallest class and the persons, by the manifest's columns. All masked rows are a class, too."""
-        persons, masked = self.recoding.persons, self.recoding.masked_rows
-        if persons is None:
-            return {"smallest_class": facts.smallest_class}
-        return {
-            "smallest_class": min(persons.smallest_class, persons.suppressed) if masked else persons.smallest_class,
-            "smallest_class_rows": facts.smallest_class,
-            "persons": persons.persons,
-            "released_persons": persons.released,
-            "suppressed_persons": persons.suppressed,
-            "partly_released_persons": persons.partly_released,
-        }
+        persons = self.recoding.persons
+        figures = person_claims(persons, facts.smallest_class)
+        if persons is not None and self.recoding.masked_rows:
+            figures["smallest_class"] = min(persons.smallest_class, persons.suppressed)
+        return figures
 
     def label_levels(self, released: exp.Table) -> exp.Query:
         return label_levels(self.run.engine, self.prepared, self.recoding.generalization, released)
@@ -211,6 +206,20 @@ class ReleaseDraft:
         for name in columns:
             statement = statement.with_column(Column(name))
         return statement.select(shuffled=False)
+
+
+def person_claims(persons: PersonFigures | None, smallest_class: int) -> dict[str, Any]:
+    """The persons of a release and its smallest class, which has so many rows, by the manifest's columns."""
+    if persons is None:
+        return {"smallest_class": smallest_class}
+    return {
+        "smallest_class": persons.smallest_class,
+        "smallest_class_rows": smallest_class,
+        "persons": persons.persons,
+        "released_persons": persons.released,
+        "suppressed_persons": persons.suppressed,
+        "partly_released_persons": persons.partly_released,
+    }
 
 
 def suppressed_rows_by(run: Run, prepared: SearchInput, recoding: Recoding, released: exp.Table) -> Suppressed:

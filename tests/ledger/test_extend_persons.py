@@ -95,6 +95,11 @@ def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, se
                 parts[age, row[3] if levels["sex"] == 0 else "*"].append(row)
         good = [part for part in parts.values() if len({row[1] for row in part}) >= K]
         assert len(added) == found.added_rows == sum(map(len, good))
+        shown = {mark for _, _, mark in after}
+        waiting = {row[1] for row in every if row[0] not in shown}
+        of_all, of_release = {row[1] for row in every}, {persons[mark] for mark in shown}
+        figures = (found.persons.persons, found.persons.suppressed, found.persons.partly_released)
+        assert figures == (len(of_all), len(waiting), len(waiting & of_release))
         before = after
 
 
