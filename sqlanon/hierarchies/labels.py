@@ -56,7 +56,7 @@ _DATE = fragment(":value::DATE")
 _IN_YEARS = fragment("CASE WHEN :date BETWEEN '0001-01-01'::DATE AND '9999-12-31'::DATE THEN :date END")
 
 
-def _day(column_type: str) -> exp.Expr:
+def day_of_value(column_type: str) -> exp.Expr:
     """The day of a date or timestamp, in UTC if it has a time zone; NULL outside years 1 to 9999."""
     value: exp.Expr = col("value")
     if column_kind(column_type) is ColumnKind.ZONED:
@@ -83,7 +83,7 @@ def dates_part(granularities: tuple[str, ...], column_type: str) -> Generated:
     def extend(query: exp.Select, prefix: str) -> Labelled:
         day = col(f"{prefix}day")
         labels = tuple(_calendar(granularity, day) for granularity in granularities)
-        return Labelled(stage(query, {day.name: _day(column_type)}), labels, is_there(day))
+        return Labelled(stage(query, {day.name: day_of_value(column_type)}), labels, is_there(day))
 
     return Generated("dates", len(granularities), extend, total=False)
 
@@ -284,7 +284,7 @@ _ROUNDED_DOWN = fragment("CASE WHEN abs(value) < 10000 AND :back > value THEN :r
 def _exact_number(scale: _Scale) -> exp.Expr:
     """The value as an exact number, rounded down if need be; NULL for NaN, infinity and overflow."""
     if scale.start is not None:
-        return _DAYS(start=_date(scale.start), day=_day(scale.column_type))
+        return _DAYS(start=_date(scale.start), day=day_of_value(scale.column_type))
     if scale.kind is not ColumnKind.FLOATING:
         return try_cast(col("value"), scale.exact)
     # By the number's text, which is what people see: 0.7 is 0.7, not 0.699999988 or 0.69999999999999996.

@@ -17,6 +17,7 @@ from sqlanon.hierarchies.build import released_column
 from sqlanon.ledger.row_matching import (
     LinkedAttribute,
     ReleaseLink,
+    levels_of_members,
     nodes_in_order,
     numbered_values,
     ranges,
@@ -202,7 +203,7 @@ class ComparedRelease:
         return bool(self.manifest.policy["search"].get("summary") == "median")
 
     def members_level(self, name: str) -> int | None:
-        """The level of the members of a column's sets; None where its policy makes no sets."""
+        """The lowest level of the members of a column's sets; None where its policy makes no sets."""
         attribute = _lower(self.manifest.policy["attributes"]).get(name)
         if attribute is None or self.manifest.policy["search"].get("summary") != "set" or not self.is_quasi(name):
             return None
@@ -327,7 +328,7 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
 
 
 def _levels_of_sets(first: int | None, second: int | None) -> tuple[int, int] | None:
-    """The levels of the members of sets in both releases, where one of them has sets."""
+    """The lowest levels of the members of sets in both releases, where one of them has sets."""
     return None if first is None and second is None else (first or 0, second or 0)
 
 
@@ -363,7 +364,7 @@ def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: 
         nodes=nodes_in_order(hierarchy, range(height + 1)),
         label=label,
         release=release,
-        ranges=ranges(labels, table("sqlanon nodes 0")),
+        ranges=ranges(labels, table("sqlanon nodes 0"), hierarchy),
     )
 
 
@@ -374,14 +375,14 @@ def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: S
 
 
 def set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int, level: int) -> exp.Select:
-    """One row: of the labels of a column the ``sets`` of nodes of a level of its hierarchy; and how many nodes begin as
-    sets do, ``braces``."""
+    """One row: of the labels of a column the ``sets`` of nodes of its hierarchy, from a level on; and how many nodes
+    begin as sets do, ``braces``."""
     labels = _LABELS(label=col(column, "r"), release=release)
     every = [_NODE(label=col(f"level_{each}"), hierarchy=hierarchy) for each in range(height + 1)]
     return _SET_LABELS(
         nodes=subquery(_DISTINCT_NODES(nodes=union_all(*every))),
         sets=subquery(sets(labels)),
-        members=subquery(numbered_values(hierarchy, [level])),
+        members=subquery(numbered_values(hierarchy, levels_of_members(level, height))),
     )
 
 

@@ -16,11 +16,12 @@ groups have in ``s0`` .. and ``k0`` .., ``p1`` that and their labels of the firs
 on; ``f0`` numbers the finer labels of attribute 0.
 
 Labels may be ranges of values, as Mondrian makes them: ``20-29``, ``2020-01-05 to 2020-02-10``. Numbers may be padded
-with zeros, so that they sort: ``07`` is a range of one value, if the hierarchy has ``7``. A range is no node of a
-hierarchy. It goes together with the nodes and ranges that it has values in common with: in the order of the ground
-values, all of them are from some place to another.
+with zeros, so that they sort: ``07`` is a range of one value, if the hierarchy has ``7``. The ends of a range need not
+be values of the hierarchy: of numbers and dates, ``[20, 35)``, ``<30`` and ``≥85`` are ranges, too. A range is no node
+of a hierarchy. It goes together with the nodes and ranges that it has values in common with: in the order of the ground
+values, all of them are from some place to another. Texts that are numbers are in the order of numbers.
 
-Labels may also be sets of nodes of one level: ``{a, b}``. A set goes together with the nodes and sets that it has
+Labels may also be sets of nodes: ``{a, b}``. A set goes together with the nodes and sets that it has
 values in common with.
 """
 
@@ -46,6 +47,7 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
+from sqlanon.hierarchies.bounds import bounds
 from sqlanon.hierarchies.numerals import NUMERAL, part_of, plain, written_out
 from sqlanon.records import dataclass
 
@@ -133,7 +135,7 @@ _NODES = template("""
 _NODES_AT_LEVEL = template("""
     SELECT :label::VARCHAR AS label, place
     FROM (
-        SELECT *, dense_rank() OVER (ORDER BY level_0) AS place
+        SELECT *, dense_rank() OVER (ORDER BY TRY_CAST(level_0::VARCHAR AS DOUBLE), level_0) AS place
         FROM :hierarchy
         WHERE NOT level_0 IS NULL
     ) AS p
@@ -153,6 +155,52 @@ _RANGES = template("""
     ANTI JOIN :nodes AS n ON r.label = n.label
     GROUP BY r.label
 """)
+# Ranges whose ends need not be values. Numbers stand for themselves, and dates for the days since the year 2000.
+_RANGES_BY_VALUE = template("""
+    WITH
+        "values" AS (
+            SELECT number, dated, min(place) AS low, max(place) AS high
+            FROM (
+                SELECT
+                    coalesce(TRY_CAST(level_0::VARCHAR AS DOUBLE), :days) AS number,
+                    TRY_CAST(level_0::VARCHAR AS DOUBLE) IS NULL AS dated,
+                    dense_rank() OVER (ORDER BY TRY_CAST(level_0::VARCHAR AS DOUBLE), level_0) AS place
+                FROM :hierarchy
+                WHERE NOT level_0 IS NULL
+            ) AS p
+            WHERE NOT number IS NULL
+            GROUP BY number, dated
+        ),
+        whole AS (SELECT min(low) AS low, max(high) AS high, bool_and(dated) AS dated FROM "values"),
+        ends AS (
+            SELECT
+                l.label,
+                CASE WHEN w.dated THEN :first_day ELSE :first_number END AS first,
+                CASE WHEN w.dated THEN :last_day ELSE :last_number END AS last,
+                NOT w.dated AND regexp_matches(l.label, '^<|[)]$') AS half_open,
+                w.low,
+                w.high
+            FROM :labels AS l, whole AS w
+        )
+    SELECT *
+    FROM (
+        SELECT
+            e.label,
+            CASE WHEN e.first IS NULL THEN e.low ELSE a.low END AS low,
+            CASE WHEN e.last IS NULL THEN e.high WHEN e.half_open THEN h.high ELSE c.high END AS high
+        FROM ends AS e
+        ASOF LEFT JOIN "values" AS a ON e.first <= a.number
+        ASOF LEFT JOIN "values" AS c ON e.last >= c.number
+        ASOF LEFT JOIN "values" AS h ON e.last > h.number
+        ANTI JOIN :nodes AS n ON e.label = n.label
+        ANTI JOIN (:by_node) AS x ON e.label = x.label
+        WHERE NOT e.first IS NULL OR NOT e.last IS NULL
+    ) AS r
+    WHERE low <= high
+""")
+_DAYS = fragment("date_diff('day', '2000-01-01'::DATE, :day)::DOUBLE")
+_DAY_OF_VALUE = fragment("TRY_CAST(level_0::VARCHAR AS DATE)")
+_ALL_RANGES = template("SELECT * FROM :ranges AS r")
 _WITHOUT_ZEROS = fragment("coalesce(:number, :label)")
 
 # Where neither range holds the other, what both have in common is finer: it is called by both.
@@ -282,7 +330,8 @@ class LinkedAttribute:
     Each release has a column for it, or None; what is released as it is, whatever its role, is at level 0. Its labels
     are of one level where the release is full-domain and masks no rows, else of several. Without a hierarchy labels
     meet if they are equal. With ``ranges`` they may be ranges, which meet all that they have values in common with:
-    expensive where there are many. With ``sets`` they may be sets of nodes of these levels, one for each release.
+    expensive where there are many. With ``sets`` they may be sets of nodes of these levels, one for each release, or of
+    higher ones.
     Attributes with few ``pairs`` of labels, where that is known, are compared first.
     """
 
@@ -476,12 +525,13 @@ def _present(hierarchy: exp.Expr, levels: Sequence[int], i: int, name: str) -> e
 
 def _placed_labels(one: LinkedAttribute, i: int, name: str, finest: Finest) -> exp.Query:
     """The labels of one of the releases, where ranges meet others."""
+    assert one.hierarchy is not None
     labels = _DISTINCT_LABELS(label=col(f"l{i}"), groups=table(name))
     nodes = table(_nodes_name(i))
     placed: exp.Query = _PLACED_NODES(labels=labels, nodes=nodes)
     # Where all labels are of one level, they are its nodes.
     if len(one.first_levels if name == FIRST else one.second_levels) > 1:
-        placed = union_all(placed, _PLACED_RANGES(ranges=ranges(labels, nodes)))
+        placed = union_all(placed, _PLACED_RANGES(ranges=ranges(labels, nodes, one.hierarchy)))
     return _PLACED_WITH_NUMBERS(placed=placed, numbers=table(_labels_name(i))) if finest == "numbers" else placed
 
 
@@ -491,11 +541,14 @@ def nodes_in_order(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
     return _NODES(levels=union_all(*each))
 
 
-def ranges(labels: exp.Query, nodes: exp.Expr) -> exp.Select:
-    """The ranges among labels: ``label``, ``low`` and ``high``. Both ends of one are nodes, and it is none itself."""
+def ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.Select:
+    """The ranges among labels: ``label``, ``low`` and ``high``.
+
+    One is no node itself; its ends are nodes, or numbers or dates between which the hierarchy has values.
+    """
     label = col("label", "l")
     numbers, texts = f"({NUMERAL})(?:-({NUMERAL}))?", "(.+) to (.+)"
-    return _RANGES(
+    by_node = _RANGES(
         first=_without_zeros(col("first", "e")),
         last=_without_zeros(fragment("coalesce(e.second, e.first)")()),
         first_number=part_of(label, numbers, 1),
@@ -507,6 +560,20 @@ def ranges(labels: exp.Query, nodes: exp.Expr) -> exp.Select:
         first_node=_without_zeros(col("label", "a")),
         last_node=_without_zeros(col("label", "b")),
     )
+    first, last = bounds(label, "number")
+    days = [_DAYS(day=day) for day in bounds(label, "date")]
+    by_value = _RANGES_BY_VALUE(
+        days=_DAYS(day=_DAY_OF_VALUE()),
+        hierarchy=hierarchy,
+        first_day=days[0],
+        first_number=first,
+        last_day=days[1],
+        last_number=last,
+        labels=labels,
+        nodes=nodes,
+        by_node=by_node,
+    )
+    return _ALL_RANGES(ranges=union_all(by_node, _ALL_RANGES(ranges=by_value)))
 
 
 def _without_zeros(label: exp.Expr) -> exp.Expr:
@@ -532,13 +599,18 @@ def numbered_values(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Query:
     return union_all(*(_NUMBERED_VALUES(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
 
 
+def levels_of_members(level: int, height: int) -> range:
+    """The levels of members of sets: below the top, where there are such."""
+    return range(level, max(height, level + 1))
+
+
 def _set_values(one: LinkedAttribute, i: int, name: str, finest: Finest) -> exp.Query:
     """The labels of one of the releases with each of their ground values, where sets meet others."""
     assert one.hierarchy is not None and one.sets is not None
     labels = _DISTINCT_LABELS(label=col(f"l{i}"), groups=table(name))
     values = _SET_VALUES(
         sets=subquery(sets(labels)),
-        members=subquery(numbered_values(one.hierarchy, [one.sets[name == SECOND]])),
+        members=subquery(numbered_values(one.hierarchy, levels_of_members(one.sets[name == SECOND], one.height))),
         labels=subquery(labels),
         nodes=subquery(numbered_values(one.hierarchy, range(one.height + 1))),
     )

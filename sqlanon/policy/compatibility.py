@@ -282,6 +282,7 @@ KNOWS_SOME = _strategy(
 CELLS = _of_search('`search.suppression = "cells"`', "search.suppression", lambda one: one.suppression == "cells")
 AGGREGATE = _of_search("`search.aggregate`", "search.aggregate", lambda one: "aggregate" in one.model_fields_set)
 SUMMARY = _of_search("`search.summary`", "search.summary", lambda one: "summary" in one.model_fields_set)
+ENDS = _of_search("`search.ends`", "search.ends", lambda one: "ends" in one.model_fields_set)
 LISTS = _of_search('`search.sets = "list"`', "search.sets", lambda one: one.sets == "list")
 NO_SETS = _of_search("no sets", "search.summary", lambda one: one.summary != "set" or not one.traits.summarises)
 CUTS = _of_search("`search.cuts`", "search.cuts", lambda one: "cuts" in one.model_fields_set)
@@ -564,6 +565,7 @@ WITHOUT_DECOYS = "leave decoys out: the rows of the classes that they would fill
 OF_SEARCH = (
     Row(AGGREGATE, NO_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
     Row(SUMMARY, NO_SUMMARY, "applies to strategy {able}, not to {strategy}: leave it out"),
+    Row(ENDS, NO_SUMMARY, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(
         LISTS,
         NO_SETS,

@@ -316,6 +316,12 @@ class SearchSection(SparseSection):
         description="for mondrian and k-similar: ranges or medians of ordered values; set: also sets of other values",
         examples=["set"],
     )
+    ends: Literal["grid", "exact"] = Field(
+        default="grid",
+        description="for mondrian and k-similar: ranges end on the grid of the hierarchy; exact: at values of rows, "
+        "which reveals these values",
+        examples=["exact"],
+    )
     sets: Literal["text", "list"] = Field(
         default="text",
         description="with sets: release them as text, {a, b}, or as lists of type VARCHAR[]",

@@ -35,7 +35,7 @@ class Traits:
     @property
     def ignores(self) -> tuple[str, ...]:
         """The keys of ``[search]`` that are for other strategies."""
-        known = {"summary": self.summarises, "cuts": self.cuts, "suppression": not self.local}
+        known = {"summary": self.summarises, "ends": self.summarises, "cuts": self.cuts, "suppression": not self.local}
         return tuple(key for key, has in known.items() if not has)
 
 

@@ -50,7 +50,7 @@ def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) 
 
 
 def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: Placed) -> Recoding:
-    warnings = list(void_shields(prepared.requirements.shields, prepared.policy.privacy.k))
+    warnings = [*found.warnings, *void_shields(prepared.requirements.shields, prepared.policy.privacy.k)]
     masked = 0
     if found.figures.suppressed_rows and prepared.policy.masks:
         suppressed = found.suppressed(steps, prepared)

@@ -32,7 +32,7 @@ _LISTED = {"file", "table", "categories"}
 _RANGES = {"intervals", "dates"}
 
 _LABELS = template("SELECT :column::VARCHAR AS label FROM :rows WHERE :column IS NOT NULL GROUP BY :column")
-_NO_RANGE = fragment("NOT regexp_matches(:label, '^-?[0-9].*(-| to )')")
+_NO_RANGE = fragment("NOT regexp_matches(:label, '^-?[0-9].*(-| to )|^(<|≥|[[])-?[0-9]')")
 _LONGEST = template("SELECT max(length(:column::VARCHAR)) FROM :rows")
 
 # The path of a label: those above it, level by level, as a list; and the place in it from which they are known.
@@ -77,6 +77,7 @@ _WITHIN = fragment("""
         ELSE :high
     END
 """)
+_IS_CLOSED = fragment("NOT starts_with(:label, :sign)")
 # A range is padded with zeros like the longest one of its level: where it is released, it is as it is released.
 _AS_RELEASED = template("""
     SELECT p.label, list_transform(p.path, lambda x: coalesce(r.texts[:plain_x], x)) AS path, p.place
@@ -178,10 +179,13 @@ def _ranges(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.Selec
     if kind is None or (kind == "number" and column_kind(type_) is ColumnKind.INTEGER):
         return  # integers that DOUBLE does not hold
     first, last = bounds(col("label"), kind)
-    within = last
+    within, intervals = last, [rule for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule)]
     if kind == "number":
-        width = min(rule.widths[0] for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule))
+        width = min(rule.widths[0] for rule in intervals)
         within = _WITHIN(low=first, high=last, width=float(width))
+    for sign, name in (("<", "below"), ("≥", "above")):
+        if all(getattr(rule, name) is None for rule in intervals):  # such a range of quantiles has no levels
+            labels.where(_IS_CLOSED(label=labels.expressions[0].unalias(), sign=sign), copy=False)
     of = "DATE" if kind == "date" else type_
     low: exp.Expr = try_cast(first, of)
     high: exp.Expr = try_cast(within, of)

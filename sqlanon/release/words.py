@@ -43,16 +43,22 @@ def what_was_done(manifest: Manifest, name: str) -> str:
 
 def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: int | None, height: int | None) -> str:
     if level is None:
-        return several_levels(manifest.policy.get("search", {}).get("summary"))
+        search = manifest.policy.get("search", {})
+        return several_levels(search.get("summary"), search.get("ends"))
     return level_in_words(rules, level, height)
 
 
-def several_levels(summary: str | None) -> str:
+def several_levels(summary: str | None, ends: str | None = None) -> str:
     """What a local strategy does to an attribute, for `what_was_done`."""
     if summary == "median":
         more = "; a number is the median of its group"
+        more += ", a value of a row" if ends == "exact" else ", to the middle of a cell of the grid" if ends else ""
+    elif summary in ("range", "set"):
+        more = "; a range or a set stands for all values in it"
+        if ends:
+            more += ", and ends at values of rows" if ends == "exact" else ", and ends on the grid of the hierarchy"
     else:
-        more = "; a range or a set stands for all values in it" if summary in ("range", "set") else ""
+        more = ""
     return f"generalized as far as each group of rows needs{more}"
 
 

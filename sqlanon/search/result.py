@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.measures import Figures, Measure
+from sqlanon.notices import Notice
 from sqlanon.policy.names import EARLIER
 from sqlanon.records import dataclass
 from sqlanon.search.input import SearchInput
@@ -40,6 +41,10 @@ class Placed(Protocol):
     @property
     def persons(self) -> PersonFigures | None:
         """Its persons, where persons are counted."""
+
+    @property
+    def warnings(self) -> tuple[Notice, ...]:
+        """What the released labels reveal, where the policy lets them."""
 
     def score(self, measure: Measure) -> float:
         """By a measure."""

@@ -141,6 +141,11 @@ def holds(cell: Any, value: Value, kind: type) -> bool:
     )
 
 
+def is_under(zip_code: str, label: str) -> bool:
+    first, _, last = label.partition("-")
+    return first <= zip_code <= last if last else zip_code.startswith(label.rstrip("*"))
+
+
 def labels_of_town(town: str) -> list[str]:
     part, kind = next((part, kind) for part, kinds in TOWNS.items() for kind, towns in kinds.items() if town in towns)
     return [town, kind, part, "*"]
@@ -180,9 +185,10 @@ def check_cells(db: sqlanon.Database, attributes: dict[str, Any], search: dict[s
             assert isinstance(cell, (str, list)) or (cell is None and value is None)
             assert cell is None or not breaks_open_ends(cell, below, above), (name, cell)
             assert medians or holds(cell, value, type(below)), (name, cell, value)
-        for label in members(row["zip"]):
-            assert len(label) == 4 and 1 <= label.count("*") <= 3, label
-            assert medians or any(person["zip"].startswith(one.rstrip("*")) for one in members(row["zip"]))
+        for label in members(row["zip"]):  # a range is one of labels at min_level, under one at max_level
+            is_range = re.fullmatch(r"(\d)\d\d0-\1\d\d9", label)
+            assert is_range or (len(label) == 4 and 1 <= label.count("*") <= 3), label
+            assert medians or any(is_under(person["zip"], one) for one in members(row["zip"]))
         for label in members(row["town"]):
             assert label != FORBIDDEN
             assert search.get("summary") == "set" or label in labels_of_town(person["town"])

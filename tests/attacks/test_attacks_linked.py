@@ -300,6 +300,7 @@ def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection
 
 NODES = {**{str(i): {i} for i in range(6)}, "low": {0, 1, 2}, "high": {3, 4, 5}, "*": set(range(6))}
 RANGES = {f"{a}-{b}": set(range(a, b + 1)) for a in range(6) for b in range(a + 1, 6)}
+RANGES |= {"[1, 4)": {1, 2, 3}, "<3": {0, 1, 2}, "≥2": {2, 3, 4, 5}, "4-19": {4, 5}}  # ends that are no values
 RANGES |= {"02": {2}, "004": {4}, "01-03": {1, 2, 3}, "002-5": {2, 3, 4, 5}}  # padded, so that they sort
 LABELS = st.sampled_from([*NODES, *RANGES])
 
@@ -335,7 +336,7 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
         ranges = len({label for label, _ in first} & RANGES.keys())
         strange = strange_labels(one, "v", table("h"), 2)
         assert rows_of(connection, strange) == [(ranges, 0)]
-        connection.execute("INSERT INTO one VALUES ('{1, 2}', 'x'), (NULL, 'x'), ('1-9', 'x')")
+        connection.execute("INSERT INTO one VALUES ('{1, 2}', 'x'), (NULL, 'x'), ('7-9', 'x')")
         assert rows_of(connection, strange) == [(ranges, 2)]
     assert found == {label: n for label, n in rows.items() if n < k}
 

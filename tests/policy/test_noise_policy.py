@@ -489,7 +489,7 @@ FINGERPRINTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "mondrian": (
-        "e49428beb30eb183e62f94149822a53afa818f4524dd57ca8076623f409b2f58",
+        "3b33ddd0a2c24b937e52523efc757f851e1e8eefbafcd5413dde878fbee03c83",
         {
             "attributes": PLAIN,
             "privacy": {"k": 2},

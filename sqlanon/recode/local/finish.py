@@ -15,10 +15,11 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
-from sqlanon.expressions import aliased, col, star, subquery, template, union_all
+from sqlanon.expressions import aliased, col, fragment, star, subquery, template, union_all
 from sqlanon.hierarchies.numerals import NUMERAL, padded, part_of, whole_digits, written_out
 from sqlanon.measures import Figures, Measure
 from sqlanon.measures.base import Totals
+from sqlanon.notices import Notice
 from sqlanon.policy.guarantee import combinations_of
 from sqlanon.recode.local.nodes import Tree, agree, may_be_shown
 from sqlanon.recode.local.placement import (
@@ -49,14 +50,15 @@ MOST_DIGITS = 40
 MOST_SHIELDS = 64
 """More shields than these are not judged by one statement: it would take minutes and gigabytes."""
 
-_FORM = f"({NUMERAL})(?:(-| to )({NUMERAL}))?"
+_FORM = rf"(\[?)({NUMERAL})(?:(-| to |, )({NUMERAL}))?(\)?)"
 
 
 _SORTABLE = template("""
     SELECT
         node, code, label, leaves, level,
         CASE
-            WHEN low IS NOT NULL AND digits <= :most THEN :padded_low || dash || coalesce(:padded_high, '')
+            WHEN low IS NOT NULL AND digits <= :most
+            THEN opening || :padded_low || dash || coalesce(:padded_high, '') || closing
             ELSE label
         END AS sortable
     FROM (
@@ -73,9 +75,11 @@ _SORTABLE = template("""
                 SELECT
                     *,
                     code IN (SELECT :code FROM :kept) AS is_kept,
-                    CASE WHEN level = 0 OR node > :root THEN :first END AS first,
+                    CASE WHEN level <= :grid OR node > :root THEN :first END AS first,
+                    coalesce(:opening, '') AS opening,
                     coalesce(:dash, '') AS dash,
-                    :last AS last
+                    :last AS last,
+                    coalesce(:closing, '') AS closing
                 FROM :released
             ) AS a
         ) AS w
@@ -93,13 +97,13 @@ sorted_labels = template("SELECT node, code, sortable AS label, leaves, level FR
 """Released values with padded labels: ``node``, ``code``, ``label``, ``leaves``, ``level``."""
 
 
-def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: int) -> exp.Select:
+def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: int, grid: int = 0) -> exp.Select:
     """Released values as `placement.released_values` makes them, with ``sortable``: the label, its numbers padded.
 
     How wide they are follows from what is kept alone: what is suppressed may be larger. Labels of a hierarchy above
-    its values stay as they are.
+    the level of the ``grid`` stay as they are.
     """
-    first, dash, last = (part_of(col("label"), _FORM, group) for group in (1, 2, 3))
+    opening, first, dash, last, closing = (part_of(col("label"), _FORM, group) for group in range(1, 6))
     low, high, digits = col("low"), col("high"), col("digits")
     return _SORTABLE(
         most=MOST_DIGITS,
@@ -112,9 +116,12 @@ def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: 
         code=col(f"code_{attribute}"),
         kept=kept,
         root=root,
+        grid=grid,
+        opening=opening,
         first=first,
         dash=dash,
         last=last,
+        closing=closing,
         released=released,
     )
 
@@ -143,6 +150,7 @@ class LocalResult:
     values: frozenset[int] = frozenset()
     typed: frozenset[int] = frozenset()
     persons: PersonFigures | None = None
+    warnings: tuple[Notice, ...] = ()
 
     @property
     def floor(self) -> Levels:
@@ -243,7 +251,42 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         frozenset(outcome.values),
         outcome.typed,
         persons,
+        _warn_of_exact_ends(task, outcome, kept),
     )
+
+
+_EXACT_ROWS = template("""
+    SELECT :counts
+    FROM :kept AS k
+    JOIN :exact_ends AS e ON k.combination = e.combination
+""")
+_ROWS = fragment("coalesce((sum(k.n) FILTER (WHERE :is_end))::BIGINT, 0)")
+_EXACT_VALUES = {
+    "range": "as an end of a range",
+    "median": "as the median of its class",
+    "set": "as an end of a range, or in a set although few rows have it",
+}
+
+
+def _warn_of_exact_ends(task: LocalTask, outcome: LocalOutcome, kept: exp.Table) -> tuple[Notice, ...]:
+    """With ``ends = "exact"``, the share of the released rows whose exact value the release shows."""
+    if outcome.exact_ends is None:
+        return ()
+    flags = [col(f"is_end_{i}", "e") for i in range(len(task.trees))]
+    counts: list[exp.Expr] = [_ROWS(is_end=is_end) for is_end in (*flags, exp.or_(*flags), exp.true())]
+    query = _EXACT_ROWS(counts=counts, kept=kept, exact_ends=outcome.exact_ends)
+    *by_attribute, affected, rows = task.engine.rows(query)[0]
+    if not affected:
+        return ()
+    named_rows = sorted(zip(by_attribute, (tree.name for tree in task.trees), strict=True), reverse=True)
+    listed = ", ".join(f"{name} {count / rows:.1%}" for count, name in named_rows if count)
+    where = _EXACT_VALUES[task.prepared.policy.search.summary]
+    message = (
+        f'search.ends = "exact": {affected / rows:.1%} of the released rows have an exact value of their own in the '
+        f"release, {where} ({listed}); a reader who knows such a value finds the class of the row. "
+        'Leave ends = "exact" out: ranges then end on the grid of the hierarchy, and sets list values that k rows have'
+    )
+    return (Notice(message, affected),)
 
 
 def _persons(task: LocalTask, kept: exp.Table, fewest: int) -> PersonFigures | None:
@@ -261,9 +304,9 @@ def _in_order(task: LocalTask, outcome: LocalOutcome, kept: exp.Table, i: int, l
     What reads the same is known by now: nothing is padded that would read the same as something else then.
     """
     tree = task.trees[i]
-    if i not in outcome.values or i in outcome.typed or not tree.ordered:
+    if i not in outcome.values or i in outcome.typed or not tree.ordered or (tree.grid and tree.grid.of_dates):
         return labels
-    sortable = task.steps.make(task.work(f"sortable_{i}"), sortable_labels(labels, kept, i, tree.root))
+    sortable = task.steps.make(task.work(f"sortable_{i}"), sortable_labels(labels, kept, i, tree.root, tree.grid_level))
     if not task.engine.rows(may_be_sorted(sortable, tree.forbidden))[0][0]:
         return labels
     return task.steps.make(task.work(f"sorted_{i}"), sorted_labels(sortable=sortable))

@@ -25,6 +25,11 @@ A class is released as ranges of numbers and times (``summary = "range"``), as t
 (``"median"``), or as ranges, and sets of other values (``"set"``). With the first two, other attributes are released as
 lowest common ancestors. See `recode.local.summaries`.
 
+Ranges end on a grid, unless the policy has ``ends = "exact"`` (see `recode.local.grid`). So numbers and times are cut
+at the borders of its cells, and the ranges of both sides have nothing in common. A part within one cell is cut like
+other attributes, the values being the children of the cell: that is a second way to cut the attribute, with a number of
+its own. With ``cuts = "relaxed"`` rows of one cell may be divided, and ranges overlap in this cell.
+
 A cut is given by rows, one an item: by ``attribute``, ``part`` and ``item`` the side that it goes to (``inside`` or
 not), with the ``gain`` that the cut promises: by how much the loss of the part's rows falls, times the attribute's
 weight.
@@ -125,7 +130,8 @@ class Cutting:
 
     def __init__(self, task: LocalTask, allowed: tuple[exp.Table, ...], as_ancestors: bool = False) -> None:
         if as_ancestors:  # of all attributes, whatever the policy's summary is
-            task = replace(task, trees=tuple(replace(tree, ordered=False) for tree in task.trees))
+            trees = tuple(replace(tree, ordered=False, grid=None, members=None) for tree in task.trees)
+            task = replace(task, trees=trees)
         self.task = task
         self.rounds = 0
         search = task.prepared.policy.search
@@ -136,10 +142,13 @@ class Cutting:
         self._last = int(task.engine.rows(_GREATEST_PART(parts=self._open))[0][0])
         self.classes = self._make("mondrian_classes", _NO_CLASSES(parts=self._open))
         self._attributes = several_levels(task.trees)
+        self._cut_by_tree = [i for i, tree in self._attributes if not (tree.ordered or self._as_sets)]
+        self._cut_by_tree += [len(task.trees) + i for i, tree in self._attributes if _has_levels_in_cells(tree)]
         if self._attributes:
             self._rows = self._make("mondrian_rows", cut_rows(task.combinations, task.trees, by_combination))
-            self._values = self._make("mondrian_ground", cut_values(task.trees))
-            self._ancestors = self._make("mondrian_ancestors", cut_ancestors(task.combinations, task.trees))
+            self._values = self._make("mondrian_ground", cut_values(task.trees, by_combination))
+            if self._cut_by_tree:
+                self._ancestors = self._make("mondrian_ancestors", cut_ancestors(task.combinations, task.trees))
 
     def run(self) -> exp.Table:
         """Cut until nothing can be cut, or the time is over: ``classes``."""
@@ -173,14 +182,13 @@ class Cutting:
     def _cuts(self) -> exp.Query:
         """One cut of each part along each attribute."""
         by_value = [number(i) for i, tree in self._attributes if tree.ordered or self._as_sets]
-        by_tree = [number(i) for i, tree in self._attributes if not (tree.ordered or self._as_sets)]
         given = {"rows": self._rows, "parts": self._open, "share": number(SHARE), "least": number(self._least)}
         cuts = []
         if by_value:
             facts, lost = _facts_of_sides()
             cuts.append(_CUT_OF_VALUES(**given, attributes=by_value, values=self._values, facts=facts, **lost))
-        if by_tree:
-            twice = 2 * self._least
+        if self._cut_by_tree:
+            twice, by_tree = 2 * self._least, [number(i) for i in self._cut_by_tree]
             cuts.append(_CUT_OF_HIERARCHY(**given, attributes=by_tree, ancestors=self._ancestors, twice_least=twice))
         return union_all(*(_ALL(cut=subquery(cut)) for cut in cuts))
 
@@ -225,51 +233,90 @@ def first_parts(combinations: exp.Table, trees: Sequence[Tree], bounded: Mapping
 
 
 _ROWS = template("SELECT :attribute AS attribute, combination, :item AS item, :node AS node, n FROM :combinations")
+_ROWS_BY_CELL = template("""
+    SELECT :attribute AS attribute, c.combination, g.cell AS item, g.cell AS node, c.n
+    FROM :combinations AS c
+    JOIN :grid AS g ON :ground = g.node
+""")
 
 
 def cut_rows(combinations: exp.Table, trees: Sequence[Tree], by_combination: Sequence[bool]) -> exp.Query:
-    """``rows``: for each combination and attribute that has several levels its ``node`` at the lowest, and its
-    ``item``, what a cut keeps together: the node, or the combination."""
+    """``rows``: for each combination and attribute that has several levels its ``node`` at the lowest, or its cell, and
+    its ``item``, what a cut keeps together: the node, the cell, or the combination."""
     branches = []
     for i, tree in several_levels(trees):
-        node = col(node_name(i, tree.floor))
-        item = col(COMBINATION) if by_combination[i] else node
-        branches.append(_ROWS(attribute=i, item=item, node=node, combinations=combinations))
+        name = node_name(i, tree.floor)
+        by_node = _ROWS(attribute=i, item=col(name), node=col(name), combinations=combinations)
+        if by_combination[i]:
+            branches.append(_ROWS(attribute=i, item=col(COMBINATION), node=col(name), combinations=combinations))
+        elif tree.grid is not None:
+            ground = col(name, "c")
+            branches.append(_ROWS_BY_CELL(attribute=i, ground=ground, grid=tree.grid.table, combinations=combinations))
+        else:
+            branches.append(by_node)
+        if _has_levels_in_cells(tree):
+            branches.append(_ROWS(attribute=len(trees) + i, item=col(name), node=col(name), combinations=combinations))
     return union_all(*branches)
+
+
+def _has_levels_in_cells(tree: Tree) -> bool:
+    """Whether a part within one cell of a grid can be released as less than the cell."""
+    return tree.grid is not None and (tree.grid.level is None or tree.floor < tree.grid.level)
 
 
 _VALUES = template("""
     SELECT
         :attribute AS attribute,
         node,
+        low AS place,
         low,
         high,
         leaves,
-        label IS NULL AS void,
+        :void AS void,
         :top::DOUBLE AS top,
         :scale::DOUBLE AS scale,
         :ordered AS ordered
     FROM :nodes
     WHERE level = :floor
 """)
+_VALUES_OF_GRID = template("""
+    SELECT DISTINCT
+        :attribute AS attribute,
+        :node AS node,
+        :place AS place,
+        g.cell_low AS low,
+        g.cell_high AS high,
+        (g.cell_high - g.cell_low)::DOUBLE AS leaves,
+        g.lower IS NULL AND g.upper IS NULL AS void,
+        :top::DOUBLE AS top,
+        :scale::DOUBLE AS scale,
+        TRUE AS ordered
+    FROM :grid AS g
+    JOIN :nodes AS v ON g.node = v.node
+""")
+_IS_VOID = fragment("label IS NULL")
+_IS_NO_MEMBER = fragment("node NOT IN (SELECT node FROM :members AS m WHERE :is_member)")
 
 
-def cut_values(trees: Sequence[Tree]) -> exp.Query:
-    """``values``: the attributes' lowest nodes, with what their tree's root loses (``top``), what a lost leaf counts
-    (``scale``), and whether they are ``ordered``."""
-    return union_all(
-        *(
-            _VALUES(
-                attribute=i,
-                top=tree.leaves - 1,
-                scale=_scale(tree),
-                ordered=exp.true() if tree.ordered else exp.false(),
-                nodes=tree.nodes,
-                floor=tree.floor,
-            )
-            for i, tree in several_levels(trees)
-        )
-    )
+def cut_values(trees: Sequence[Tree], by_combination: Sequence[bool]) -> exp.Query:
+    """``values``: the attributes' lowest nodes, or the cells of their grids, in the order of ``place``, with what their
+    tree's root loses (``top``), what a lost leaf counts (``scale``), and whether they are ``ordered``. What is ``void``
+    is in no range or set with others."""
+    branches = []
+    for i, tree in several_levels(trees):
+        common = {"attribute": i, "top": tree.leaves - 1, "scale": _scale(tree), "nodes": tree.nodes}
+        if tree.grid is not None:
+            by_value = by_combination[i]
+            node, place = (col(NODE, "g"), col("low", "v")) if by_value else (col("cell", "g"), col("cell_low", "g"))
+            branches.append(_VALUES_OF_GRID(**common, node=node, place=place, grid=tree.grid.table))
+            continue
+        void = _IS_VOID()
+        if tree.members is not None:
+            may_be = exp.or_(*(col(f"is_member_{level}") for level in range(tree.floor, tree.height)))
+            void = _IS_NO_MEMBER(members=tree.members, is_member=may_be)
+        ordered = exp.true() if tree.ordered else exp.false()
+        branches.append(_VALUES(**common, void=void, ordered=ordered, floor=tree.floor))
+    return union_all(*branches)
 
 
 def _scale(tree: Tree) -> float:
@@ -281,14 +328,35 @@ _ANCESTORS = template("""
     FROM (SELECT DISTINCT :ground AS item, :node AS node FROM :combinations) AS p
     JOIN :nodes AS v ON p.node = v.node
 """)
+_CELL_ABOVE = template("""
+    SELECT
+        :attribute AS attribute,
+        node AS item,
+        :level AS level,
+        cell AS node,
+        (cell_high - cell_low)::DOUBLE AS leaves,
+        :scale::DOUBLE AS scale
+    FROM :grid
+""")
 
 
 def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
-    """``ancestors``: for each lowest node of an attribute that has several levels, itself and those above it."""
-    return union_all(
-        *(
+    """``ancestors``: for each lowest node of an attribute that has several levels, itself and those above it; within
+    the cells of a grid, those up to the cell."""
+    branches: list[exp.Query] = []
+    for i, tree in several_levels(trees):
+        top, attribute = tree.height, i
+        if tree.grid is not None:
+            if not _has_levels_in_cells(tree):
+                continue
+            attribute = len(trees) + i
+            top = tree.floor if tree.grid.level is None else tree.grid.level
+            if tree.grid.level is None:
+                cell = _CELL_ABOVE(attribute=attribute, level=top + 1, scale=_scale(tree), grid=tree.grid.table)
+                branches.append(cell)
+        branches += [
             _ANCESTORS(
-                attribute=i,
+                attribute=attribute,
                 level=level,
                 scale=_scale(tree),
                 ground=col(node_name(i, tree.floor)),
@@ -296,10 +364,9 @@ def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
                 combinations=combinations,
                 nodes=tree.nodes,
             )
-            for i, tree in several_levels(trees)
-            for level in range(tree.floor, tree.height + 1)
-        )
-    )
+            for level in range(tree.floor, top + 1)
+        ]
+    return union_all(*branches)
 
 
 # Numbers and times are cut along their order, at the border nearest to the middle of the rows, the first of equals;
@@ -320,13 +387,13 @@ _CUT_OF_VALUES = template("""
             SELECT
                 *,
                 (
-                    sum(n) OVER (PARTITION BY attribute, part ORDER BY CASE WHEN ordered THEN low ELSE -n END, item)
+                    sum(n) OVER (PARTITION BY attribute, part ORDER BY CASE WHEN ordered THEN place ELSE -n END, item)
                 )::BIGINT AS so_far,
                 (sum(n) OVER (PARTITION BY attribute, part))::BIGINT AS whole
             FROM (
                 SELECT
                     i.attribute, i.part, i.item, i.n,
-                    v.low, v.high, v.leaves, v.void, v.top, v.scale, v.ordered
+                    v.place, v.low, v.high, v.leaves, v.void, v.top, v.scale, v.ordered
                 FROM (
                     SELECT r.attribute, p.part, r.item, r.node, sum(r.n)::BIGINT AS n
                     FROM :rows AS r

@@ -21,6 +21,20 @@ NODE = "node"
 
 
 @dataclass(frozen=True)
+class Grid:
+    """The cells at whose borders ranges end, made by `recode.local.grid`."""
+
+    table: exp.Table
+    level: int | None  # the level whose nodes are the cells; None where they are made of quantiles
+    of_dates: bool = False
+
+
+ENDS = ("lower", "upper", "least", "beyond", "middle", "closed")
+CELLS = ("cell_low", "cell_high", *ENDS)
+"""The columns of a grid's table that say what a cell is, beside ``node`` and ``cell``."""
+
+
+@dataclass(frozen=True)
 class Tree:
     """An attribute's hierarchy over the values of the source, as local recoding needs it."""
 
@@ -36,11 +50,18 @@ class Tree:
     forbidden: tuple[str, ...] = ()
     open_ends: bool = False  # its lowest nodes may be open ends: ``<18``, ``≥90``
     type: str = "VARCHAR"  # of its column
+    grid: Grid | None = None  # of an ordered attribute, unless the ends of ranges are exact
+    members: exp.Table | None = None  # of an attribute that may be released as sets, made by `set_members`
 
     @property
     def root(self) -> int:
         """The node at the top; every other node of the hierarchy has a lower number."""
         return self.offsets[-1]
+
+    @property
+    def grid_level(self) -> int:
+        """The level whose nodes are the cells of the grid; 0 where there is no such level."""
+        return 0 if self.grid is None else self.grid.level or 0
 
 
 def node_name(attribute: int, level: int) -> str:
@@ -231,3 +252,39 @@ are_numbers = template("""
     FROM :hierarchy
 """)
 """Whether all ground values of a hierarchy are numbers, written as text or not; and there are any."""
+
+
+_MEMBERS = template("SELECT n.node, :is_rare AS is_rare FROM :nodes AS n WHERE n.level = :floor")
+_IS_FREQUENT = fragment("(:node IN (SELECT node FROM :frequent AS x))")
+_IS_MEMBER = fragment("(:label IS NOT NULL AND :released AND :is_frequent)")
+_SIZE_OF_NODE = fragment("(:leaves + 1)::BIGINT")
+
+
+def set_members(tree: Tree, frequent: exp.Expr, exact: bool) -> exp.Select:
+    """What a set may list for each lowest node: by level ``label_l``, ``size_l`` (ground values under it) and
+    ``is_member_l``; and whether the node itself ``is_rare``.
+
+    A set lists values, or labels above them, that are ``frequent``: nodes that at least as many rows (or persons) of
+    the source have as the smallest class must have. Otherwise a set would show which near-unique values there are. If
+    it is to be ``exact``, it lists values, frequent or not.
+    """
+    rare = exp.Not(this=_IS_FREQUENT(node=col(NODE, "n"), frequent=frequent))
+    query = _MEMBERS(is_rare=rare, nodes=tree.nodes, floor=tree.floor)
+    for level in range(tree.floor, tree.height):
+        of = "n" if level == tree.floor else f"n{level}"
+        if level > tree.floor:
+            below = "n" if level == tree.floor + 1 else f"n{level - 1}"
+            query = query.join(aliased(tree.nodes, of), on=col("parent", below).eq(col(NODE, of)), copy=False)
+        if exact:
+            is_frequent: exp.Expr = exp.true() if level == tree.floor else exp.false()
+        else:
+            is_frequent = _IS_FREQUENT(node=col(NODE, of), frequent=frequent)
+        label = col("label", of)
+        is_member = _IS_MEMBER(label=label, released=col("released", of), is_frequent=is_frequent)
+        query = query.select(
+            named(label, f"label_{level}"),
+            named(_SIZE_OF_NODE(leaves=col("leaves", of)), f"size_{level}"),
+            named(is_member, f"is_member_{level}"),
+            copy=False,
+        )
+    return query

@@ -13,12 +13,22 @@ from sqlanon.coding import ROWS, Levels
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import Namer, aliased, col, fragment, template
+from sqlanon.expressions import Namer, aliased, col, fragment, template, union_all
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS, counted
 from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.policy.strategies import STRATEGIES
-from sqlanon.recode.local.nodes import COMBINATION, Tree, are_numbers, combinations, in_combinations, nodes
+from sqlanon.recode.local.grid import make_grid
+from sqlanon.recode.local.nodes import (
+    COMBINATION,
+    Tree,
+    are_numbers,
+    combinations,
+    in_combinations,
+    node_name,
+    nodes,
+    set_members,
+)
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.records import dataclass
 from sqlanon.requirements import Requirements
@@ -141,6 +151,9 @@ class LocalOutcome:
     rounds: int = 0  # how often it went over the combinations
     bound: float = 0.0  # no release of the kind scores less, and no generalization
     search: Search | None = None  # what it learnt of the lattice, where it searched that
+    # With ``ends = "exact"``: by ``combination`` whether its value of an attribute is shown as an end of its range, as
+    # the median or as a rare member of a set, ``is_end_i``.
+    exact_ends: exp.Table | None = None
 
 
 def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> LocalTask:
@@ -161,6 +174,11 @@ def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress
     made = steps.make(work("combinations"), query)
     for i, tree in enumerate(trees):
         _make_nodes(steps, prepared, i, tree, texts[i])
+    requirements = _of_classes(prepared.requirements)
+    if prepared.policy.search.traits.summarises and prepared.policy.search.ends == "grid":
+        trees = tuple(
+            _with_grid(steps, prepared, i, tree, texts[i], requirements.least_class) for i, tree in enumerate(trees)
+        )
 
     def within(name: str, relation: exp.Expr, columns: Sequence[str]) -> exp.Table:
         return steps.make(work(name), in_combinations(relation, made, space.heights, floor, offsets, columns))
@@ -176,7 +194,9 @@ def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress
         sensitive[one] = SensitiveTable(within(f"local_members_{d}", counts.table, names), counts.inner, counts.domain)
     asked = prepared.policy.search
     clock = Clock(Budget(asked.time_limit, asked.max_checks))
-    members = Members(_of_classes(prepared.requirements), persons, space.moving, sensitive)
+    members = Members(requirements, persons, space.moving, sensitive)
+    if prepared.policy.search.traits.summarises and prepared.policy.search.summary == "set":
+        trees = tuple(_with_members(steps, prepared, i, tree, made, members) for i, tree in enumerate(trees))
     return LocalTask(steps.engine, steps, work, prepared, made, trees, members, progress, clock)
 
 
@@ -246,9 +266,43 @@ def _is_text_of_numbers(steps: StatementRunner, prepared: SearchInput, i: int) -
 _AS_NUMBER = fragment("TRY_CAST(level_0::VARCHAR AS DOUBLE)")
 
 
+def _order(as_text: bool) -> exp.Expr:
+    return _AS_NUMBER() if as_text else col("level_0")
+
+
+def _with_grid(steps: StatementRunner, prepared: SearchInput, i: int, tree: Tree, as_text: bool, least: int) -> Tree:
+    """The tree of an attribute with its grid; an attribute without a grid is not released as ranges."""
+    if tree.floor == tree.height or not (as_text or _is_typed(prepared, i)):
+        return tree
+    if tree.floor and prepared.policy.search.summary == "median":  # a number would look finer than ``min_level``
+        return tree
+    grid = make_grid(steps, prepared, i, tree, _order(as_text), least)
+    return replace(tree, grid=grid, ordered=grid is not None)
+
+
+_FREQUENT = template("SELECT :node AS node FROM :judged AS j WHERE kept")
+
+
+def _with_members(
+    steps: StatementRunner, prepared: SearchInput, i: int, tree: Tree, combinations: exp.Table, members: Members
+) -> Tree:
+    """The tree of an attribute with what its sets may list."""
+    if tree.ordered or tree.floor == tree.height:
+        return tree
+    least = max(members.requirements.least_class, 2)
+    counted = replace(members, requirements=Requirements((KAnonymity(least),)), sensitive=None)
+    names = [node_name(i, level) for level in range(tree.floor, tree.height)]
+    frequent = union_all(
+        *(_FREQUENT(node=col(name), judged=judged_groups(counted, combinations, [name])) for name in names)
+    )
+    target = prepared.work(f"local_sets_{i}")
+    exact = prepared.policy.search.ends == "exact"
+    made = steps.make(prepared.work(f"local_frequent_{i}"), frequent)
+    return replace(tree, members=steps.make(target, set_members(tree, made, exact)))
+
+
 def _make_nodes(steps: StatementRunner, prepared: SearchInput, i: int, tree: Tree, as_text: bool) -> None:
     hierarchy = prepared.hierarchies[i]
-    order = _AS_NUMBER() if as_text else col("level_0")
     query = nodes(
         prepared.attributes[i],
         hierarchy.table,
@@ -257,7 +311,7 @@ def _make_nodes(steps: StatementRunner, prepared: SearchInput, i: int, tree: Tre
         tree.floor,
         tree.ceiling,
         tree.offsets,
-        order,
+        _order(as_text),
         tree.forbidden,
     )
     steps.make(tree.nodes, query)
