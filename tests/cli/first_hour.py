@@ -106,7 +106,7 @@ def _unknown_format(folder: Path) -> None:
 
 FILES = 'files = "people.csv"'
 ZIP, AGE, SEX = (next(line for line in POLICY.splitlines() if line.startswith(key)) for key in ("zip", "age", "sex"))
-WITH_SETS = ("[release]", '[search]\nstrategy = "mondrian"\nsummary = "set"\n\n[release]')
+WITH_SETS = ("[release]", '[search]\nstrategy = "mondrian"\nsummary = "set"\nends = "exact"\n\n[release]')
 DIVERSITY = "k = 2\n\n[[privacy.l_diversity]]\n"
 DISTINCT = DIVERSITY + 'kind = "distinct"\nattribute = '
 
