@@ -21,12 +21,23 @@ from sqlanon.requirements.base import TOLERANCE
 RATIO, LIKELY = 2.0, 0.5
 """A class is skewed if a value is RATIO times as frequent in it as in the whole table, and has the share LIKELY."""
 
+COMMON = 0.9
+"""A value that so many rows have is known of everybody: that a class has no other value reveals nothing."""
+
 # Any value that is not NULL: of a class of NULLs there is none.
 _HOMOGENEITY = template("""
     SELECT :labels, any_value(value) AS value, sum(n)::BIGINT AS n
     FROM :counts AS c
     GROUP BY :labels
     HAVING count(*) = 1
+""")
+
+_HOMOGENEOUS_ROWS = template("""
+    SELECT coalesce(sum(c.n), 0)::BIGINT
+    FROM :classes AS c
+    JOIN (SELECT :sensitive AS value, count(*) AS n FROM :release GROUP BY :sensitive) AS v
+        ON c.value IS NOT DISTINCT FROM v.value
+    WHERE v.n < :common * (SELECT count(*) FROM :release)
 """)
 
 # Without quasi-identifiers, no rows are one group: it is not a class.
@@ -73,6 +84,14 @@ _IS_ONE = fragment("count(DISTINCT :kind) + (count(:kind) <> count(*))::INT = 1"
 def homogeneity(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
     """Classes with one sensitive value, which is then known of all their rows: ``v0`` .., ``value``, ``n``."""
     return _HOMOGENEITY(labels=class_labels(quasi), counts=_counts(release, quasi, sensitive))
+
+
+def homogeneous_rows(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
+    """One number: the rows in classes with one sensitive value that is not `COMMON`."""
+    classes = subquery(homogeneity(release, quasi, sensitive))
+    return _HOMOGENEOUS_ROWS(
+        classes=classes, release=release.copy(), sensitive=col(sensitive), common=COMMON - TOLERANCE
+    )
 
 
 def background_knowledge(release: exp.Expr, quasi: Sequence[str], sensitive: str, known: int = 1) -> exp.Select:

@@ -16,7 +16,7 @@ from sqlanon.policy.problems import read_part
 from sqlanon.policy.toml import toml_value
 from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import class_labels
-from sqlanon.release.disclosure import LIKELY, RATIO
+from sqlanon.release.disclosure import COMMON, LIKELY, RATIO
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.words import listed
 from sqlanon.requirements import close_values, different_values, promised_k
@@ -71,14 +71,24 @@ _DISCLOSED = template("""
         JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
         WHERE c.n::DOUBLE / s.n::DOUBLE
             / (v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes")) >= :ratio
+    ),
+    "sqlanon revealed" AS (
+        SELECT
+            coalesce(sum(c.n) FILTER (WHERE s.values = 1), 0)::BIGINT AS one_value,
+            coalesce(sum(c.n), 0)::BIGINT AS two_values
+        FROM "sqlanon counts" AS c
+        JOIN "sqlanon sizes" AS s ON c.class = s.class AND s.values <= 2
+        JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
+        WHERE v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes") < :common
     )
     SELECT
         coalesce(sum(n), 0)::BIGINT AS rows,
         coalesce(min(n), 0)::BIGINT AS smallest,
         count(*) FILTER (WHERE n = 1) AS uniques,
-        coalesce(sum(n) FILTER (WHERE values = 1), 0)::BIGINT AS one_value,
-        coalesce(sum(n) FILTER (WHERE values <= 2), 0)::BIGINT AS two_values,
+        (SELECT one_value FROM "sqlanon revealed") AS one_value,
+        (SELECT two_values FROM "sqlanon revealed") AS two_values,
         (SELECT skewed FROM "sqlanon skewed") AS skewed,
+        coalesce((SELECT max(n)::DOUBLE FROM "sqlanon values") / sum(n)::DOUBLE >= :common, false) AS has_common,
         (SELECT count(*) FROM "sqlanon values") AS different,
         (SELECT count(*) FILTER (WHERE n < :few) FROM "sqlanon values") AS rare_values,
         (SELECT coalesce(sum(n) FILTER (WHERE n < :few), 0)::BIGINT FROM "sqlanon values") AS rare_rows
@@ -180,12 +190,13 @@ class _Classes:
 @dataclass(frozen=True)
 class _Disclosed:
     """The classes beside a sensitive column; the rows of those with one value of it, with at most two, and of values
-    that their class makes likely; and its values."""
+    that their class makes likely; whether nearly all rows share a value, which is in none of these; and its values."""
 
     classes: _Classes
     one_value: int
     two_values: int
     skewed: int
+    has_common: bool
     values: _Values
 
 
@@ -209,8 +220,9 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
         one_value = {name: one.one_value for name, one in known.items()}
         two_values = {name: one.two_values for name, one in known.items()}
         skewed = {name: one.skewed for name, one in known.items()}
+        common = [name for name, one in known.items() if one.has_common]
         for kind, affected in ((HOMOGENEITY, one_value), (BACKGROUND_KNOWLEDGE, two_values), (SKEWNESS, skewed)):
-            found += disclosed(kind, affected, distinct, classes.rows, few, claims)
+            found += disclosed(kind, affected, distinct, common, classes.rows, few, claims)
     else:
         quasi_columns = [col(name) for name in claims.quasi]
         classes = _Classes(*engine.rows(_CLASSES(relation=relation, quasi=quasi_columns))[0])
@@ -291,16 +303,19 @@ def _disclosed(engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensit
         same=all_of(same(col(name, "r"), col(label.name, "c")) for name, label in zip(quasi, labels, strict=True)),
         likely=LIKELY - TOLERANCE,
         ratio=RATIO - TOLERANCE,
+        common=COMMON - TOLERANCE,
         few=few,
     )
-    rows, smallest, uniques, one_value, two_values, skewed, *values = engine.rows(query)[0]
-    return _Disclosed(_Classes(rows, smallest, uniques), one_value, two_values, skewed, _Values(*values))
+    rows, smallest, uniques, one_value, two_values, skewed, has_common, *values = engine.rows(query)[0]
+    classes = _Classes(rows, smallest, uniques)
+    return _Disclosed(classes, one_value, two_values, skewed, has_common, _Values(*values))
 
 
 def disclosed(
     kind: Disclosure,
     affected: Mapping[str, int],
     values: Mapping[str, int],
+    common: Sequence[str],
     rows: int,
     few: int,
     claims: Manifest,
@@ -314,7 +329,13 @@ def disclosed(
         return
     worst = max(counts, key=lambda name: counts[name])
     if not counts[worst]:
-        yield ResidualRisk(kind.title, f"No row is affected by its {listed([*counts])}.")
+        shared = [name for name in counts if name in common]
+        unaffected = f"No row is affected by its {listed([*counts])}."
+        if shared:
+            unaffected += (
+                f" The value of {listed(shared)} that {percent(COMMON)} of the rows or more share reveals nothing."
+            )
+        yield ResidualRisk(kind.title, unaffected)
         return
     share, is_few = max(counts[worst], few) / rows, counts[worst] < few
     count = kind.least

@@ -22,7 +22,7 @@ from sqlanon.policy.sections import SearchSection
 from sqlanon.policy.strategies import traits_of
 from sqlanon.recode.stage import recode
 from sqlanon.records import dataclass
-from sqlanon.release.disclosure import homogeneity
+from sqlanon.release.disclosure import homogeneous_rows
 from sqlanon.requirements import different_values
 from sqlanon.search.compare import loss_of, with_search
 from sqlanon.search.lattice import silent
@@ -133,7 +133,7 @@ class Trial:
     error:
         Why it found nothing; else None.
     homogeneous:
-        By sensitive attribute, the rows in classes that share one value of it; of the attributes that were asked for.
+        By sensitive attribute, the rows in classes that share one value of it, which fewer than 90 % of all rows have.
     """
 
     name: str
@@ -391,9 +391,6 @@ def _try(sample: _Sample, policy: Policy, trial: Trial, seconds: float, pace: fl
     return replace(trial, seconds=time.monotonic() - started)
 
 
-_HOMOGENEOUS_ROWS = template("SELECT coalesce(sum(n), 0)::BIGINT FROM :classes AS c")
-
-
 def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Trial:
     run, sensitive, steps = sample.run, sample.sensitive, StatementRunner(sample.run.engine)
     prepared = pipeline.prepare(steps, policy, sample.source, lambda name: run.work(f"{prefix}_{name}"), run.population)
@@ -410,8 +407,7 @@ def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Tria
     if sensitive:
         release = subquery(recoding.statement.select(shuffled=False), "r")
         for name in sensitive:
-            classes = subquery(homogeneity(release, policy.generalized, name))
-            homogeneous[name] = int(steps.ask(_HOMOGENEOUS_ROWS(classes=classes), [])[0][0])
+            homogeneous[name] = int(steps.ask(homogeneous_rows(release, policy.generalized, name), [])[0][0])
     return replace(
         trial,
         loss=loss_of(prepared, found),

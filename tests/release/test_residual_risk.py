@@ -20,7 +20,7 @@ import sqlanon
 from sqlanon.attacks import attack
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import table
-from sqlanon.release.disclosure import background_knowledge, homogeneity, skewness
+from sqlanon.release.disclosure import background_knowledge, homogeneity, homogeneous_rows, skewness
 from sqlanon.release.published import Release
 from sqlanon.release.residual_risk import _disclosed, risks_in_rows, serious_from
 from sqlanon.release.verify import SUBJECT, open_release
@@ -117,16 +117,43 @@ def test_noisy_values_are_nobodys(tmp_path: Path) -> None:
     assert release.verify().residual_risk is None
 
 
+@pytest.mark.parametrize(
+    ("pregnant", "line"),
+    [
+        ("i % 33 = 0", None),  # three in a hundred, in as many groups: most groups have the value of everybody
+        ("i // 60 = 3", "Homogeneity: in 10 % of the rows the group has a single pregnant."),
+        ("i // 6 % 4 = 0", "Homogeneity: in 100 % of the rows the group has a single pregnant."),
+    ],
+)
+def test_a_value_that_everybody_shares_reveals_nothing(pregnant: str, line: str | None, tmp_path: Path) -> None:
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        rows = f"SELECT 'w' || i // 6 AS ward, {pregnant} AS pregnant FROM range(600) AS r(i)"
+        connection.execute(f"CREATE TABLE t AS {rows}")
+        policy = make_policy({"ward": "suppress", "pregnant": "sensitive"}, k=5, table="t")
+        release = db.anonymize(policy).publish(tmp_path / "r.duckdb", "t")
+    worst = release.verify().residual_risk
+    assert (None if worst is None else worst.line) == line
+    if line is None:
+        with open_release(release.path) as opened:
+            texts = [one.finding for one in risks_in_rows(opened.engine, SUBJECT, release.manifest)]
+        calm = "No row is affected by its pregnant. The value of pregnant that 90 % of the rows or more share"
+        assert any(text.startswith(calm) for text in texts)
+
+
 def test_serious_follows_the_policy() -> None:
     assert [serious_from(k) for k in (None, 2, 5, 10, 20, 100)] == [0.1, 0.1, 0.1, 0.1, 0.05, 0.01]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) -> None:
     """Labels and values may be NULL, and two values may have half of a class each."""
     draw = random.Random(seed)
     rows = [
-        (draw.choice(["a", "b", None]), draw.choice([1, 2, None]), draw.choice([*"xyz", None]))
+        (
+            draw.choice(["a", "b", None]),
+            draw.choice([1, 2, None]),
+            draw.choice([*"xyz", None] + ["x"] * 80 * (seed > 5)),
+        )
         for _ in range(draw.choice([0, 4, 30]))
     ]
     with closing(DuckDBEngine(duckdb.connect())) as engine:
@@ -139,8 +166,17 @@ def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) ->
         def rows_of(query: exp.Select) -> int:
             return sum(row[-1] for row in engine.rows(query))
 
-        assert found.one_value == rows_of(homogeneity(shown, quasi, "ill"))
-        assert found.two_values == rows_of(background_knowledge(shown, quasi, "ill"))
+        shares = Counter(ill for *_, ill in rows)
+        common = {ill for ill, n in shares.items() if n >= 0.9 * len(rows)}
+        values = {(one, two): {row[2] for row in rows if row[:2] == (one, two)} for one, two, _ in rows}
+        revealed = [row for row in rows if row[2] not in common]
+        assert found.one_value == sum(len(values[row[:2]]) == 1 for row in revealed)
+        assert found.two_values == sum(len(values[row[:2]]) <= 2 for row in revealed)
+        assert found.has_common == bool(common)
+        assert engine.rows(homogeneous_rows(shown, quasi, "ill")) == [(found.one_value,)]
+        if not common:
+            assert found.one_value == rows_of(homogeneity(shown, quasi, "ill"))
+            assert found.two_values == rows_of(background_knowledge(shown, quasi, "ill"))
         assert found.skewed == rows_of(skewness(shown, quasi, "ill"))
     sizes = Counter((one, two) for one, two, _ in rows).values()
     assert (found.classes.rows, found.classes.smallest) == (len(rows), min(sizes, default=0))
