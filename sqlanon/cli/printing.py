@@ -436,6 +436,8 @@ def _share(risk: float) -> str:
 
 
 def print_attackers(found: Risk) -> None:
+    from sqlanon.risk.attackers import explain_disagreement
+
     prosecutor, journalist, marketer = found.prosecutor, found.journalist, found.marketer
     for threshold, rows in prosecutor.rows_above.items():
         of_all = _share(prosecutor.share_above[threshold])
@@ -452,6 +454,8 @@ def print_attackers(found: Risk) -> None:
         share = "no estimate" if one.dankar is None else f"{100 * one.dankar:.4g} %"
         model = f" ({one.chosen})" if one.chosen else ""
         say(f"unique in a population of {one.N:,.0f}: {share} of the {found.counts}{model}")
+        if (sentence := explain_disagreement(journalist, found.population)) is not None:
+            say(sentence)
     if found.individual is not None:
         risk = found.individual
         figures = f"highest {_share(risk.highest)}, average {_share(risk.average)}, {risk.expected:,.4g} expected"

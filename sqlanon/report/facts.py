@@ -132,6 +132,7 @@ class Inside:
     explorer: Explorer | None = None
     losses: Mapping[str, float] = field(default_factory=dict)
     numbers: Numbers = NO_NUMBERS
+    source_columns: tuple[str, ...] = ()
 
 
 _STATUSES = template("""
@@ -318,6 +319,7 @@ class Unpublished:
             explorer=explorer(self.draft) if whole else None,
             losses=loss_by_column(self.draft),
             numbers=numbers_of(engine, source, in_source, {}, 1),
+            source_columns=tuple(name for name in types if name != EARLIER),
         )
 
     @property

@@ -184,6 +184,13 @@ def _dependencies(inside: Inside | None) -> str:
     return _scroll(html_table("Columns that narrow a quasi-identifier", headings, rows, [2, 3, 4, 5]))
 
 
+NOT_RELEASED = "not in the policy's attributes: not released"
+_UNNAMED = (
+    "Columns of the source that the policy gives no role, numbers of persons and keys are not released; a private page "
+    "names them."
+)
+
+
 def _columns(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) -> str:
     done = [[one.name, ROLES.get(one.role, one.role), what_was_done(facts.claims, one.name)] for one in facts.columns]
     there = {one.name.lower() for one in facts.columns}
@@ -193,8 +200,16 @@ def _columns(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
         for name, spec in attributes.items()
         if name.lower() not in there and spec.get("role") == "identifying"
     ]
+    named = {name.lower() for name in (*there, *map(str.lower, attributes))}
+    done += [
+        [name, NOT_RELEASED, "left out"]
+        for name in (() if inside is None else inside.source_columns)
+        if name.lower() not in named
+    ]
     table = html_table("Each column, and what was done to it", ["column", "kind", "what was done"], done)
     parts = [_scroll(table)]
+    if inside is None:
+        parts.append(f"<p>{_UNNAMED}</p>")
     if inside is not None and inside.heights:
         rows_ = [[name, _level(inside.generalization.get(name)), height] for name, height in inside.heights.items()]
         levels = html_table("Levels", ["column", "level", "levels of its hierarchy"], rows_, [2])
@@ -452,6 +467,12 @@ def _strategies(inside: Inside, charts: dict[str, Any]) -> str:
     return _figure(charts, "strategies", chart, "What each strategy finds for the same policy.", table)
 
 
+MAY_I_SHARE = (
+    "Whether it may be shared is a person's decision: the checklist, who signs and what to file stand in "
+    "docs/how-to/share.md, &ldquo;May I share this?&rdquo;"
+)
+
+
 def _check_it(facts: ReportFacts, inside: Inside | None) -> str:
     parts = list[str]()
     if facts.published:
@@ -461,6 +482,7 @@ def _check_it(facts: ReportFacts, inside: Inside | None) -> str:
         )
     else:
         parts.append("<p>Once it is published, the statements below run in the release itself.</p>")
+    parts.append(f"<p>{MAY_I_SHARE}</p>")
     statements = ";\n\n".join(facts.statements) + ";" if facts.statements else ""
     parts.append(f"<details><summary>The SQL of the checks</summary><pre>{escaped(statements)}</pre></details>")
     if inside is not None:

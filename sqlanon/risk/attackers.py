@@ -261,6 +261,25 @@ class PopulationRisk:
         return {**vars(self), "N": int(self.N) if int(self.N) == self.N else self.N}
 
 
+def explain_disagreement(journalist: JournalistRisk, population: PopulationRisk | None) -> str | None:
+    """Why more rows are unique in the population than the journalist's risk says, in one sentence; None: they are not.
+
+    >>> found = population_risk({1: 100}, counted=100, population=1000)
+    >>> journalist = journalist_by_estimate(ClassSizes.of({1: 100}), 0.1, [])
+    >>> round(journalist.highest, 2), explain_disagreement(journalist, found)[:47]
+    (0.26, 'The estimates of journalist and uniqueness diff')
+    >>> explain_disagreement(journalist, None)
+    """
+    unique = None if population is None else population.dankar
+    if journalist.population != "estimate" or unique is None or unique <= journalist.highest:
+        return None
+    return (
+        "The estimates of journalist and uniqueness differ: the first assumes that each row has unseen doubles in the "
+        "population, the second concludes from how few rows of the table agree that most have none; go by the greater "
+        "one."
+    )
+
+
 def population_risk(sizes: Mapping[int, int], counted: int, population: float) -> PopulationRisk:
     """The estimates from the sizes of the classes.
 

@@ -309,3 +309,25 @@ def test_every_finding_has_a_line_for_the_terminal(facts: ReportFacts) -> None:
     head, _, entry = skewed.advice.partition("\n")
     assert head == "To prevent it, add to [privacy]:"
     assert tomllib.loads(entry)["t_closeness"] == [{"attribute": "diagnosis", "distance": "equal", "t": 0.2}]
+
+
+def test_a_private_page_names_the_columns_that_are_not_released(tmp_path: Path) -> None:
+    """The person, the key and what has no role; a page for everybody says that there may be such columns."""
+    with duckdb.connect() as connection:
+        rows = (
+            "SELECT i % 2 AS q, i AS patient, i AS row_number, 'x' AS remark, 'n' || i AS name FROM range(90) AS r(i)"
+        )
+        connection.execute(f"CREATE TABLE t AS {rows}")
+        attributes = {"q": {"role": "quasi", "hierarchy": "suppress"}, "name": {"role": "identifying"}}
+        source = {"table": "t", "undeclared": "drop", "person": "patient", "key": ["row_number"]}
+        policy = sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 5})
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(policy)
+            result.report(tmp_path / "private.html", private=True)
+            result.report(tmp_path / "public.html")
+    private, public = ((tmp_path / f"{name}.html").read_text() for name in ("private", "public"))
+    for name in ("patient", "row_number", "remark"):
+        row = f'<th scope="row">{name}</th><td>not in the policy&#x27;s attributes: not released</td>'
+        assert row in private and f'<th scope="row">{name}</th>' not in public
+    assert '<th scope="row">name</th>' in public and "numbers of persons and keys are not released" in public
+    assert "May I share this?" in public
