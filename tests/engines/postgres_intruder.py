@@ -49,7 +49,7 @@ class Intruder:
         self.run("SET lock_timeout = '10ms'")
         for statement in _TRAPS.split(";\n"):
             self.run(statement)
-        self._seen = len(server.log())
+        self._seen = server.log_size()
 
     @property
     def address(self) -> str:
@@ -77,8 +77,8 @@ class Intruder:
 
     def sprung(self) -> list[str]:
         """The roles with whose rights traps ran since this was asked last, but for the intruder's own."""
-        log = self._server.log()
-        new, self._seen = log[self._seen :], len(log)
+        new = self._server.log(self._seen)
+        self._seen += len(new.encode())
         roles = (line.partition(_SPRUNG)[2].split()[0] for line in new.splitlines() if _SPRUNG in line)
         return [role for role in roles if role != INTRUDER]
 

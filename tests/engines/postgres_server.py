@@ -68,8 +68,14 @@ class Server:
         self.run(f"CREATE TABLE {name} ({definitions})", f"INSERT INTO {name} SELECT {casts} FROM loaded")
         self.run("DROP TABLE loaded")
 
-    def log(self) -> str:
-        return self._log.read_text()
+    def log(self, start: int = 0) -> str:
+        """What the server has logged, from a byte on."""
+        with self._log.open("rb") as log:
+            log.seek(start)
+            return log.read().decode()
+
+    def log_size(self) -> int:
+        return self._log.stat().st_size
 
     def close(self) -> None:
         self._connection.close()
