@@ -131,3 +131,73 @@ def test_nothing_but_counts_leaves_spark(session: Any, tmp_path: Path, monkeypat
     cases.in_spark(session, cases.visits(1), tmp_path)
     with sqlanon.connect(session) as db:
         check_nothing_but_counts(db, {"table": "visits"}, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_masked_rows_and_releases_in_postgres_count_persons_too(postgres: Server, tmp_path: Path) -> None:
+    """Masked rows are one class of all suppressed persons, who are counted there; and a release may go there, too."""
+    rows = cases.visits(5)
+    cases.in_postgres(postgres, rows)
+    tree = cases.tree(5, privacy={"k": 3}, search={"suppression_limit": 0.3}, release={"suppressed": "mask"})
+    there = cases.tree(5, privacy={"k": 3}, release={"postgres": POSTGRES["postgres"], "table": "shown.visits"})
+    tree["release"]["table"] = "visits"
+    postgres.run("DROP SCHEMA IF EXISTS shown CASCADE", "CREATE SCHEMA shown")
+    with sqlanon.connect(cases.in_duckdb(rows)) as local, sqlanon.connect() as db:
+        expected = cases.outcome(local, policy_of(tree, {"table": "visits"}), tmp_path / "local.duckdb")
+        assert expected["suppressed_rows"] > 0
+        assert cases.outcome(db, policy_of(tree, POSTGRES), tmp_path / "remote.duckdb") == expected
+        policy = policy_of(there, POSTGRES)
+        published = db.anonymize(policy).publish()
+        assert published.verify().verified
+        both = db.verify(POSTGRES["postgres"], policy, "shown.visits")
+        assert both.verified, both.failures
+
+
+@pytest.mark.slow
+def test_a_plan_counts_no_persons_and_shows_how(postgres: Server) -> None:
+    cases.in_postgres(postgres, cases.visits(5))
+    before = len(postgres.log())
+    with sqlanon.connect() as db:
+        shown = str(db.plan(policy_of(cases.tree(5, privacy=cases.REQUIREMENTS[1]), POSTGRES)))
+    assert "-- in PostgreSQL, makes movers_coded" in shown
+    assert "SELECT DISTINCT" in shown and "visited" in shown
+    assert 'FROM "visited"."visits"' not in postgres.log()[before:]
+
+
+@pytest.mark.slow
+def test_what_needs_to_know_whose_rows_they_are_is_refused(postgres: Server) -> None:
+    cases.in_postgres(postgres, cases.visits(5))
+    shield = {"k": 2, "k_anonymity": [{"quasi": ["age"], "k": 4}]}
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="persons have rows with different") as error:
+        db.anonymize(policy_of(cases.tree(5, privacy=shield), POSTGRES))
+    assert "never leaves PostgreSQL" in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_search_that_fails_leaves_nothing_in_postgres(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables with ids go with the transaction, and the connection that has it is closed."""
+    cases.in_postgres(postgres, cases.visits(5))
+
+    def fail(*_: Any) -> None:
+        temporary = postgres.rows("SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'")
+        assert temporary == [(0,)], "nobody else sees them while the transaction is open"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sqlanon.pipeline.search", fail)
+    with sqlanon.connect() as db:
+        with pytest.raises(KeyboardInterrupt):
+            db.anonymize(policy_of(cases.tree(5), POSTGRES))
+        busy = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sqlanon' AND state <> 'idle'"
+        assert postgres.rows(busy) == [(0,)]
+        assert postgres.rows("SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'") == [(0,)]
+
+
+@pytest.mark.spark
+def test_local_strategies_on_spark_count_persons_of_one_combination(session: Any, tmp_path: Path) -> None:
+    local = {"privacy": {"k": 3}, "search": {"strategy": "mondrian"}}
+    cases.in_spark(session, visits_of(7), tmp_path)
+    with sqlanon.connect(session) as db:
+        check_same(db, {"table": "visits"}, 7, tmp_path, **local)
+        cases.in_spark(session, visits_of(5), tmp_path)
+        with pytest.raises(sqlanon.SourceError, match="strategy mondrian needs to know which rows are of one person"):
+            db.anonymize(policy_of(cases.tree(5, **local), {"table": "visits"}))
