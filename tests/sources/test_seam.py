@@ -38,7 +38,7 @@ def policy(**more: Any) -> sqlanon.Policy:
             "ward": {"role": "sensitive"},
             "cost": {"role": "insensitive"},
         },
-        privacy={"k": K, "l_diversity": [{"attribute": "ward", "kind": "distinct", "l": 2}]},
+        privacy={"k": K, "dependencies": "warn", "l_diversity": [{"attribute": "ward", "kind": "distinct", "l": 2}]},
         **more,
     )
 
