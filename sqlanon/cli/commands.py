@@ -150,10 +150,10 @@ def anonymize(
     """Find the best version of a table that meets the policy, audit it and publish it."""
     import time
 
-    from sqlanon.cli.cost import cost_of
+    from sqlanon.cli.cost import cost_of, price_of
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
-    from sqlanon.release.residual_risk import narrowing_risk
+    from sqlanon.release.residual_risk import narrowing_risk, worst_of
 
     started = time.perf_counter()
     loaded = load(policy, settings, strategy, output)
@@ -171,14 +171,18 @@ def anonymize(
         seconds = result.seconds | {"total": time.perf_counter() - started}
         _warn(result.warnings)
         worst = None if as_json else show(seconds["total"])
+        narrowing = narrowing_risk(result.dependencies, None, loaded.privacy.k, result.persons or result.rows)
+        risks = [narrowing] if worst is None else [worst, narrowing]
         with shown_progress("reading the result") as progress:
             cost = cost_of(result, seconds["total"], progress)
+            worst = worst_of(risks)
+            price = None if as_json else price_of(result, worst, seconds["total"], progress)
         if as_json:
             print_json(result.to_dict() | more | {"seconds": seconds} | cost.to_dict())
             return
         for sentence in cost.sentences(policy, result.rows):
             say(sentence)
-        print_residual_risk(worst, narrowing_risk(result.dependencies, None, loaded.privacy.k))
+        print_residual_risk(worst, price)
 
 
 Finish: TypeAlias = "Callable[[Result, StageProgress], tuple[dict[str, Any], Callable[[float], ResidualRisk | None]]]"

@@ -11,6 +11,7 @@ from sqlanon.release.words import listed
 
 if TYPE_CHECKING:
     from sqlanon.pipeline import StageProgress
+    from sqlanon.release.residual_risk import ResidualRisk
     from sqlanon.result import Result
     from sqlanon.suggest import Trial
 
@@ -73,3 +74,25 @@ def cost_of(result: Result, seconds: float, progress: StageProgress) -> Cost:
         trial = None
     kept = () if trial is None else tuple(name for name in gone if name not in trial.fully_suppressed)
     return Cost(gone, result.loss, trial, kept)
+
+
+def price_of(result: Result, risk: ResidualRisk | None, seconds: float, progress: StageProgress) -> str | None:
+    """What the advice against a risk costs, in a sentence; None where it was not measured."""
+    if risk is None or risk.change is None:
+        return None
+    from sqlanon.errors import SqlanonError
+    from sqlanon.suggest.trials import price_change
+
+    progress("trials", 0, 0, None)
+    try:
+        price = price_change(result, risk.change, seconds)
+    except SqlanonError:  # the release is what it is
+        price = None
+    if price is None:
+        return None
+    sample = f" on a sample of {price.rows:,} rows" if price.rows < result.rows else ""
+    if price.loss_after is None:
+        return f"What prevents it costs too much:{sample or ' with it'} nothing meets the policy."
+    end = ", not searched to the end" if price.stopped else ""
+    loss = f"loss {price.loss_after:.2g} instead of {price.loss_before:.2g}"
+    return f"What prevents it costs: {loss}{',' if sample else ''}{sample}{end}."

@@ -62,13 +62,12 @@ def print_result(
     return worst
 
 
-def print_residual_risk(*found: ResidualRisk | None) -> None:
-    """Print the worst of what a release still shows, and what prevents it; nothing where there is nothing to say."""
-    from sqlanon.release.residual_risk import worst_of
-
-    worst = worst_of(one for one in found if one is not None)
+def print_residual_risk(worst: ResidualRisk | None, price: str | None = None) -> None:
+    """Print the worst of what a release still shows, what prevents it, and what that costs; else nothing."""
     if worst is not None:
         say(printable(worst.line))
+        if price is not None:
+            say(price)
         say(worst.advice)
 
 

@@ -5,7 +5,7 @@ the same. Cheap enough to be said wherever a release is published or verified.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -99,7 +99,8 @@ _DISCLOSED = template("""
 @dataclass(frozen=True)
 class ResidualRisk:
     """One thing that could go wrong: its status, the affected ``share`` of the rows if it has one, and that or another
-    figure as text. ``line`` and ``advice`` say the same on a command line. Texts may have `code` between backticks."""
+    figure as text. ``line`` and ``advice`` say the same on a command line. Texts may have `code` between backticks.
+    ``change`` has the keys of a policy that the advice adds, where these are known: what it costs can be measured."""
 
     title: str
     finding: str
@@ -109,6 +110,7 @@ class ResidualRisk:
     number: str = ""
     line: str = ""
     advice: str = ""
+    change: Mapping[str, Mapping[str, Any]] | None = None
 
     @property
     def is_finding(self) -> bool:
@@ -368,6 +370,7 @@ def disclosed(
         f"under {percent(share).removeprefix('under ')}" if is_few else percent(share),
         kind.line.format(**words),
         f"To prevent it, {advice}",
+        {"privacy": {key: [entry]}},
     )
 
 
@@ -431,17 +434,21 @@ def _uniques(claims: Manifest, sizes: _Classes) -> ResidualRisk:
         percent(share),
         f"Unique rows: {percent(share)} of the rows are alone with their quasi-identifiers.",
         "To prevent it, set k in [privacy] to 2 or more.",
+        {"privacy": {"k": 2}},
     )
 
 
-def narrowing_risk(found: Sequence[Narrowing], why_not: str | None, k: int | None) -> ResidualRisk:
-    """Released columns that say more about a generalized one than its label; the holder of the source knows them."""
+def narrowing_risk(found: Sequence[Narrowing], why_not: str | None, k: int | None, total: int) -> ResidualRisk:
+    """Released columns that say more about a generalized one than its label; the holder of the source knows them.
+
+    Its share is that of the persons (rows) among the ``total`` whose values are narrowed.
+    """
     title = "Columns that narrow others"
     if why_not is not None:
         return ResidualRisk(title, f"This was not measured: {why_not}.", status="unknown")
     if not found:
         return ResidualRisk(title, "No released column says more about a generalized column than its label does.")
-    worst = max(found, key=lambda one: (one.pinned, one.before / max(one.after, 1.0)))
+    worst = max(found, key=lambda one: (one.pinned, one.affected, one.before / max(one.after, 1.0)))
     names = listed(worst.columns)
     left = f"{worst.before:,.1f} to {worst.after:,.1f}"
     finding = (
@@ -457,8 +464,9 @@ def narrowing_risk(found: Sequence[Narrowing], why_not: str | None, k: int | Non
         finding,
         f"Make {names} a quasi-identifier, too, or leave it out.",
         "serious" if worst.pinned >= serious_from(k) else "minor",
-        worst.pinned,
+        min(worst.affected / max(total, 1), 1.0),
         percent(worst.pinned),
         f"Narrowing columns: {names} {gives if worst.pinned else narrows}.",
         f"To prevent it, make {names} quasi-identifiers, or leave them out.",
+        {"attributes": {name: {"role": "quasi", "hierarchy": "suppress"} for name in worst.columns}},
     )

@@ -313,7 +313,9 @@ class Unpublished:
             warnings=self.warnings,
             dependencies=self.dependencies,
             risks=(
-                narrowing_risk(self.dependencies, prepared.source.why_not_measured(), prepared.policy.privacy.k),
+                narrowing_risk(
+                    self.dependencies, prepared.source.why_not_measured(), prepared.policy.privacy.k, sizes.rows
+                ),
                 uniques_in_source(sizes, prepared.policy.risk, sizes.rows),
             ),
             explorer=explorer(self.draft) if whole else None,

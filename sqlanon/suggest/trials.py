@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlanon import pipeline
 from sqlanon.engines.deadline import interrupted_after
@@ -93,6 +93,59 @@ def try_finer(result: Result, seconds: float) -> Trial | None:
         if best is not None and not {*columns} & {*best.fully_suppressed}:
             break
     return best
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a change of a policy costs: the loss before and after, of the columns that are generalized after it.
+
+    ``loss_after`` is None where nothing meets the changed policy. ``stopped``: a search was not ended.
+    """
+
+    loss_before: float
+    loss_after: float | None
+    rows: int
+    stopped: bool
+
+
+def price_change(result: Result, change: Mapping[str, Mapping[str, Any]], seconds: float) -> Price | None:
+    """Try the policy of a run of so many seconds, and the changed one, on a sample of its source; None: not measured.
+
+    A column that becomes a quasi-identifier loses nothing before the change.
+    """
+    run, policy = result._run, result.policy
+    changed = _changed(policy, change)
+    if run.source.access != "rows" or changed is None:
+        return None
+    most = min(SECONDS, policy.search.time_limit or SECONDS)
+    clock, trials = _Clock(min(max(seconds, FEW_SECONDS), most)), list[Trial]()
+    with source_errors():
+        sample = _Sample(run, _sampled(run, changed, FEW_ROWS, (), "price_rows"), ())
+    for number, each in enumerate((policy, changed)):
+        trial = Trial(each.search.strategy, {"strategy": each.search.strategy})
+        trials.append(_try(sample, each, trial, clock.left, clock.pace, f"price_{number}"))
+    before, after = trials
+    late = after.stopped and after.loss is None
+    if before.loss is None or late:
+        return None
+    weights = [sum(each.attributes[name].weight for name in each.generalized) for each in (policy, changed)]
+    loss_before = before.loss * weights[0] / weights[1]
+    return Price(loss_before, after.loss, before.rows, before.stopped or after.stopped)
+
+
+def _changed(policy: Policy, change: Mapping[str, Mapping[str, Any]]) -> Policy | None:
+    """The policy with some keys added; None where it cannot have them."""
+    tree = policy.model_dump(exclude_none=True)
+    names = {name.lower(): name for name in policy.attributes}
+    for section, keys in change.items():
+        for key, value in keys.items():
+            known = names.get(key.lower(), key) if section == "attributes" else key
+            present = tree[section].get(known)
+            tree[section][known] = [*present, *value] if isinstance(present, list | tuple) else value
+    try:
+        return Policy(**tree)
+    except PolicyError:
+        return None
 
 
 def keeps_most(trials: Iterable[Trial], columns: Collection[str], loss: float) -> Trial | None:
@@ -354,7 +407,7 @@ _BY_PERSON = template("SELECT :columns FROM :rows WHERE :person_hash % :step = 0
 _TO_SPARE = 0.97  # a share of all hashes may have a few rows more than its part
 
 
-def _sampled(run: Run, policy: Policy, most: int, sensitive: Sequence[str]) -> Source:
+def _sampled(run: Run, policy: Policy, most: int, sensitive: Sequence[str], name: str = "trial_rows") -> Source:
     """The source, with a table of some of its rows in place of its own: the columns that a search reads."""
     source, steps, matched = run.source, StatementRunner(run.engine), match_columns(policy, run.source)
     person = matched.person
@@ -369,7 +422,7 @@ def _sampled(run: Run, policy: Policy, most: int, sensitive: Sequence[str]) -> S
         query = _BY_PERSON(**given, person_hash=anonymous("HASH", col(person)), step=step, most=most)
     else:
         query = _BY_PLACE(**given, place_hash=anonymous("HASH", col("sqlanon place")), step=step, most=most)
-    return replace(source, relation=steps.make(run.work("trial_rows"), query), in_place=True)
+    return replace(source, relation=steps.make(run.work(name), query), in_place=True)
 
 
 def _try(sample: _Sample, policy: Policy, trial: Trial, seconds: float, pace: float, prefix: str) -> Trial:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -99,9 +100,12 @@ def test_the_advice_prevents_it(tmp_path: Path) -> None:
     (folder / "policy.toml").write_text(text, encoding="utf-8")
     before = cli("anonymize", folder / "policy.toml").out.splitlines()
     assert before[-2] == "To prevent it, add to [privacy]:" and '"illness"' in before[-1]
+    (price,) = re.findall(r"What prevents it costs: loss ([\d.]+) instead of ([\d.]+)\.", before[-3])
     (folder / "policy.toml").write_text(text + before[-1].strip() + "\n", encoding="utf-8")
     after = cli("anonymize", folder / "policy.toml", "--force")
     assert after.status == 0 and "Homogeneity" not in after.out
+    losses = [float(re.findall(r"^loss ([\d.]+)", text, re.MULTILINE)[0]) for text in (after.out, "\n".join(before))]
+    assert [float(loss) for loss in price] == [pytest.approx(loss, rel=0.05) for loss in losses]
 
 
 @pytest.mark.slow
