@@ -311,7 +311,13 @@ def test_no_statement_asks_for_rows_of_the_source(small: Server) -> None:
     made = [one for one in over_source if 'TEMPORARY TABLE "sqlanon_narrowing"' in one]
     measured = [one for one in asked if '"pg_temp"."sqlanon_narrowing"' in one and "ANALYZE" not in one]
     assert len(made) == 1 and "COPY" not in made[0]
-    assert measured and all("GROUP BY" in one and "ALIKE" in one.upper() for one in measured)
+    figures = [one for one in measured if "GROUP BY" in one and "ALIKE" in one.upper()]
+    distinct = [
+        one
+        for one in measured
+        if re.match(r"\s*COPY \(SELECT COUNT\(DISTINCT [^,()]+\)(, COUNT\(DISTINCT [^,()]+\))* FROM", one)
+    ]
+    assert figures and len(figures) + len(distinct) == len(measured)
     assert len(over_source) == 6
     assert not any("person 17" in one for one in asked)
 
