@@ -48,15 +48,24 @@ def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: 
     return level_in_words(rules, level, height)
 
 
+_ENDS = {
+    "exact": ", and its ends are values of rows in the group",
+    "grid": ", and its ends show in which cells of a grid the least and the greatest value lie, not the values",
+}
+_MEDIANS = {"exact": ", the value of a row", "grid": ", rounded to the middle of a cell of a grid"}
+"""What ends and medians reveal, by ``ends`` of the policy."""
+
+
 def several_levels(summary: str | None, ends: str | None = None) -> str:
-    """What a local strategy does to an attribute, for `what_was_done`."""
+    """What a local strategy does to an attribute, for `what_was_done`.
+
+    >>> several_levels("median", "grid").partition("; ")[2]
+    'a number is the median of its group, rounded to the middle of a cell of a grid'
+    """
     if summary == "median":
-        more = "; a number is the median of its group"
-        more += ", a value of a row" if ends == "exact" else ", to the middle of a cell of the grid" if ends else ""
+        more = f"; a number is the median of its group{_MEDIANS.get(ends or '', '')}"
     elif summary in ("range", "set"):
-        more = "; a range or a set stands for all values in it"
-        if ends:
-            more += ", and ends at values of rows" if ends == "exact" else ", and ends on the grid of the hierarchy"
+        more = f"; a range or a set stands for all values in it{_ENDS.get(ends or '', '')}"
     else:
         more = ""
     return f"generalized as far as each group of rows needs{more}"
