@@ -163,9 +163,10 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     """Attach the catalog for a moment, and write to it in one transaction. A missing one is made, readable for its
     owner only. If another process holds it, wait up to `PATIENCE` seconds.
 
-    So it is never open while a run searches, hashes rows or writes a release. A run that is published opens it four
-    times: for the record of the run, for the history that the release is compared with, for the intent to publish, and
-    for the end of that; each earlier release that it is compared with, or based on, is looked up by itself.
+    So it is never open while a run searches, hashes rows or writes a release. A run that is published opens it five
+    times: for the record of the run, for the history that the release is compared with, for the samples of people in
+    it, for the intent to publish, and for the end of that; each earlier release that it is compared with, or based on,
+    is looked up by itself.
     """
     _refuse_others(path)
     with private_files():

@@ -48,7 +48,9 @@ class _Attached(SourceKind):
     name = "attached"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        wanted = binding.wanted | lower(*binding.policy.with_role("identifying"))
+        wanted = binding.wanted  # none stands for all
+        if wanted:
+            wanted |= lower(*binding.policy.with_role("identifying"))
         return binding.engine, bind_attached(binding.engine, binding.section, binding.place, wanted)
 
 

@@ -55,8 +55,8 @@ def test_bounds_hold_on_real_tables_and_errors_are_as_stated(dataset: str, tmp_p
     assert [one for one in found if not one.holds] == []
     assert analysis.table(found) in PAGE
     errors = sorted(one.error for one in found if one.strategy == "mondrian")
-    assert errors[len(errors) // 2] < 0.02
-    assert errors[-1] < 0.25
+    assert errors[len(errors) // 2] < 0.04  # ranges end on the grid of the hierarchy, not at the people's own values
+    assert errors[-1] < 0.35
 
 
 def test_bounds_of_sets_hold_and_errors_are_as_stated(tmp_path: Path, data: Path) -> None:

@@ -147,7 +147,11 @@ def policy(**sections: Any) -> sqlanon.Policy:
     tree = {
         "source": {"postgres": place, "table": "clinic.t"},
         "attributes": attributes,
-        "privacy": {"k": 5, "l_diversity": [{"attribute": "diagnosis", "kind": "entropy", "l": 1.5}]},
+        "privacy": {
+            "k": 5,
+            "dependencies": "warn",
+            "l_diversity": [{"attribute": "diagnosis", "kind": "entropy", "l": 1.5}],
+        },
         "search": {"suppression_limit": 0.05},
         "release": {"postgres": place, "table": "shared.r"},
     }
@@ -184,7 +188,7 @@ def run_all(server: Server, table: str = "clinic.t") -> dict[str, Any]:
             "b": {"role": "insensitive"},
             "c": {"role": "insensitive"},
         },
-        privacy={"k": 5},
+        privacy={"k": 5, "dependencies": "warn"},
         release={"postgres": place, "table": "shared.sent"},
     )
     with sqlanon.connect(connection) as db:

@@ -27,6 +27,7 @@ zip = {{ role = "quasi", hierarchy = {{ mask = "right" }}, min_level = {zip}, ma
 illness = {{ role = "insensitive" }}
 [privacy]
 k = 5
+dependencies = "warn"
 [search]
 suppression_limit = 0.9
 [release]

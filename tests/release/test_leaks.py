@@ -115,7 +115,12 @@ def release(
     path = tmp_path_factory.mktemp("leaks") / f"release.{request.param}"
     attributes = {name: spec if suppressed == "drop" else without_max_level(spec) for name, spec in ATTRIBUTES.items()}
     policy = make_policy(
-        attributes, k=4, table="people", search={"suppression_limit": 0.02}, release={"suppressed": suppressed}
+        attributes,
+        k=4,
+        table="people",
+        privacy={"dependencies": "warn"},
+        search={"suppression_limit": 0.02},
+        release={"suppressed": suppressed},
     )
     with pytest.MonkeyPatch.context() as patch, sqlanon.connect(source) as db:
         patch.setattr(publishing.DuckDBEngine, "execute", plain(publishing.DuckDBEngine.execute))
@@ -195,7 +200,8 @@ def test_the_release_of_the_command_line_holds_no_private_value(
         'zip = { role = "quasi", hierarchy = { mask = "right", levels = 4 }, min_level = 2 }',
         'drug = { role = "sensitive" }',
         'history = { role = "insensitive" }',
-        "[privacy]", "k = 4", "[search]", "suppression_limit = 0.02", "[release]", 'database = "release.duckdb"',
+        "[privacy]", "k = 4", 'dependencies = "warn"', "[search]",
+        "suppression_limit = 0.02", "[release]", 'database = "release.duckdb"',
     ]  # fmt: skip
     (tmp_path / "policy.toml").write_text("\n".join(lines))
     assert cli("anonymize", tmp_path / "policy.toml").status == 0
@@ -417,7 +423,9 @@ def test_nothing_that_is_printed_by_a_good_run_names_a_value(folder: Path, capsy
 
 @pytest.mark.slow
 def test_reprs_show_no_values(source: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
+    policy = make_policy(
+        ATTRIBUTES, k=4, table="people", privacy={"dependencies": "warn"}, search={"suppression_limit": 0.02}
+    )
     with sqlanon.connect(source) as db:
         result = db.anonymize(policy)
         shown = repr(db) + repr(result) + repr(result.publish(tmp_path / "r.duckdb"))

@@ -103,7 +103,7 @@ def test_a_wide_table_is_searched_to_the_end() -> None:
         connection.execute(f"CREATE TABLE t AS SELECT i AS a, {others} FROM range(80) AS r(i)")
         roles = {"a": {"intervals": [2, 6, 18]}} | {f"b{i}": {"intervals": [2, 6, 12]} for i in range(14)}
         with sqlanon.connect(connection) as db:
-            result = db.anonymize(make_policy(roles, k=4))
+            result = db.anonymize(make_policy(roles, k=4, source={"table": "t", "person": False}))
     assert result.nodes == 5**15
     assert result.optimal
     assert result.generalization == {"a": 4} | {f"b{i}": 0 for i in range(14)}

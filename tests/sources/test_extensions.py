@@ -59,7 +59,7 @@ def policy(source: dict[str, Any], **more: Any) -> sqlanon.Policy:
             "cost": {"role": "insensitive"},
             "since": {"role": "insensitive"},
         },
-        privacy={"k": 5},
+        privacy={"k": 5, "dependencies": "warn"},
         **more,
     )
 

@@ -33,7 +33,9 @@ ROLES: dict[str, Any] = {
 
 
 def policy(**source: object) -> sqlanon.Policy:
-    return sqlanon.Policy(source=source, attributes=ROLES, privacy={"k": 5}, search={"suppression_limit": 0.1})
+    return sqlanon.Policy(
+        source=source, attributes=ROLES, privacy={"k": 5, "dependencies": "warn"}, search={"suppression_limit": 0.1}
+    )
 
 
 def write(path: Path, text: str) -> Path:
@@ -131,7 +133,7 @@ def test_the_command_line_reads_a_policy_with_a_relative_file(tmp_path: Path) ->
         tmp_path / "policy.toml",
         """
         source.files = "patients.jsonl"
-        privacy.k = 5
+        privacy = { k = 5, dependencies = "warn" }
         search.suppression_limit = 0.1
         release.database = "release.duckdb"
         [attributes]

@@ -120,5 +120,5 @@ def test_diversity_is_active_where_it_costs_little(every: int, is_active: bool, 
             f"SELECT coalesce(sum(rows) FILTER (WHERE n = 1), 0), sum(rows) FROM ({values})"
         ).fetchall()[0]
     assert (shared == 0) is is_active
-    if not is_active:  # the figures of all rows are those of the release
-        assert f"{100 * shared / rows:.2g} % of the rows are in groups that share one diagnosis" in text
+    if not is_active:  # of a diagnosis that nearly everybody has, a group gives nothing away
+        assert "are in groups that share one diagnosis" not in text
