@@ -23,6 +23,7 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import table
+from sqlanon.frequency.suppression_limit import count_suppression_limit
 from sqlanon.measures import MEASURES
 from sqlanon.pipeline import prepare
 from sqlanon.policy.strategies import STRATEGIES
@@ -109,7 +110,9 @@ class Workshop:
             names = frozenset(name.lower() for name in policy.attributes)
             source = bind_source(self.engine, policy.source, WorkNames(prefix, table(f"{prefix}copy")), names)
             self.made[key] = prepare(StatementRunner(self.engine), policy, source, lambda name: table(prefix + name))
-        made = replace(self.made[key], policy=policy)
+        rows = self.made[key].marginals.rows
+        limit = count_suppression_limit(StatementRunner(self.engine), policy.search.suppression_limit, rows, None)
+        made = replace(self.made[key], policy=policy, limit=limit)
         if model != "k":
             return made
         # Of k alone nothing that is prepared depends.

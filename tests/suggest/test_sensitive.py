@@ -116,7 +116,7 @@ def test_diversity_is_active_where_it_costs_little(every: int, is_active: bool, 
         values = (
             "SELECT count(DISTINCT diagnosis) AS n, count(*) AS rows FROM people GROUP BY age::VARCHAR, town::VARCHAR"
         )
-        (shared, rows) = connection.execute(
+        (shared, _) = connection.execute(
             f"SELECT coalesce(sum(rows) FILTER (WHERE n = 1), 0), sum(rows) FROM ({values})"
         ).fetchall()[0]
     assert (shared == 0) is is_active
