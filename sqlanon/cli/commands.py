@@ -129,7 +129,8 @@ def anonymize(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Publish even if the release is not safe beside an earlier one. The catalog records it."
+            "--force",
+            help="Publish even if readers of an earlier release, too, can single out rows. The catalog records it.",
         ),
     ] = False,
     draft: Annotated[
@@ -251,7 +252,8 @@ def extend(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Publish even if the release is not safe beside another one. The catalog records it."
+            "--force",
+            help="Publish even if readers of another release, too, can single out rows. The catalog records it.",
         ),
     ] = False,
     memory_limit: MemoryLimit = None,

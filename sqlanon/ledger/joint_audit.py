@@ -85,8 +85,6 @@ SHOWN_CATALOGS = 3
 STANDS_FOR = "sqlanon rows"
 """The column of grouped rows that counts them: no column of a release has this name."""
 
-_BY_FORCE = "or publish it with --force, which the catalog records"
-
 _NOISE = "noise of all releases"
 
 _CATALOG = "hierarchies"
@@ -294,7 +292,9 @@ class JointAudit:
         section, total = self.prepared.policy.release, self.prepared.policy.privacy.epsilon_total
         if section is not None and not section.ledger:
             message = "release.ledger is false, so the ledger cannot add up the noise of this and later releases"
-            yield self._unless_forced(f"{message}: leave it out")
+            yield self._unless_forced(
+                f"{message}: leave it out", "readers of several releases can average their noise away"
+            )
         spent, all_shares = self.history.spent, self.history.shares
         runs = {one.run_id: one.epsilon for one in spent}
         names = {name.lower() for name in new.noise or ()}
@@ -307,16 +307,17 @@ class JointAudit:
         shares = [all_shares[one.source] for one in spent if one.source and one.source in all_shares]
         if shares:
             figures += f" (one of them describes it differently and has about {max(shares):.0%} of its rows)"
+        loss = f"each record then has an epsilon of {both:g}, so readers of all releases know its values better"
         if total is not None and both > total * (1 + ROUNDING):
-            yield self._unless_forced(f"{figures}; [privacy] epsilon_total allows {total:g}")
+            yield self._unless_forced(f"{figures}; [privacy] epsilon_total allows {total:g}", loss)
         elif total is None and again:
             message = "this source was published with noise before, and noise that is drawn again averages out"
-            yield self._unless_forced(f"{message}. {figures}: set [privacy] epsilon_total to allow that sum")
+            yield self._unless_forced(f"{message}. {figures}: set [privacy] epsilon_total to allow that sum", loss)
 
-    def _unless_forced(self, message: str) -> Check:
+    def _unless_forced(self, message: str, loss: str) -> Check:
         if self.force:
             return Check(_NOISE, None, f"published by force: {message}")
-        return Check(_NOISE, False, f"{message}, {_BY_FORCE}")
+        return Check(_NOISE, False, f"{message}, or publish it with --force: {loss}. The catalog records it")
 
     def notes(self, digest: str) -> list[str]:
         """The warnings about a release with this digest, once it is published."""
@@ -397,7 +398,18 @@ class JointAudit:
             yield from self._other_people()
         if not self.extends:
             yield "try it out with --draft (in Python publish(draft=True)): a draft is not for sharing"
-        yield "publish it all the same with --force (in Python publish(force=True)): the catalog records it"
+        yield f"publish it all the same with --force (in Python publish(force=True)): {self._price_of_force()}"
+
+    def _price_of_force(self) -> str:
+        """What is lost if the release is published beside those for which it is refused."""
+        losses = []
+        if any(each.breaks for each in self.refusals):
+            losses.append(
+                "a reader of both releases can then single out the rows counted above, for which the policy does not hold"
+            )
+        if not all(each.breaks for each in self.refusals):
+            losses.append("what a reader of releases that were not compared learns of any row is then unknown")
+        return "; ".join([*losses, "the catalog records it"])
 
     def _base(self) -> Iterator[str]:
         """To base the release on the earlier ones, where they and the policy allow it."""
@@ -427,7 +439,7 @@ class JointAudit:
             yield (
                 f"if {columns[0]} numbers other people in that source (both may count from 1), compare the two tables "
                 "first; then publish with --force, or give this policy a [catalog] database of its own: releases in it "
-                "are never compared with that one"
+                "are never compared with that one. If they are the same people, readers of both can single them out"
             )
 
     def _replacement(self) -> Iterator[str]:

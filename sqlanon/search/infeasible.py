@@ -77,7 +77,7 @@ def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
     lattice = prepared.lattice
     names = ", ".join(name for i, name in enumerate(lattice.attributes) if not lattice.levels(i))
     message = f"at each level that the policy allows of {names}, a value of the source has a forbidden label: forbid "
-    message += "fewer, allow more levels, or release the table without the column"
+    message += "fewer (the release then shows them), allow more levels, or release the table without the column"
     return InfeasibleError(message, None, 0, 0)
 
 
@@ -88,9 +88,9 @@ def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> 
         share = prepared.limit.share(suppressed, prepared.marginals.rows, persons)
         ways.append(f"raise search.suppression_limit to {share:g}")
     if blamed == [f"{prepared.policy.privacy.k}-anonymity"]:
-        ways.append("lower k")
+        ways.append("lower k (it hides people among fewer others)")
     elif blamed:
-        ways.append(f"loosen {' or '.join(blamed)}")
+        ways.append(f"loosen {' or '.join(blamed)} (readers may then learn more of people)")
     limited = [name for name, one in prepared.policy.attributes.items() if one.max_level is not None]
     if limited:
         ways.append(f"raise the max_level of {' or '.join(limited)}")

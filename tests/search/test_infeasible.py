@@ -63,8 +63,8 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
 def test_the_message_says_what_can_help() -> None:
     """A limit that it names is enough."""
     privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
-    assert str(refused(privacy)).endswith("What can help: loosen distinct 6-diversity of dx")
-    assert str(refused({"k": 17})).endswith("What can help: lower k")
+    assert str(refused(privacy)).endswith("loosen distinct 6-diversity of dx (readers may then learn more of people)")
+    assert str(refused({"k": 17})).endswith("What can help: lower k (it hides people among fewer others)")
 
 
 def test_where_several_requirements_bind_all_are_to_blame() -> None:
@@ -72,7 +72,10 @@ def test_where_several_requirements_bind_all_are_to_blame() -> None:
     error = str(refused({"k": 2, "l_diversity": both}))
     alone = [f"{kind} 6-diversity of dx alone suppresses 16 rows" for kind in ("distinct", "entropy")]
     assert f"No single requirement is to blame: {'; '.join(alone)}. " in error
-    assert error.endswith("What can help: loosen distinct 6-diversity of dx and entropy 6-diversity of dx")
+    assert error.endswith(
+        "What can help: loosen distinct 6-diversity of dx and entropy 6-diversity of dx (readers may then learn more of "
+        "people)"
+    )
 
 
 @pytest.mark.parametrize("strategy", ["optimal", "local"])
@@ -87,7 +90,8 @@ def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -
         with pytest.raises(sqlanon.InfeasibleError) as raised:
             db.anonymize(policy)
         found = re.search(
-            r"What can help: raise search\.suppression_limit to ([\d.]+), or lower k, or raise the max_level of zip$",
+            r"What can help: raise search\.suppression_limit to ([\d.]+), or lower k \(it hides people among fewer others\), "
+            r"or raise the max_level of zip$",
             str(raised.value),
         )
         assert found is not None and found[1] == "0.1429"
