@@ -405,7 +405,8 @@ class JointAudit:
         losses = []
         if any(each.breaks for each in self.refusals):
             losses.append(
-                "a reader of both releases can then single out the rows counted above, for which the policy does not hold"
+                "a reader of both releases can then single out the rows counted above, "
+                "for which the policy does not hold"
             )
         if not all(each.breaks for each in self.refusals):
             losses.append("what a reader of releases that were not compared learns of any row is then unknown")

@@ -73,8 +73,8 @@ def test_where_several_requirements_bind_all_are_to_blame() -> None:
     alone = [f"{kind} 6-diversity of dx alone suppresses 16 rows" for kind in ("distinct", "entropy")]
     assert f"No single requirement is to blame: {'; '.join(alone)}. " in error
     assert error.endswith(
-        "What can help: loosen distinct 6-diversity of dx and entropy 6-diversity of dx (readers may then learn more of "
-        "people)"
+        "What can help: loosen distinct 6-diversity of dx and entropy 6-diversity of dx "
+        "(readers may then learn more of people)"
     )
 
 
@@ -90,8 +90,8 @@ def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -
         with pytest.raises(sqlanon.InfeasibleError) as raised:
             db.anonymize(policy)
         found = re.search(
-            r"What can help: raise search\.suppression_limit to ([\d.]+), or lower k \(it hides people among fewer others\), "
-            r"or raise the max_level of zip$",
+            r"What can help: raise search\.suppression_limit to ([\d.]+), "
+            r"or lower k \(it hides people among fewer others\), or raise the max_level of zip$",
             str(raised.value),
         )
         assert found is not None and found[1] == "0.1429"
