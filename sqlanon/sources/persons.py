@@ -338,7 +338,7 @@ def _are_independent(ask: Ask, sample: exp.Select, names: Sequence[str], alike: 
     )
 
 
-_TRIMMED = template("SELECT * REPLACE (trim(:person) AS :person) FROM :source")
+_COLUMNS = template("SELECT :columns FROM :source")
 
 
 def without_padding(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
@@ -348,7 +348,11 @@ def without_padding(engine: Engine, source: Source, place: WorkNames, person: st
     if name is None or source.access != "rows" or source.columns[name] != "VARCHAR":
         return source
     view = place.view("persons")
-    engine.execute(create_temporary_view(view, _TRIMMED(person=col(name), source=source.relation)))
+    columns: list[exp.Expr] = [
+        named(exp.Trim(this=col(column)), column) if column == name else col(column)
+        for column in engine.columns(source.relation)
+    ]
+    engine.execute(create_temporary_view(view, _COLUMNS(columns=columns, source=source.relation)))
     return replace(source, relation=view)
 
 

@@ -234,7 +234,6 @@ def test_refused(session: Any, source: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     "extra",
     [
-        {"source": {"table": "planted", "person": "name"}},
         {"source": {"table": "planted", "key": ["name"]}},
         {"population": {"table": "planted"}, "privacy": {"k_map": 2}},
         {"release": {"table": "r", "decoys": True}, "privacy": {"k": 4}},

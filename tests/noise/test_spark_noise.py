@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -217,7 +217,8 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
         assert (there.classes, there.smallest_class) == (here.classes, here.smallest_class)
         # What needs the rows is not measured there.
         told = tuple(one for one in there.warnings if "its rows are in Spark" not in one)
-        assert (there.suppressed_rows, told) == (here.suppressed_rows, here.warnings)
+        # Their order depends on estimated numbers of values, of which each engine has its own.
+        assert (there.suppressed_rows, sorted(told)) == (here.suppressed_rows, sorted(here.warnings))
 
 
 @pytest.mark.usefixtures("spark_cluster")
@@ -244,8 +245,14 @@ def test_each_record_with_values_has_got_noise_of_its_own(three: ReleaseDraft) -
     assert len(usable) - len(three.records) == suppressed_before(three, usable)
     for i, record in three.records.items():
         assert record.xs == ((source[i]["born"] - EPOCH).days, source[i][PAY], float(source[i]["cost"]))
-    moved = Counter(record.vs[1] - record.xs[1] for record in three.records.values())
+    # The ends of a class lie a whole number of grid steps apart, so that their noise is alike now and then.
+    ends: dict[Hashable, list[float]] = {}
+    for record in three.records.values():
+        ends.setdefault(record.place, []).append(record.xs[1])
+    inner = [record for record in three.records.values() if record.xs[1] > min(ends[record.place])]
+    moved = Counter(record.vs[1] - record.xs[1] for record in inner)
     assert moved.most_common(1)[0][1] == 1
+    assert len(inner) > len(three.records) / 2
 
 
 def suppressed_before(found: ReleaseDraft, usable: set[int]) -> int:

@@ -144,6 +144,14 @@ class Based(oracle_privacy.Release):
             found[labels[:-1]] += n
         return found
 
+    @property
+    def counts(self) -> dict[Row, int]:
+        """The kept classes as the release shows them, with their rows, or persons."""
+        records: dict[Row, list[Record]] = defaultdict(list)
+        for labels, some in self.kept_records.items():
+            records[labels[:-1]] += some
+        return {labels: self.source.count(some) for labels, some in records.items()}
+
     def released(self, columns: Sequence[str]) -> Counter[Row]:
         return Counter(
             (*labels[:-1], *(record[name] for name in columns))
