@@ -14,11 +14,10 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.expressions import create_table, create_temporary_view, star, subquery, table
 from sqlanon.ledger.catalog import recorded_decoys
-from sqlanon.ledger.extend import rows_in_release
+from sqlanon.ledger.released_rows import recode_released_rows
 from sqlanon.measures import Figures
 from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
-from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding, recode, recode_at
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
 from sqlanon.release.decoy_check import DecoyCheck, claims_check, filled_again
@@ -29,6 +28,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.noise_check import NoiseCheck
 from sqlanon.release.reader import attached
 from sqlanon.release.source_audit import SourceAudit
+from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChange
 from sqlanon.release.target import ReleasePlace, Verification
 from sqlanon.release.values import different_rows
 from sqlanon.requirements import requirements_in
@@ -107,11 +107,8 @@ def check_extended(run: Run, prepared: SearchInput, found: Verification, place: 
     the source gives.
     """
     engine, macros, manifest = run.engine, run.install_macros(_macros_for(prepared.policy)), found.manifest
-    levels = [level or 0 for level in manifest.levels(prepared.heights).values()]
-    rows = run.work("released_rows")
-    engine.execute(create_table(rows.copy(), rows_in_release(prepared.source.relation)))
-    tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
-    recoding = FullDomainRecoding(rows, prepared.released, prepared.attributes, tops, (*levels, 0))
+    levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
+    recoding = recode_released_rows(run, prepared, levels)
     recoded = run.place.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
@@ -135,6 +132,22 @@ def check_policy(policy: Policy, found: Verification) -> list[Check]:
         source_check("policy", made, "the release was made by this policy"),
         source_check("manifest", _as_json(shown) == _as_json(policy.redacted()), "the manifest shows this policy"),
     ]
+
+
+def explain_failure(found: Verification, change: SourceChange, first: int) -> Verification:
+    """Name the change of the source in place of the checks from the first on that fail because of it.
+
+    The release must be as it was published: it was audited then. Without a change, the checks stay as they are.
+    """
+    if not change:
+        return found
+    checks = [
+        replace(check, passed=None, message=f"{NOT_COMPARED}: {check.message}")
+        if i >= first and check.passed is False
+        else check
+        for i, check in enumerate(found.checks)
+    ]
+    return replace(found, checks=(*checks, Check(SOURCE_CHECK, False, change.differences)), source_change=change)
 
 
 def _audited(audit: SourceAudit, run: Run, relation: exp.Table) -> list[Check]:

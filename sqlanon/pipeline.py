@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import Plan, StatementRunner
-from sqlanon.errors import AuditError, InfeasibleError, OvertimeError, PolicyError, ReleaseError
+from sqlanon.errors import AuditError, InfeasibleError, OvertimeError, PolicyError, ReleaseError, SourceError
 from sqlanon.expressions import Namer
 from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
@@ -27,6 +28,7 @@ from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.notices import Notice
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding, recode
+from sqlanon.release.check import Check
 from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_columns
 from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, audited_rows
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from sqlanon.ledger.extend import Extension
     from sqlanon.noise.stage import NoisePlan, NoiseResult
     from sqlanon.release.manifest import Manifest
+    from sqlanon.release.source_change import SourceChange
     from sqlanon.release.target import ReleasePlace, Verification
     from sqlanon.risk import Risk
     from sqlanon.search.compare import Compared, ComparisonProgress
@@ -157,22 +160,55 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
         check_against_source,
         check_extended,
         check_policy,
+        explain_failure,
     )
-    from sqlanon.ledger import check_against_ledger, publication_of  # noqa: PLC0415
+    from sqlanon.ledger import check_against_ledger, publication_of, recorded_publication  # noqa: PLC0415
 
     found = place.verify(space.limits, sha256)
     if not found.is_file and (policy.noisy or policy.decoys):
         raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
     with space.run(policy, counted=True) as run, source_errors():
-        steps, checks = StatementRunner(run.engine), check_policy(policy, found)
+        steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
         recorded, known = check_against_ledger(run.engine, policy, found), publication_of(run.engine, policy, found)
         if known is None or known.extends is None:
             prepared = prepare_with_earlier(steps, run, policy, None if known is None else known.after)
             checks += check_against_source(run, prepared, found, place)
-        elif all(check.passed for check in checks):
+        elif all(check.passed for check in of_policy):
             prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
             checks += check_extended(run, prepared, found, place)
-    return replace(found, checks=(*found.checks, *checks, *recorded))
+        alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
+        everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
+        if everything.verified or not alone.verified:
+            return everything
+        publication, rows_now = recorded_publication(run.engine, policy, found), prepared.marginals.rows
+    if publication is None:
+        return everything
+    change = measure_source_change(space, policy, place, found, publication, rows_now)
+    return explain_failure(everything, change, len(found.checks) + len(of_policy))
+
+
+def measure_source_change(
+    space: Workspace,
+    policy: Policy,
+    place: ReleasePlace,
+    found: Verification,
+    publication: Publication,
+    rows_now: int,
+) -> SourceChange:
+    """What has become of the source of a release, which is as it was published."""
+    from sqlanon.ledger import can_mark_rows, count_changes, measure_released_rows  # noqa: PLC0415
+
+    manifest = found.manifest
+    with space.run(policy, counted=True) as run, source_errors():
+        change = count_changes(run, policy, publication, manifest, rows_now)
+        if not can_mark_rows(policy, run.source, manifest):
+            return change
+        steps = StatementRunner(run.engine)
+        with suppress(SourceError):  # no row of the release is in the source any more
+            prepared = prepare_beside(steps, run, policy, [publication], manifest, {publication.run_id})
+            with place.rows(run.engine, manifest) as released:
+                return measure_released_rows(run, prepared, publication, manifest, released, change)
+        return replace(change, missing_rows=manifest.released_rows)
 
 
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:

@@ -32,6 +32,7 @@ from sqlanon.cli.printing import (
     print_json,
     print_leakage,
     print_live,
+    print_lost_rows,
     print_matrix,
     print_noise,
     print_requirements,
@@ -279,6 +280,7 @@ def extend(
         return
     say(f"released before: {counted(found.released_before, 'row')}; new in the source: {found.new_rows:,}")
     say(f"added: {counted(found.added_rows, 'row')}; waiting for more rows like them: {found.waiting_rows:,}")
+    print_lost_rows(found.source_change, policy)
     if not found.added_rows:
         say("the release is unchanged")
     say(f"{counted(found.classes, 'class')}; the smallest has {counted(found.smallest_class, 'row')}")
@@ -613,7 +615,7 @@ def verify(
     if as_json:
         print_json(found.to_dict())
     else:
-        print_verification(found, policy is None)
+        print_verification(found, policy)
     if not found.verified:
         raise typer.Exit(1)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlanon.release.dependencies import Narrowing
     from sqlanon.release.published import Release
     from sqlanon.release.residual_risk import ResidualRisk
+    from sqlanon.release.source_change import SourceChange
     from sqlanon.release.target import Verification
     from sqlanon.release.targets.postgres_reader import PostgresRelease
     from sqlanon.release.targets.spark_reader import SparkRelease
@@ -200,7 +201,7 @@ _OPEN = {"not verifiable alone": "needs the source", "not guaranteed": "not guar
 """Why a check is neither passed nor failed, as its message begins: and as the table of checks says it."""
 
 
-def print_verification(found: Verification, alone: bool) -> None:
+def print_verification(found: Verification, policy: Path | None) -> None:
     words = {True: "ok", False: "FAILED", None: "not checked"}
     rows = []
     for check in found.checks:
@@ -210,8 +211,19 @@ def print_verification(found: Verification, alone: bool) -> None:
             word, message = _OPEN[reason], rest
         rows.append((word, check.name, message))
     show_table(["result", "check", "what was found"], rows)
-    say(_verdict(found, alone))
+    say(_verdict(found, policy is None))
+    if (change := found.source_change) is not None:
+        say(f"What holds: {change.what_holds}")
+        say(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")
     print_residual_risk(found.residual_risk)
+
+
+def print_lost_rows(change: SourceChange, policy: Path) -> None:
+    """What the release still shows of rows and persons who have left the source."""
+    if not change.losses:
+        return
+    say(f"since then: {change.losses}; the release still shows them as they were")
+    say(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
 
 
 def _verdict(found: Verification, alone: bool) -> str:
@@ -221,6 +233,8 @@ def _verdict(found: Verification, alone: bool) -> str:
     from sqlanon.release.check import AGAINST
     from sqlanon.requirements import requirements_in
 
+    if (change := found.source_change) is not None:
+        return f"NOT verified against the source, which has changed since: {change.differences}"
     if not found.verified:
         return f"NOT verified: {', '.join(check.name for check in found.checks if check.passed is False)}"
     passed = [check.name.removeprefix(AGAINST) for check in found.checks if check.passed]

@@ -11,6 +11,12 @@ from sqlanon.ledger.recording import (
     recording_export,
 )
 from sqlanon.ledger.records import Export, Publication, compared_with_nothing
+from sqlanon.ledger.source_change import (
+    can_mark_rows,
+    count_changes,
+    measure_released_rows,
+    recorded_publication,
+)
 from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [
@@ -20,15 +26,19 @@ __all__ = [
     "JointAudit",
     "LedgerEntry",
     "Publication",
+    "can_mark_rows",
     "check_against_ledger",
     "compared_with_nothing",
+    "count_changes",
     "earlier_publications",
     "history",
     "is_same_tree",
     "mark_earlier",
+    "measure_released_rows",
     "opened",
     "publication_of",
     "publications",
+    "recorded_publication",
     "recording_export",
     "show_marking",
     "tree_of_both",

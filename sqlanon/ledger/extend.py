@@ -43,7 +43,9 @@ from sqlanon.ledger.marks import KEY_HASH
 from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication
-from sqlanon.ledger.trees import changed_labels, tree_of_both, trees_of
+from sqlanon.ledger.released_rows import count_changed_labels
+from sqlanon.ledger.source_change import count_changes, measure_released_rows
+from sqlanon.ledger.trees import tree_of_both, trees_of
 from sqlanon.measures import MEASURES, Figures
 from sqlanon.notices import ordered_messages
 from sqlanon.policy import Policy
@@ -63,9 +65,9 @@ from sqlanon.release.published import Release
 from sqlanon.release.ranges import ranges_of
 from sqlanon.release.score import released_score
 from sqlanon.release.source_audit import SourceAudit
+from sqlanon.release.source_change import SourceChange
 from sqlanon.release.target import Expected, Reach
 from sqlanon.release.targets.file import FileTarget
-from sqlanon.release.values import different_rows
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, __version__
@@ -78,7 +80,6 @@ from sqlanon.sources.run import Run
 
 # The mark of the release that is extended is the first: the bit 1.
 _UNRELEASED = template("SELECT * FROM :rows WHERE (:mark & 1) = 0")
-_RELEASED = template("SELECT * FROM :rows WHERE NOT (:mark & 1) = 0")
 _OF_UNRELEASED = template("SELECT * FROM :relation WHERE :code IN (SELECT code_0 FROM :marks WHERE (value & 1) = 0)")
 _EXTENDED = template("""
     SELECT :columns
@@ -111,10 +112,6 @@ _PERSONS = template("""
             FROM (SELECT count(*) AS n FROM (SELECT DISTINCT :quasi, :person FROM :released) AS p GROUP BY :quasi) AS c
         ) AS smallest
 """)
-
-
-def rows_in_release(marked: exp.Table) -> exp.Select:
-    return _RELEASED(rows=marked, mark=col(EARLIER))
 
 
 def _extended(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Select:
@@ -170,9 +167,11 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     recoding, waiting = _recoding(run, prepared, levels)
     persons = None
     count = run.engine.rows(row_count(rows=run.work("added")))[0][0]
+    change = count_changes(run, policy, publication, manifest, prepared.marginals.rows)
     with opened(run.engine, publication, Reach(), verified=True) as release:
+        change = measure_released_rows(run, prepared, publication, manifest, release.relation, change)
         if prepared.columns.person is not None:
-            _refuse_unknown_persons(run, recoding, release, prepared.source.relation)
+            _refuse_unknown_persons(release, change)
             persons = _person_figures(run, prepared, recoding)
         rows = _extended(release.relation, run.work("added"), manifest)
         quasi = [col(name) for name in manifest.quasi]
@@ -194,30 +193,19 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         measure=policy.search.measure,
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies.narrowing,
+        source_change=change,
         warnings=[*ordered_messages((*warn_of_unique_columns(steps, prepared), *dependencies.warnings))],
         _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
     )
 
 
-def _released_rows(run: Run, recoding: FullDomainRecoding, source: exp.Table) -> FullDomainRecoding:
-    """The rows of the source that the release has, recoded. Makes ``released_rows``."""
-    rows = run.work("released_rows")
-    run.engine.execute(create_table(rows.copy(), rows_in_release(source)))
-    return replace(recoding, source=rows, suppressed=None)
-
-
-def _refuse_unknown_persons(run: Run, recoding: FullDomainRecoding, release: Earlier, source: exp.Table) -> None:
+def _refuse_unknown_persons(release: Earlier, change: SourceChange) -> None:
     """Whose rows a release has is known by the source alone: refuse where rows have left it, or have changed."""
-    types = {column.name: column.type for column in release.manifest.columns}
-    view = run.place.view("recoded")
-    recoded = _released_rows(run, recoding, source).select(shuffled=False)
-    run.engine.execute(create_temporary_view(view.copy(), recoded))
-    gone = run.engine.rows(different_rows(release.relation, view, types))[0][0]
-    if gone:
+    if change.missing_rows:
         raise ReleaseError(
-            f"{release.path}: {gone:,} of its rows are not in the source as they were released. Which persons they are "
-            "of is not known, so the persons of a class with new rows cannot be counted: run anonymize again, which "
-            "replaces the release"
+            f"{release.path}: {change.missing_rows:,} of its rows are not in the source as they were released "
+            f"({change.losses}). Which persons they are of is not known, so the persons of a class with new rows "
+            "cannot be counted: run anonymize again, which replaces the release (who kept that can compare the two)"
         )
 
 
@@ -258,21 +246,15 @@ def _refuse_changes(
 ) -> None:
     """New rows must be labelled as those of the release are, and be of the same types."""
     wrong = []
-    policy, source = prepared.policy, prepared.source
+    source = prepared.source
     recoding = FullDomainRecoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
     found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
     if found != [(one.name, one.type) for one in manifest.columns]:
         wrong.append(Problem("source", "its columns are not those of the release: run anonymize again"))
-    for i, name in enumerate(policy.generalized):
-        then = trees.get(name.lower())
-        if levels[name] == 0 or then is None:
-            continue
-        level = f"level_{min(levels[name], then.height)}"
-        query = changed_labels(then.table, prepared.hierarchies[i].table, level)
-        if changed := run.engine.rows(query)[0][0]:
-            message = f"{changed:,} values have another label than when the release was made (by a longer text under a "
-            message += "mask, a number with more digits, an edited file): run anonymize again"
-            wrong.append(Problem(join("attributes", name), message))
+    for name, changed in count_changed_labels(run, prepared, trees, levels).items():
+        message = f"{changed:,} values have another label than when the release was made (by a longer text under a "
+        message += "mask, a number with more digits, an edited file): run anonymize again"
+        wrong.append(Problem(join("attributes", name), message))
     if wrong:
         raise SourceError("; ".join(map(str, wrong)))
 
@@ -357,6 +339,8 @@ class Extension:
         the rows that wait.
     dependencies:
         The released columns that narrow a generalized quasi-identifier: see docs/explanation/dependencies.md.
+    source_change:
+        What has become of the rows that the release has: those that left the source stay in the release.
     warnings:
         What the data holder should know; of other releases, once it is published.
     """
@@ -373,6 +357,7 @@ class Extension:
     measure: str
     score: float
     dependencies: tuple[Narrowing, ...]
+    source_change: SourceChange
     warnings: list[str]
     _origin: _Origin
 
@@ -464,6 +449,7 @@ class Extension:
         if self.persons is not None:
             figures |= {"smallest_class_rows": self.smallest_class_rows, "persons": self.persons.persons}
             figures |= {"released_persons": self.persons.released, "suppressed_persons": self.persons.suppressed}
+        figures |= {"source_change": self.source_change.to_dict()}
         return figures | {"dependencies": [one.to_dict() for one in self.dependencies]}
 
 

@@ -27,6 +27,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.residual_risk import ResidualRisk
+from sqlanon.release.source_change import SourceChange
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
@@ -49,6 +50,8 @@ class Verification:
     residual_risk:
         The worst that the rows still show, such as homogeneous classes; None if there is nothing to say, or if this was
         not counted.
+    source_change:
+        What has become of the source, where the release is as it was published and the source is not; else None.
     """
 
     path: Path
@@ -58,6 +61,7 @@ class Verification:
     suppressed: Suppressed | None = None
     sha256: str | None = None
     residual_risk: ResidualRisk | None = None
+    source_change: SourceChange | None = None
 
     @property
     def is_file(self) -> bool:
@@ -93,6 +97,7 @@ class Verification:
             "table": self.manifest.table_name if self.is_file else self.path.name,
             "verified": self.verified,
             **({"draft": True} if self.manifest.draft else {}),
+            **({} if self.source_change is None else {"source_change": self.source_change.to_dict()}),
             "checks": [vars(check) for check in self.checks],
         }
 

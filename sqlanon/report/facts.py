@@ -33,6 +33,7 @@ from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.residual_risk import ResidualRisk, few_of, narrowing_risk, worst_of
+from sqlanon.release.source_change import NOT_COMPARED
 from sqlanon.release.target import Verification, target_for
 from sqlanon.release.targets.file import released_name
 from sqlanon.release.verify import audited_of, verification_sql, verify_release
@@ -218,7 +219,8 @@ def beside(alone: Sequence[Check], with_source: Sequence[Check]) -> tuple[Check,
     for check in with_source:
         name = check.name.removeprefix(AGAINST)
         if name not in found or found[name].passed is None:
-            found[name] = Check(name, check.passed, WITH_SOURCE)
+            message = NOT_COMPARED if check.message.startswith(NOT_COMPARED) else WITH_SOURCE
+            found[name] = Check(name, check.passed, message)
         elif check.passed is False:
             found[name] = replace(found[name], passed=False)
     return tuple(found.values())

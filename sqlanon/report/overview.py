@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlanon.markup import escaped
 from sqlanon.policy import AboutSection
+from sqlanon.release.check import AGAINST
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.residual_risk import (
     ResidualRisk,
@@ -15,6 +16,7 @@ from sqlanon.release.residual_risk import (
     promised_by,
     serious_from,
 )
+from sqlanon.release.source_change import SOURCE_CHECK
 from sqlanon.release.words import listed
 from sqlanon.report.facts import Inside, ReportFacts
 from sqlanon.report.risks import unknown_risks
@@ -60,6 +62,12 @@ def _about(about: AboutSection | None) -> str:
 def verdict(facts: ReportFacts, inside: Inside | None) -> str:
     """Whether the release holds, and how much is left to worry about."""
     if not facts.holds:
+        failed = [check.name for check in facts.checks if check.passed is False]
+        if failed == [SOURCE_CHECK.removeprefix(AGAINST)]:
+            return (
+                "The source has changed since this release was published. The release is as it was then, and what it "
+                "claims of the source as it was is true. It may show rows that have been deleted since."
+            )
         return "This release does NOT hold what it claims."
     names = {one.name for one in facts.requirements}
     open_ = [check.name for check in facts.checks if check.passed is None and check.name in names]

@@ -1,0 +1,251 @@
+"""A source that has changed since its release: what `verify` and `extend` say of it, by keys, persons and values."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import change, cli, failed, folder_again, kept
+
+import sqlanon
+from sqlanon.errors import ReleaseError
+from sqlanon.release.source_change import SOURCE_CHECK, SourceChange
+
+K = 3
+CREATE = """
+    CREATE TABLE visits AS
+    SELECT
+        i AS id, 'p' || (i % 60) AS pid, 20 + (i % 60) % 20 AS age, if(i % 2 = 0, 'm', 'f') AS sex,
+        'illness ' || i % 4 AS illness
+    FROM range(180) AS r(i)
+"""
+"""60 persons with three visits each; three persons share an age and a sex."""
+WITHDRAW_TWO = "DELETE FROM visits WHERE pid IN ('p1', 'p2')"
+DELETE_A_VISIT = "DELETE FROM visits WHERE id = 5"
+CHANGE_A_VALUE = "UPDATE visits SET illness = 'other' WHERE id = 9"
+GROW = "INSERT INTO visits SELECT 1000 + i, 'n' || i, 25, 'm', 'illness 1' FROM range(4) AS r(i)"
+
+
+def policy(folder: Path, key: bool = True, person: Any = "pid", **more: Any) -> sqlanon.Policy:
+    source = {"database": folder / "h.duckdb", "table": "visits", "person": person}
+    return sqlanon.Policy(
+        source=source | ({"key": ["id"]} if key else {}),
+        attributes={
+            "id": {"role": "identifying"},
+            "pid": {"role": "identifying"},
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20]}},
+            "sex": {"role": "quasi", "hierarchy": "suppress"},
+            "illness": {"role": "sensitive"},
+        },
+        privacy={"k": K},
+        search={"suppression_limit": 0.1, **more.pop("search", {})},
+        release={"database": folder / "r.duckdb", "table": "visits", **more.pop("release", {})},
+        catalog={"database": folder / "c.duckdb"},
+        **more,
+    )
+
+
+def publish(folder: Path, **more: Any) -> Path:
+    change(folder / "h.duckdb", CREATE)
+    with sqlanon.connect() as db:
+        db.anonymize(policy(folder, **more)).publish()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return kept(publish(tmp_path_factory.mktemp("visits")))
+
+
+@pytest.fixture
+def visits(published_before: tuple[Path, Path]) -> Path:
+    """A source with its release, made with a key and persons."""
+    return folder_again(*published_before)
+
+
+def verify(folder: Path, **more: Any) -> Any:
+    with sqlanon.connect() as db:
+        return db.verify(folder / "r.duckdb", policy(folder, **more))
+
+
+def source_change(folder: Path, **more: Any) -> SourceChange:
+    """What a verification finds of the source, where nothing else is wrong."""
+    found = verify(folder, **more)
+    assert failed(found) == {SOURCE_CHECK}, found.failures
+    assert isinstance(found.source_change, SourceChange)
+    return found.source_change
+
+
+def test_the_release_of_an_unchanged_source_has_no_change(visits: Path) -> None:
+    found = verify(visits)
+    assert found.verified
+    assert found.source_change is None
+
+
+def test_withdrawn_persons_are_counted_with_all_their_rows(visits: Path) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    found = source_change(visits)
+    figures = (found.withdrawn_persons, found.deleted_rows, found.changed_rows, found.new_rows, found.missing_rows)
+    assert figures == (2, 6, 0, 0, 6)
+    assert found.differences == "2 persons are withdrawn; 6 released rows were deleted"
+    assert found.counts_persons
+    assert (found.smallest_class, found.small_classes) == (2, 2)  # each was one of three persons
+
+
+def test_a_deleted_row_of_a_person_who_keeps_others_withdraws_nobody(visits: Path) -> None:
+    change(visits / "h.duckdb", DELETE_A_VISIT)
+    found = source_change(visits)
+    assert (found.withdrawn_persons, found.deleted_rows, found.smallest_class) == (0, 1, K)
+    assert found.differences == "1 released row was deleted"
+
+
+def test_a_grown_source_is_named_and_the_release_has_lost_nothing(visits: Path) -> None:
+    change(visits / "h.duckdb", GROW)
+    found = source_change(visits)
+    assert (found.lost_rows, found.differences) == (False, "4 rows are new")
+    assert "withdraw" not in found.remedy("policy.toml")
+
+
+def test_a_changed_value_is_named(visits: Path) -> None:
+    change(visits / "h.duckdb", CHANGE_A_VALUE)
+    found = source_change(visits)
+    assert (found.lost_rows, found.differences) == (False, "1 released row has other values")
+
+
+def test_all_changes_at_once_are_told_apart(visits: Path) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT, CHANGE_A_VALUE, GROW)
+    found = source_change(visits)
+    words = "2 persons are withdrawn; 7 released rows were deleted; 1 released row has other values; 4 rows are new"
+    assert found.differences == words
+
+
+def test_rows_without_persons_are_persons(tmp_path: Path) -> None:
+    folder = publish(tmp_path, person=False)
+    change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3")
+    found = source_change(folder, person=False)
+    assert (found.withdrawn_persons, found.counts_persons) == (3, False)
+
+
+def test_without_a_key_deleted_and_changed_rows_are_counted_together(tmp_path: Path) -> None:
+    folder = publish(tmp_path, key=False)
+    change(folder / "h.duckdb", WITHDRAW_TWO, CHANGE_A_VALUE)
+    found = source_change(folder, key=False)
+    assert (found.withdrawn_persons, found.deleted_rows, found.missing_rows) == (2, None, 7)
+    assert found.differences == "2 persons are withdrawn; 7 released rows were deleted or changed"
+    assert found.smallest_class == 2
+
+
+def test_withdrawn_persons_of_ranges_are_counted(tmp_path: Path) -> None:
+    """A release whose rows cannot be compared one by one."""
+    local = {"search": {"strategy": "mondrian"}}
+    folder = publish(tmp_path, **local)
+    change(folder / "h.duckdb", WITHDRAW_TWO, GROW)
+    found = source_change(folder, **local)
+    assert (found.withdrawn_persons, found.deleted_rows, found.new_rows, found.missing_rows) == (2, 6, 4, None)
+
+
+@pytest.mark.slow
+def test_a_source_that_has_lost_all_released_rows(visits: Path) -> None:
+    change(visits / "h.duckdb", "DELETE FROM visits WHERE NOT pid = 'p3'", GROW)
+    found = source_change(visits)
+    assert found.withdrawn_persons == 59
+
+
+def test_a_copy_of_the_release_is_as_it_was_published(visits: Path) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    shutil.copy(visits / "r.duckdb", visits / "copy.duckdb")
+    with sqlanon.connect() as db:
+        found = db.verify(visits / "copy.duckdb", policy(visits))
+    assert failed(found) == {SOURCE_CHECK}
+
+
+def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
+    """Nothing shows that the release is the one that was published."""
+    (visits / "c.duckdb").unlink()
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    found = verify(visits)
+    assert found.source_change is None
+    assert "against the source: recoded source" in failed(found)
+
+
+def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
+    change(visits / "h.duckdb", GROW)
+    with sqlanon.connect() as db:
+        other = policy(visits)
+        found = db.verify(
+            visits / "r.duckdb", other.model_copy(update={"privacy": other.privacy.model_copy(update={"k": 2})})
+        )
+    assert found.source_change is None
+    assert "against the source: policy" in failed(found)
+
+
+def test_extend_counts_what_the_release_still_shows(tmp_path: Path) -> None:
+    folder = publish(tmp_path, person=False)
+    change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3", CHANGE_A_VALUE, GROW)
+    with sqlanon.connect() as db:
+        found = db.extend(policy(folder, person=False))
+    assert found.source_change.losses == (
+        "3 persons are withdrawn; 3 released rows were deleted; 1 released row has other values"
+    )
+    assert found.to_dict()["source_change"]["withdrawn_persons"] == 3
+
+
+def test_extend_names_withdrawn_persons_where_it_is_refused(visits: Path) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match="2 persons are withdrawn"):
+        db.extend(policy(visits))
+
+
+POLICY = """
+[source]
+database = "h.duckdb"
+table = "visits"
+key = ["id"]
+person = {person}
+[attributes]
+pid = {{ role = "identifying" }}
+age = {{ role = "quasi", hierarchy = {{ intervals = [5, 10, 20] }} }}
+sex = {{ role = "quasi", hierarchy = "suppress" }}
+illness = {{ role = "sensitive" }}
+[privacy]
+k = 3
+[release]
+database = "r.duckdb"
+table = "visits"
+"""
+
+
+def test_the_command_line_says_what_holds_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    change(tmp_path / "h.duckdb", CREATE)
+    (tmp_path / "policy.toml").write_text(POLICY.format(person='"pid"'))
+    assert cli("anonymize", "policy.toml").status == 0
+    change(tmp_path / "h.duckdb", WITHDRAW_TWO)
+    capsys.readouterr()
+    assert cli("verify", "r.duckdb", "--policy", "policy.toml").status == 1
+    shown = capsys.readouterr().out
+    assert "NOT verified against the source, which has changed since: 2 persons are withdrawn" in shown
+    assert "What holds: the release is the one that was published" in shown
+    assert "its smallest class has 2 persons, and 2 classes have fewer than 3" in shown
+    assert "What to do: `sqlanon" in shown
+    assert cli("verify", "r.duckdb", "--policy", "policy.toml", "--json").status == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["verified"] is False
+    assert found["source_change"]["withdrawn_persons"] == 2
+    assert cli("verify", "r.duckdb").status == 0
+
+
+def test_a_report_names_the_changed_source_without_figures(visits: Path) -> None:
+    pytest.importorskip("altair")
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    with sqlanon.connect() as db:
+        assert not db.report(visits / "r.duckdb", visits / "page.html", policy=policy(visits))
+    page = (visits / "page.html").read_text(encoding="utf-8")
+    assert "The source has changed since this release was published." in page
+    assert "NOT hold" not in page
+    assert "withdrawn" not in page

@@ -1,0 +1,105 @@
+"""Persons who have left a source in PostgreSQL or Spark are counted by hashes of the ledger's sample."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from postgres_server import VARIABLE, Server
+from support import failed
+
+import sqlanon
+from sqlanon.ledger import people_samples
+from sqlanon.release.source_change import SOURCE_CHECK, SourceChange
+
+ROWS = [(f"p{i % 60}", 20 + (i % 60) % 20, f"illness {i % 4}") for i in range(180)]
+LEFT = [row for row in ROWS if row[0] not in ("p1", "p2", "p3")]
+"""Three persons have left, with three rows each."""
+
+
+def policy(folder: Path, source: dict[str, Any]) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source=source | {"person": "pid"},
+        attributes={
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20]}},
+            "illness": {"role": "sensitive"},
+        },
+        privacy={"k": 3},
+        search={"suppression_limit": 0.2},
+        release={"database": folder / "r.duckdb", "table": "visits"},
+        catalog={"database": folder / "c.duckdb"},
+    )
+
+
+def source_change(db: sqlanon.Database, folder: Path, source: dict[str, Any]) -> SourceChange:
+    found = db.verify(folder / "r.duckdb", policy(folder, source))
+    assert failed(found) == {SOURCE_CHECK}, found.failures
+    assert isinstance(found.source_change, SourceChange)
+    return found.source_change
+
+
+@pytest.mark.slow
+def test_withdrawn_persons_in_postgresql_are_counted_by_their_hashes(postgres: Server, tmp_path: Path) -> None:
+    def load(rows: list[tuple[str, int, str]]) -> None:
+        postgres.run("DROP SCHEMA IF EXISTS erased CASCADE", "CREATE SCHEMA erased")
+        postgres.load("erased.visits", {"pid": "text", "age": "integer", "illness": "text"}, rows)
+
+    source = {"postgres": f"env:{VARIABLE}", "table": "erased.visits"}
+    load(ROWS)
+    try:
+        with sqlanon.connect() as db:
+            db.anonymize(policy(tmp_path, source)).publish()
+            load(LEFT)
+            found = source_change(db, tmp_path, source)
+    finally:
+        postgres.run("DROP SCHEMA erased CASCADE")
+    assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 171)
+    assert found.lost_rows
+
+
+@pytest.mark.spark
+def test_withdrawn_persons_in_spark_are_counted_by_their_hashes(
+    session: Any, spark_cluster: Any, tmp_path: Path
+) -> None:
+    def load(rows: list[tuple[str, int, str]]) -> None:
+        file = tmp_path / f"{len(rows)}.parquet"
+        with duckdb.connect() as connection:
+            connection.execute("CREATE TABLE visits (pid VARCHAR, age INTEGER, illness VARCHAR)")
+            connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", rows)
+            connection.execute(f"COPY visits TO '{file}' (FORMAT parquet)")
+        session.read.parquet(str(file)).createOrReplaceTempView("visits")
+
+    load(ROWS)
+    with sqlanon.connect(session) as db:
+        db.anonymize(policy(tmp_path, {"table": "visits"})).publish()
+        load(LEFT)
+        found = source_change(db, tmp_path, {"table": "visits"})
+    assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 171)
+
+
+@pytest.mark.slow
+def test_of_many_people_a_sample_gives_an_estimate(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people_samples, "SAMPLED_PEOPLE", 200)
+    rows = [(f"p{i}", 20 + i % 20, f"illness {i % 4}") for i in range(1000)]
+    left = [row for row in rows if random.Random(row[0]).random() > 0.3]
+    source = {"postgres": f"env:{VARIABLE}", "table": "erased.visits"}
+    columns = {"pid": "text", "age": "integer", "illness": "text"}
+    postgres.run("DROP SCHEMA IF EXISTS erased CASCADE", "CREATE SCHEMA erased")
+    try:
+        postgres.load("erased.visits", columns, rows)
+        with sqlanon.connect() as db:
+            db.anonymize(policy(tmp_path, source)).publish()
+            postgres.run("DROP TABLE erased.visits")
+            postgres.load("erased.visits", columns, left)
+            found = source_change(db, tmp_path, source)
+    finally:
+        postgres.run("DROP SCHEMA erased CASCADE")
+    assert found.is_estimate
+    withdrawn = len(rows) - len(left)
+    assert found.withdrawn_persons is not None
+    assert abs(found.withdrawn_persons - withdrawn) < 4 * (withdrawn * 0.7 / 0.2) ** 0.5  # four standard deviations
