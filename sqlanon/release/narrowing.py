@@ -79,20 +79,22 @@ _GROUPS = template("""
 """)
 
 # By independence, the pairs that share a value vary by `spread` times a figure of the label, and with the rows that are
-# in no group by another.
+# in no group by another. A person whose rows are in several groups counts once: the sums of groups are scaled to the
+# persons of the label.
 _NARROWING = template("""
     SELECT
         coalesce(sum(s.n), 0)::BIGINT AS rows,
         coalesce((SELECT sum(n) FROM :grounds AS v), 0)::BIGINT AS all_rows,
         (sum(s.n * s.label_values) / sum(s.n))::DOUBLE AS before,
-        (sum(s.values_left) / sum(s.n))::DOUBLE AS after,
+        (sum(s.scale * s.values_left) / sum(s.n))::DOUBLE AS after,
         (sum(s.n * s.label_alike) / sum(s.n))::DOUBLE AS alike_before,
-        (sum(s.alike) / sum(s.n))::DOUBLE AS alike_after,
+        (sum(s.scale * s.alike) / sum(s.n))::DOUBLE AS alike_after,
         sum(
-            s.spread * greatest(s.label_alike + s.label_alike * s.label_alike - 2 * s.three_alike, 0)
+            s.scale * s.spread
+                * greatest(s.label_alike + s.label_alike * s.label_alike - 2 * s.three_alike, 0)
             + s.n * (1 - s.n / s.label_n) * greatest(s.three_alike - s.label_alike * s.label_alike, 0)
         )::DOUBLE AS variance,
-        coalesce(sum(s.pinned), 0)::BIGINT AS pinned
+        coalesce(sum(least(coalesce(s.pinned, 0), s.n)), 0)::BIGINT AS pinned
     FROM (
         SELECT
             label,
@@ -101,6 +103,7 @@ _NARROWING = template("""
             label_alike,
             three_alike,
             least(sum(n), label_n) AS n,
+            least(sum(n), label_n) / sum(n) AS scale,
             sum(n * ground_values) AS values_left,
             sum(n * alike) AS alike,
             sum(n / (2 * (n - 1))) AS spread,

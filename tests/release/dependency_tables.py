@@ -25,6 +25,7 @@ class Table:
     planted: str | None = None  # the column that gives a quasi-identifier away
     strategy: str = "optimal"
     k: int = 5
+    person: str | None = None
 
     @property
     def query(self) -> str:
@@ -36,6 +37,7 @@ class Table:
     def policy(self) -> dict[str, Any]:
         limit = 1 if self.strategy == "optimal" else 0
         return {
+            "source": {"table": "t"} | ({} if self.person is None else {"person": self.person}),
             "attributes": self.attributes,
             "privacy": {"k": self.k, "dependencies": "warn"},
             "search": {"strategy": self.strategy, "suppression_limit": limit / 10},
@@ -109,10 +111,22 @@ class _Maker:
         for j in range(self.random.randint(0, 2)):
             self.add_unchanged(f"secret{j}", "sensitive")
 
+    def add_visits(self) -> None:
+        """Several rows a person, which agree in the quasi-identifiers and in half of the other columns."""
+        visits = self.random.randint(2, 8)
+        for name, sql in self.table.columns.items():
+            if self.table.attributes[name]["role"] == "quasi" or self.random.random() < 0.5:
+                self.table.columns[name] = sql.replace("hash(i *", f"hash((i // {visits}) *")
+        self.table.columns["patient"], self.table.person = f"i // {visits}", "patient"
+        self.table.attributes["patient"] = {"role": "identifying"}
+
 
 def independent(seed: int) -> Table:
+    """A table without dependencies; in every third, a person has several rows."""
     maker = _Maker(seed)
     maker.add_bystanders()
+    if seed % 3 == 0:
+        maker.add_visits()
     return maker.table
 
 

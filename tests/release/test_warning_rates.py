@@ -11,7 +11,7 @@ import sqlanon
 
 
 def warnings_of(table: Table) -> tuple[str, ...]:
-    policy = sqlanon.Policy.model_validate({"source": {"table": "t"}, **table.policy})
+    policy = sqlanon.Policy.model_validate(table.policy)
     with duckdb.connect(config={"threads": 1}) as connection, sqlanon.connect(connection) as db:
         connection.execute(f"CREATE TABLE t AS {table.query}")
         return db.anonymize(policy).warnings
