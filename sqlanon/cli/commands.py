@@ -500,7 +500,8 @@ def risk(
         return
     print_risk(found, loaded.noisy)
     print_requirements(found.requirements)
-    print_leakage(found.leakage, found.leakage_search)
+    has_priors = loaded.risk is not None and bool(loaded.risk.priors)
+    print_leakage(found.leakage, found.leakage_search, "rows" if has_priors else found.counts)
     if of_values is not None:
         print_values(of_values)
     print_dependencies(found.dependencies)

@@ -427,11 +427,16 @@ MOST_LEAKING = 10
 """The most sets of attributes that are shown; ``--json`` has all."""
 
 
+_UNIQUE = {"rows": "unique rows", "persons": "classes of one person"}
+
+
 def print_risk(found: Risk, noisy: Sequence[str]) -> None:
     persons = found.persons is not None
     who = counted(found.rows, "row") + (f" of {counted(found.persons or 0, 'person')}" if persons else "")
-    unique = f"{found.uniques:,} ({percent(found.uniques, found.rows)})" if found.uniques else "0"
-    say(f"{who} in {counted(found.classes, 'class')}; unique rows: {unique}")
+    unique = f"{found.uniques:,}"
+    if found.uniques:
+        unique += f" ({percent(found.uniques, found.classes if persons else found.rows)})"
+    say(f"{who} in {counted(found.classes, 'class')}; {_UNIQUE[found.counts]}: {unique}")
     if found.k is not None:
         few = counted(found.k, "person" if persons else "row")
         share = f" ({percent(found.rows_below_k, found.rows)})" if found.rows_below_k else ""
@@ -481,7 +486,7 @@ def print_attackers(found: Risk) -> None:
     print_class_sizes(found.class_sizes.sizes.items(), found.counts)
 
 
-def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch) -> None:
+def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch, counts: str) -> None:
     if not leakage:
         return
     say("")
@@ -489,7 +494,7 @@ def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch) -> None:
     for one in leakage[:MOST_LEAKING]:
         cells = [f"{one.gain:.1f}", percent(one.normalized, 1), f"{one.classes:,}", f"{one.uniques:,}"]
         rows.append([", ".join(one.attributes), *cells])
-    show_table(["attributes", "bits of leakage", "share", "classes", "unique rows"], rows)
+    show_table(["attributes", "bits of leakage", "share", "classes", _UNIQUE[counts]], rows)
     measured = f"Leakage measured for {search.measured:,} of {search.sets:,} sets of attributes"
     if search.stopped == "size":
         say(f"{measured}; --leakage-seconds S measures larger ones.")
@@ -536,7 +541,7 @@ def print_matrix(found: UniquesMatrix) -> None:
     def with_share(part: int, whole: int) -> str:
         return f"{part:,} ({percent(part, whole)})" if whole else "0"
 
-    show("unique rows", [[f"{n:,}" for n in row] for row in found.uniques])
+    show(_UNIQUE[found.counts], [[f"{n:,}" for n in row] for row in found.uniques])
     if (theirs := found.population) is not None:
         pairs = zip(theirs.uniques, theirs.combinations, strict=True)
         alone = [[with_share(n, of) for n, of in zip(*pair, strict=True)] for pair in pairs]

@@ -60,6 +60,7 @@ from sqlanon.risk.individual import risk_of_rows
 from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.levels import coded_levels
 from sqlanon.risk.noise import show_noise
+from sqlanon.risk.person_sets import PersonSets
 from sqlanon.risk.priors import WeightedSets, read_shares
 from sqlanon.search.classes import classes
 from sqlanon.sources.columns import Columns, match_columns
@@ -89,7 +90,6 @@ _FIGURES = template("""
         coalesce(sum(classes * class_size)::BIGINT, 0) AS rows,
         coalesce(sum(classes) FILTER (WHERE class_size > 0)::BIGINT, 0) AS classes,
         coalesce(min(class_size) FILTER (WHERE class_size > 0), 0) AS smallest_class,
-        coalesce(sum(classes) FILTER (WHERE class_size = 1)::BIGINT, 0) AS uniques,
         coalesce(sum(classes * class_count)::BIGINT, 0) AS count,
         coalesce(min(class_count) FILTER (WHERE class_size > 0), 0) AS smallest_count,
         coalesce(sum(classes) FILTER (WHERE class_size > 0 AND class_count = 1)::BIGINT, 0) AS singles,
@@ -175,7 +175,7 @@ class _Assessment:
             rows=as_it_stands["rows"],
             classes=as_it_stands["classes"],
             smallest_class=as_it_stands["smallest_count"],
-            uniques=as_it_stands["uniques"],
+            uniques=as_it_stands["singles"],
             k=self.policy.privacy.k,
             rows_below_k=sum(below),
             highest_risk=1 / as_it_stands["smallest_count"] if as_it_stands["smallest_count"] else 0.0,
@@ -222,11 +222,16 @@ class _Assessment:
         return AttributeSets(self.steps, self.work, self.rows, len(self.names), counted)
 
     def _leaking_sets(self) -> Sets:
-        """The sets of all quasi-identifiers, with rows as likely as the policy's priors say."""
+        """The sets of all quasi-identifiers: of rows as likely as the policy's priors say, else of persons or rows."""
         by_attribute, dictionaries = self.columns.by_attribute, self.sets.dictionaries
         types = [self.run.source.columns[by_attribute[name]] for name in self.names]
         shares = read_shares(self.steps, self.work, self.policy, self.names, types, dictionaries)
-        return WeightedSets(self.steps, self.work, self.sets, len(self.names), shares) if shares else self.sets
+        if shares:
+            return WeightedSets(self.steps, self.work, self.sets, len(self.names), shares)
+        if self.persons:
+            assert isinstance(self.rows, exp.Table)
+            return PersonSets(self.steps, self.work, self.sets, len(self.names), self.rows)
+        return self.sets
 
     def _search_leakage(self, sets: Sets, rows: int) -> tuple[list[SetFigures], LeakageSearch]:
         """Count sets of attributes: many small groups are counted, with direct addressing where that pays."""
@@ -428,8 +433,8 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
     """One row: what the classes are, and for each requirement on a class the classes that break it; from their sizes
     where requirements need nothing else.
 
-    Columns: ``rows``, ``classes``, ``smallest_class``, ``uniques``; ``count``, ``smallest_count`` and ``singles``, the
-    same in rows or persons (all of them, the fewest in a class, the classes of one); ``classes_i`` and ``rows_i`` for
+    Columns: ``rows``, ``classes``, ``smallest_class``; in rows or persons ``count`` (all of them), ``smallest_count``
+    (the fewest in a class) and ``singles`` (the classes of one); ``classes_i`` and ``rows_i`` for
     requirement i; and with a population ``absent``, its classes that have no row in the source, and ``unmatched``, the
     rows of the source that match nobody in it.
     """

@@ -4,9 +4,9 @@ leakage first.
 The gain of a set is the entropy of the classes that it makes. Therefore
 
 - a set leaks no more than any set that contains it (its classes are unions of theirs),
-- a set leaks no more than its attributes by themselves, added up.
+- a set leaks no more than its attributes by themselves, added up (but not where persons are counted: `person_sets`).
 
-Both are bounds on a set that was not counted. The search goes down from all attributes together: of the open sets, the
+These are bounds on a set that was not counted. The search goes down from all attributes together: of the open sets, the
 one with the greatest bound is counted next; of equal ones, that of fewer attributes. Then the sets of one attribute
 less are open. All sets that are not known are open or below an open one: none leaks more than the greatest bound.
 
@@ -37,6 +37,9 @@ class Sets(Protocol):
     """Counts sets of attributes, and remembers them."""
 
     known: dict[Attributes, SetFigures]
+
+    gains_add_up: bool
+    """Whether no set leaks more than its attributes by themselves, added up."""
 
     @property
     def whole(self) -> float:
@@ -165,7 +168,7 @@ class _Search:
         gain = self.sets.known[one if part is None else self._all].gain
         for left_out in one if part is None else part:
             below = tuple(i for i in one if i != left_out)
-            bound = min(gain, sum(self.sets.known[(i,)].gain for i in below))
+            bound = min(gain, sum(self.sets.known[(i,)].gain for i in below)) if self.sets.gains_add_up else gain
             if len(below) > most and below not in self._closed and bound < self._open.get(below, math.inf):
                 self._open[below] = bound
                 heapq.heappush(self._heap, (-round(bound, DIGITS), len(below), below))

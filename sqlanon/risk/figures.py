@@ -71,7 +71,7 @@ class Risk:
         Rows, equivalence classes, and the rows of the smallest class (0 in an empty table); where the policy counts
         persons, the fewest persons in a class.
     uniques:
-        Rows that are alone in their class.
+        The classes of one row, or of one person where the policy counts persons.
     k, rows_below_k:
         The policy's k (None without one), and the rows in classes of fewer rows, or of fewer persons where the
         policy counts persons. As all requirements, k is on the classes that the quasi-identifiers without noise make;
@@ -88,7 +88,7 @@ class Risk:
         ``expected_error``, in the classes of the version that the policy's search finds. None without noise, and where
         nothing meets the policy.
     counts:
-        What the size of a class counts in all figures below but the leakage: ``rows`` or ``persons``.
+        What the size of a class counts in all figures: ``rows`` or ``persons``. (In the leakage with priors, rows.)
     prosecutor, journalist, marketer:
         The risk by attacker. (With a population table, of the classes that the quasi-identifiers without noise make.)
     population:

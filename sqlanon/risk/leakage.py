@@ -6,8 +6,8 @@ known, S_j = log2 |E_j|. The gain is the mean, Σ |E_j|/n (S0 − S_j), and norm
 all rows apart, 0 where they tell nothing. (It is the entropy of the attributes' values in the table.)
 The published examples cut digits off: 60 persons, 27 women and 33 men, give 0.9928 and 0.1681, in print 0.99 and 0.16.
 
-Rows are counted, also where the policy counts persons. `priors` has rows that are not equally likely, `best_first` sets
-of any size.
+Rows are counted here. `person_sets` counts persons, `priors` has rows that are not equally likely, `best_first` sets of
+any size.
 
 How many classes there are of each size, over any set of the quasi-identifiers, from one coding of the source. Each
 value becomes a small integer first (its dictionary is counted anyway: it is the set of one attribute). What is
@@ -267,6 +267,8 @@ class _Counted:
 class AttributeSets:
     """The sets of a source's quasi-identifiers."""
 
+    gains_add_up = True
+
     def __init__(self, steps: StatementRunner, work: Namer, rows: exp.Expr, quasi: int, counted: bool) -> None:
         self.steps, self.work, self._all = steps, work, tuple(range(quasi))
         count = _ROWS[counted]()
@@ -283,10 +285,10 @@ class AttributeSets:
         self._values = [int(found[f"values_{i}"]) for i in self._all]
         self._most_frequent = [int(found[f"most_{i}"]) for i in self._all]
         self._rows = int(found["rows"])
-        nullable = [bool(found[f"nulls_{i}"]) for i in self._all]
+        self._nullable = [bool(found[f"nulls_{i}"]) for i in self._all]
         if steps.shown is not None:  # what holds for all tables
-            self._values, nullable = [MANY] * quasi, [True] * quasi
-        table = steps.make(work("coded"), coded(rows, self.dictionaries, self._values, nullable, counted))
+            self._values, self._nullable = [MANY] * quasi, [True] * quasi
+        table = steps.make(work("coded"), self._coded(rows, counted))
         self._tables = [_Counted(frozenset(self._all), table, steps.count(table), counted)]
         self.known: dict[Attributes, SetFigures] = {}
         self._shrink()
@@ -431,6 +433,13 @@ class AttributeSets:
         code = col(code_name(frequent))
         return _SIZES_APART(count=count, rows=source.table, keys=keys, code=code, others=others)
 
+    def coded(self, rows: exp.Expr) -> exp.Select:
+        """The codes of rows ``r`` of the source."""
+        return self._coded(rows, counted=False)
+
+    def _coded(self, rows: exp.Expr, counted: bool) -> exp.Select:
+        return coded(rows, self.dictionaries, self._values, self._nullable, counted)
+
     def keys(self, attributes: Sequence[int]) -> list[exp.Expr]:
         """What tells the classes of some attributes apart, in coded rows."""
         return _keys(attributes, self._values)
@@ -498,9 +507,9 @@ class Leakage:
     gain:
         In bits.
     normalized:
-        Its share of the bits that it takes to find a row, 0 to 1; 0 in a table of one row.
+        Its share of the bits that it takes to find a row, or person, 0 to 1; 0 in a table of one.
     classes, uniques:
-        The classes that they make, and those of one row.
+        The classes that they make, and those of one row, or one person.
     """
 
     attributes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""How many rows are unique at each level of two hierarchies: what a coarser area or date buys.
+"""How many rows, or persons, are unique at each level of two hierarchies: what a coarser area or date buys.
 
 Source: the tables of the Hamburg slides (area level × date level). The other quasi-identifiers stay
 as they are, at level 0: so a cell is the generalization with these two levels and 0 elsewhere. With a population, the
@@ -8,7 +8,7 @@ same of its combinations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -34,7 +34,7 @@ _NUMBERED_OTHERS = template("""
 _LEVELS = template("SELECT :others AS others, :codes, :counts FROM :raw AS r")
 _CELL = template("""
     SELECT :i AS i, :j AS j, count(*) AS uniques
-    FROM (SELECT 1 AS one FROM :rows GROUP BY :keys HAVING sum(n)::BIGINT = 1) AS g
+    FROM (SELECT 1 AS one FROM :rows GROUP BY :keys HAVING :own = 1) AS g
 """)
 # A row of the source is nobody of the population, and counts no person there.
 _BESIDE_POPULATION = fragment("""
@@ -51,6 +51,8 @@ _POPULATION_CELL = template("""
         coalesce(sum(n) FILTER (WHERE theirs = 1)::BIGINT, 0) AS rows
     FROM (SELECT sum(n)::BIGINT AS n, :theirs AS theirs FROM :rows GROUP BY :keys) AS g
 """)
+_OWN_ROWS = fragment("sum(n)::BIGINT")
+_OWN_PERSONS = fragment("count(DISTINCT person) + max(CASE WHEN person IS NULL THEN 1 ELSE 0 END)")
 _THEIR_ROWS = fragment("sum(population)::BIGINT")
 # 0, 1 or more: to count distinct persons takes twice as long. All without an id are one person.
 _THEIR_PERSONS = fragment("""
@@ -100,7 +102,7 @@ class PopulationUniques:
 
 @dataclass(frozen=True)
 class UniquesMatrix:
-    """Unique rows by two levels.
+    """Unique rows, or persons, by two levels.
 
     Attributes
     ----------
@@ -109,26 +111,31 @@ class UniquesMatrix:
     rows:
         The rows of the source.
     uniques:
-        ``uniques[i][j]``: the rows that are alone in their class with the first attribute at level i, the second at j.
+        ``uniques[i][j]``: the classes of one row, or of one person where the policy counts persons, with the first
+        attribute at level i and the second at j.
     population:
         With a population, likewise: its ``combinations``, the ``uniques`` among them (those that one row of it has, or
         one person), their ``share``, and the ``rows`` of the source that have one of the uniques.
+    counts:
+        What the size of a class of the source counts.
     """
 
     attributes: tuple[str, str]
     rows: int
     uniques: Cells
     population: PopulationUniques | None = None
+    counts: Literal["rows", "persons"] = "rows"
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        own = {"attributes": list(self.attributes), "rows": self.rows, "uniques": [list(row) for row in self.uniques]}
+        uniques = [list(row) for row in self.uniques]
+        own = {"attributes": list(self.attributes), "rows": self.rows, "counts": self.counts, "uniques": uniques}
         return own if self.population is None else {**own, "population": self.population.to_dict()}
 
     @property
     def table(self) -> Table:
-        """One row a cell: both levels, and the unique rows; with a population its combinations, those that are unique
-        in it, and the rows of the source that have one of these."""
+        """One row a cell: both levels, and the classes of one row, or person; with a population its combinations, those
+        that are unique in it, and the rows of the source that have one of these."""
         columns = {"first_level": "INTEGER", "second_level": "INTEGER", "uniques": "BIGINT"}
         figures = [self.uniques]
         if (theirs := self.population) is not None:
@@ -139,14 +146,15 @@ class UniquesMatrix:
 
 
 def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: list[str] | None = None) -> UniquesMatrix:
-    """Count the unique rows at each level of two attributes."""
+    """Count the unique rows, or persons, at each level of two attributes."""
     if first.lower() == second.lower():
         raise PolicyError([Problem("--matrix", f"needs two attributes, and both are {first!r}")])
     first, second = as_spelled(policy, "--matrix", first, second)
     steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
     names = [columns.by_attribute[name] for name in (*policy.generalized, *policy.noisy)]
     types = [run.source.columns[column] for column in columns.generalized]
-    raw = steps.make(work("raw"), raw_frequency(run.source.relation, names))
+    persons = columns.person is not None
+    raw = steps.make(work("raw"), raw_frequency(run.source.relation, names, person=columns.person))
     population = None
     if run.population is not None:
         population = raw_population(reader_of(steps, run.population), policy, run.population, types, work)
@@ -159,8 +167,8 @@ def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: lis
         values[name] = AttributeValues(table, types[i])
     levels = coded_levels(steps, work, policy, values)
     two = [Coded(f"q{chosen[name]}", height, table, nullable=True) for name, (table, height) in levels.items()]
-    rows = _with_levels(steps, work, raw, len(names), two, [ROWS])
-    (uniques,) = _count(steps, rows, two, _CELL, 1)
+    rows = _with_levels(steps, work, raw, len(names), two, [ROWS, *([PERSON] if persons else [])])
+    (uniques,) = _count(steps, rows, two, _CELL, 1, own=_OWN_PERSONS() if persons else _OWN_ROWS())
     there = None
     if population is not None:
         who = policy.population is not None and policy.population.person is not None
@@ -169,7 +177,7 @@ def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: lis
         theirs = _THEIR_PERSONS() if who else _THEIR_ROWS()
         there = PopulationUniques(*_count(steps, rows, two, _POPULATION_CELL, 3, theirs=theirs))
     total = int(steps.ask(_ROW_COUNT(raw=raw), [(0,)])[0][0])
-    return UniquesMatrix((first, second), total, uniques, there)
+    return UniquesMatrix((first, second), total, uniques, there, "persons" if persons else "rows")
 
 
 def _beside_population(raw: exp.Table, population: exp.Table, types: Sequence[str], persons: bool) -> exp.Query:

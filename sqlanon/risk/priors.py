@@ -131,6 +131,8 @@ _WHOLE = template("""
 class WeightedSets:
     """The sets of a source's quasi-identifiers, where the rows are as likely as priors say."""
 
+    gains_add_up = True
+
     def __init__(
         self, steps: StatementRunner, work: Namer, sets: AttributeSets, attributes: int, shares: Mapping[int, exp.Table]
     ) -> None:

@@ -10,6 +10,9 @@ A set of attributes is a *minimal sample unique* (MSU) of a row if the row is al
 with those of any part of the set. In a set that has an MSU of the row as its part, the row is alone too: so a row that
 is found alone at some size has a new MSU, if none of its smaller ones is part of the set.
 
+Where the policy counts persons, the rows are each person's distinct combinations: several equal rows of one person hide
+nobody. (Two different combinations of one person still do, for the attributes in which they agree.)
+
 Names of columns as in `frequency.packing`. In the MSUs: ``id``, ``subset``, ``size``. In the scores: ``id``, ``msus``,
 ``smallest``, ``score``, ``ihsn_score``.
 """
@@ -47,6 +50,7 @@ from sqlanon.sources.run import Run
 if TYPE_CHECKING:
     import duckdb
 
+_OF_PERSONS = template("SELECT DISTINCT :columns FROM :source")
 _SINGLE_VALUES = template("""
     SELECT r.id, :subset::BIGINT AS subset, 1 AS size
     FROM :combinations AS r
@@ -205,7 +209,9 @@ class Scores:
 
 @dataclass(frozen=True)
 class Suda:
-    """Minimal sample uniques (MSUs) of a table, and scores of the rows that have them. Rows count, not persons.
+    """Minimal sample uniques (MSUs) of a table, and scores of the rows that have them.
+
+    Where the policy counts persons, a row is one combination of one person, however often the person has it.
 
     Attributes
     ----------
@@ -368,7 +374,11 @@ class _Search:
 
     def suda(self) -> Suda:
         """All figures."""
-        packed = pack(self.steps, self.run.work, self.run.source.relation, self.columns, singles_apart=True)
+        source = self.run.source.relation
+        if self.person is not None:
+            columns = [col(name) for name in dict.fromkeys((*self.columns, self.person))]
+            source = self.steps.make(self.run.work("suda_persons"), _OF_PERSONS(columns=columns, source=source))
+        packed = pack(self.steps, self.run.work, source, self.columns, singles_apart=True)
         msus = self._msus(packed)
         weight, ihsn_weight = map(_weight, self.weights)
         query = _ROW_SCORES(weight=weight, ihsn_weight=ihsn_weight, msus=msus)

@@ -91,10 +91,26 @@ def leakage(rows: Sequence[Row], places: Sequence[int]) -> float:
     return math.fsum(size / n * (math.log2(n) - math.log2(size)) for size in groups) if n else 0.0
 
 
-def leakages(rows: Sequence[Row], quasi: int, most: int = 3) -> dict[tuple[int, ...], float]:
+def leakage_of_persons(rows: Sequence[Row], places: Sequence[int], person: int) -> float:
+    """Person by person: the mean, over its rows, of the bits that knowing the row's class saves."""
+    persons = classes_of(rows, [person]).values()
+    classes = classes_of(rows, places)
+    gain = 0.0
+    for own in persons:
+        for row in own:
+            there = {one[person] for one in classes[tuple([row[place] for place in places])]}
+            gain += math.log2(len(persons) / len(there)) / len(own) / len(persons)
+    return gain
+
+
+def leakages(
+    rows: Sequence[Row], quasi: int, most: int = 3, person: int | None = None
+) -> dict[tuple[int, ...], float]:
     """Of all sets of up to so many places."""
     sets = [one for size in range(1, most + 1) for one in combinations(range(quasi), size)]
-    return {one: leakage(rows, one) for one in sets}
+    if person is None:
+        return {one: leakage(rows, one) for one in sets}
+    return {one: leakage_of_persons(rows, one, person) for one in sets}
 
 
 def expected_inverse(size: int, p: float, terms: int = 4000) -> float:
@@ -128,10 +144,13 @@ def households(homes: Sequence[Hashable], risks: Sequence[float]) -> list[float]
     return [risk if home is None else 1 - safe[home] for home, risk in zip(homes, risks, strict=True)]
 
 
-def uniques(rows: Sequence[Row], levels: Sequence[Callable[[Any], Any]]) -> int:
-    """The rows that are alone, after each place was generalized."""
-    counts = Counter(tuple([level(value) for level, value in zip(levels, row, strict=False)]) for row in rows)
-    return list(counts.values()).count(1)
+def uniques(rows: Sequence[Row], levels: Sequence[Callable[[Any], Any]], person: int | None = None) -> int:
+    """The classes of one row, or one person, after each place was generalized."""
+    classes: dict[Row, list[Any]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        key = tuple([level(value) for level, value in zip(levels, row, strict=False)])
+        classes[key].append(i if person is None else row[person])
+    return [len(set(who)) for who in classes.values()].count(1)
 
 
 def uniques_there(

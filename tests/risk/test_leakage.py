@@ -63,15 +63,23 @@ def tell(live: duckdb.DuckDBPyConnection, name: str, type_: str, shares: Any) ->
 
 
 class PlainSets:
-    """Counts sets of places in plain Python; after some of the larger ones the time is over."""
+    """Counts sets of places in plain Python; after some of the larger ones the time is over.
 
-    def __init__(self, rows: list[tuple[Any, ...]], at_once: int = 1, most: float = math.inf) -> None:
+    With ``persons``, the last place has the person of the row.
+    """
+
+    def __init__(
+        self, rows: list[tuple[Any, ...]], at_once: int = 1, most: float = math.inf, persons: bool = False
+    ) -> None:
         self.rows, self.at_once, self.most, self.small = rows, at_once, most, 0
         self.known: dict[tuple[int, ...], SetFigures] = {}
-        self.whole = math.log2(len(rows))
+        self.quasi = len(rows[0]) - persons
+        self.person = self.quasi if persons else None
+        self.gains_add_up = not persons
+        self.whole = math.log2(len({row[-1] for row in rows}) if persons else len(rows))
 
     def count_up_to(self, most: int) -> None:
-        wanted = sets_up_to(len(self.rows[0]), most)
+        wanted = sets_up_to(self.quasi, most)
         self.small = len(wanted)
         self.count(wanted)
 
@@ -79,9 +87,13 @@ class PlainSets:
         for one in wanted:
             if len(self.known) >= self.small + self.most:
                 raise best_first.OvertimeError(1)
-            groups = oracle.classes_of(self.rows, one).values()
-            uniques = sum(len(group) == 1 for group in groups)
-            self.known[one] = SetFigures(one, len(groups), uniques, oracle.leakage(self.rows, one))
+            sizes = [size for size, _ in oracle.sizes_of(self.rows, one, self.person)]
+            self.known[one] = SetFigures(one, len(sizes), sizes.count(1), self.gain(one))
+
+    def gain(self, places: Sequence[int]) -> float:
+        if self.person is None:
+            return oracle.leakage(self.rows, places)
+        return oracle.leakage_of_persons(self.rows, places, self.person)
 
 
 SMALL_VALUES = st.integers(0, 2)
@@ -89,12 +101,13 @@ TABLES = st.integers(2, 5).flatmap(lambda n: st.lists(st.tuples(*[SMALL_VALUES] 
 
 
 @MANY
-@given(rows=TABLES, most=st.integers(1, 3), at_once=st.integers(1, 3))
-def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, at_once: int) -> None:
+@given(rows=TABLES, most=st.integers(1, 3), at_once=st.integers(1, 3), persons=st.booleans())
+def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, at_once: int, persons: bool) -> None:
     """What is not counted contains a set that makes as many classes as all, and leaks as much."""
-    sets, quasi = PlainSets(rows, at_once), len(rows[0])
+    sets = PlainSets(rows, at_once, persons=persons)
+    quasi = sets.quasi
     found, search = best_first.search_leakage(sets, quasi, most, 60, [])
-    every = oracle.leakages(rows, quasi, quasi)
+    every = oracle.leakages(rows, quasi, quasi, sets.person)
     counted = {one.attributes for one in found}
     whole = tuple(range(quasi))
     assert (search.complete, search.stopped, search.proven) == (True, None, len(counted))
@@ -105,7 +118,7 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
         assert any(part <= set(one) for part in complete)
         assert every[one] == pytest.approx(every[whole], abs=1e-9)
     for one in every:  # what the bounds say
-        assert every[one] <= sum(every[(i,)] for i in one) + 1e-9
+        assert persons or every[one] <= sum(every[(i,)] for i in one) + 1e-9
         assert all(every[part] <= every[one] + 1e-9 for n in range(1, len(one)) for part in combinations(one, n))
 
 
@@ -169,7 +182,7 @@ def test_the_time_limit(
         risk = db.risk(policy(), leakage=1, leakage_seconds=60)
         search = risk.leakage_search
     assert search.to_dict() == {"sets": 15, "measured": 5, "complete": False, "proven": 1, "stopped": "time limit"}
-    print_leakage(risk.leakage, search)
+    print_leakage(risk.leakage, search, "rows")
     told = capsys.readouterr().out
     assert "Leakage measured for 5 of 15 sets of attributes before the time limit.\nThe first row is the set" in told
 
@@ -330,6 +343,35 @@ def test_values_at_each_level(rows: list[tuple[Any, ...]], told: bool, live: duc
         assert one.highest == pytest.approx(max(gain for *_, gain in expected.values() if gain is not None), abs=1e-7)
 
 
+@FEW
+@given(rows=ROWS)
+def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duckdb.DuckDBPyConnection) -> None:
+    """The last column numbers the persons: a value leaks as much as it tells persons apart."""
+    fill(live, rows)
+    attributes = {"n": {"role": "quasi", "hierarchy": {"intervals": [2]}}}
+    source = {"table": "t", "undeclared": "drop", "person": "share"}
+    with connected(live) as db:
+        found = db.value_leakage(sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2}), "n")
+        relation = found.values.fetchall()
+    persons = {row[3] for row in rows}
+    assert found.counts == "persons"
+    for level, label in enumerate([str, lambda n: f"{n // 2 * 2}-{n // 2 * 2 + 1}", lambda n: "*"]):
+        labelled = [(label(row[1]), row[3]) for row in rows]
+        who: dict[str, set[int]] = {}
+        for value, person in labelled:
+            who.setdefault(value, set()).add(person)
+        shown = {value: figures for at, value, *figures in relation if at == level}
+        assert shown == {
+            value: [
+                len(some),
+                pytest.approx(len(some) / len(persons)),
+                pytest.approx(math.log2(len(persons) / len(some))),
+            ]
+            for value, some in who.items()
+        }
+        assert found.levels[level].gain == pytest.approx(oracle.leakage_of_persons(labelled, [0], 1), abs=1e-9)
+
+
 def test_values_that_are_not_there(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", 1, None, 0)] * 2 + [("b", 1, None, 0)])
     (file := tmp_path / "n.csv").write_text("2;*\n")
@@ -376,4 +418,4 @@ def test_the_command(tmp_path: Path) -> None:
     found = json.loads(cli(*options, "--leakage-seconds", "9", "--json", cwd=tmp_path).out)
     assert found["leakage_search"] == {"sets": 3, "measured": 3, "complete": True, "proven": 3, "stopped": None}
     assert [one["values"] for one in found["values"]["levels"]] == [2, 1]
-    assert found["values"]["levels"][0]["most_leaking"][0] == {"value": "F", "rows": 27, "share": 0.5, "gain": 1.0}
+    assert found["values"]["levels"][0]["most_leaking"][0] == {"value": "F", "count": 27, "share": 0.5, "gain": 1.0}

@@ -81,14 +81,16 @@ def check(risk: Any, rows: list[tuple[Any, ...]], quasi: int, person: bool) -> N
     assert risk.class_sizes.pairs == sum(size == 2 for size, _ in sizes)
     assert risk.marketer.expected == len(sizes)
     assert risk.expected_reidentifications == len(sizes)
-    leaks = oracle.leakages(rows, quasi)
+    assert risk.uniques == risk.class_sizes.uniques
+    leaks = oracle.leakages(rows, quasi, person=4 if person else None)
     gains = {tuple(NAMES.index(name) for name in one.attributes): one for one in risk.leakage}
     assert gains.keys() == leaks.keys()
-    whole = math.log2(len(rows)) if len(rows) > 1 else 0.0
+    counted = len({row[4] for row in rows}) if person else len(rows)
+    whole = math.log2(counted) if counted > 1 else 0.0
     for one, gain in leaks.items():
         assert gains[one].gain == pytest.approx(gain, abs=1e-9)
         assert gains[one].normalized == pytest.approx(gain / whole if whole else 0.0, abs=1e-9)
-        groups = [len(group) for group in oracle.classes_of(rows, one).values()]
+        groups = [size for size, _ in oracle.sizes_of(rows, one, 4 if person else None)]
         assert (gains[one].classes, gains[one].uniques) == (len(groups), groups.count(1))
     ranked = [(-round(one.gain, 9), len(one.attributes)) for one in risk.leakage]
     assert ranked == sorted(ranked)
@@ -449,16 +451,25 @@ DAYS = st.sampled_from([None, date(2020, 1, 1), date(2020, 1, 2), date(2021, 1, 
 
 
 @FEW
-@given(rows=st.lists(st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M", None])), max_size=10), small=st.booleans())
-def test_uniques_by_level(rows: list[tuple[Any, ...]], small: bool, live: duckdb.DuckDBPyConnection) -> None:
-    live.execute('CREATE OR REPLACE TABLE v (zip VARCHAR, "da y" DATE, sex VARCHAR)')
+@given(
+    rows=st.lists(
+        st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M", None]), st.sampled_from([None, "p1", "p2"])), max_size=10
+    ),
+    small=st.booleans(),
+    person=st.booleans(),
+)
+def test_uniques_by_level(
+    rows: list[tuple[Any, ...]], small: bool, person: bool, live: duckdb.DuckDBPyConnection
+) -> None:
+    live.execute('CREATE OR REPLACE TABLE v (zip VARCHAR, "da y" DATE, sex VARCHAR, who VARCHAR)')
     insert(live, "v", rows)
     attributes = {
         "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
         "sex": {"role": "quasi", "hierarchy": {"file": "nowhere.csv"}},
         "da y": {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}},
     }
-    asked = sqlanon.Policy(source={"table": "v"}, attributes=attributes, privacy={"k": 2})
+    source = {"table": "v", "undeclared": "drop", "person": "who" if person else False}
+    asked = sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2})
     with connected(live) as db:
         if small:
             matrix = db.uniques_matrix(asked, "zip", "da y")
@@ -473,7 +484,8 @@ def test_uniques_by_level(rows: list[tuple[Any, ...]], small: bool, live: duckdb
     assert len(matrix.uniques) >= len(zips) - (longest == 0)
     for i, first in enumerate(zips if longest else []):
         for j, second in enumerate(days):
-            assert matrix.uniques[i][j] == oracle.uniques(rows, [first, second, lambda v: v])
+            levels = [first, second, lambda v: v]
+            assert matrix.uniques[i][j] == oracle.uniques(rows, levels, 3 if person else None)
     assert matrix.table[1][0] == (0, 0, matrix.uniques[0][0])
 
 

@@ -304,6 +304,17 @@ def test_the_command(tmp_path: Path) -> None:
     assert "suda" not in json.loads(run("--json"))
 
 
+def test_equal_rows_of_a_person_hide_nobody() -> None:
+    """Each combination of a person is one row, however often it is there."""
+    visits = [("a", "x", 1), ("a", "x", 1), ("a", "x", 1), ("a", "y", 2), ("b", "x", 3), ("b", "x", 3), ("b", "x", 4)]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (a VARCHAR, b VARCHAR, who INTEGER)")
+        insert(connection, "t", visits)
+        policy = policy_of("ab", source={"table": "t", "person": "who"})
+        with sqlanon.connect(connection) as db:
+            check(db.suda(policy, fraction=0.1), [row[:2] for row in sorted(set(visits))], "ab", 2, 0.1)
+
+
 def test_the_fraction_is_of_persons_where_persons_count() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT i // 2 AS who, 'w' || i AS ward FROM range(4) AS r(i)")
