@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from itertools import combinations
@@ -103,9 +103,7 @@ def leakage_of_persons(rows: Sequence[Row], places: Sequence[int], person: int) 
     return gain
 
 
-def leakages(
-    rows: Sequence[Row], quasi: int, most: int = 3, person: int | None = None
-) -> dict[tuple[int, ...], float]:
+def leakages(rows: Sequence[Row], quasi: int, most: int = 3, person: int | None = None) -> dict[tuple[int, ...], float]:
     """Of all sets of up to so many places."""
     sets = [one for size in range(1, most + 1) for one in combinations(range(quasi), size)]
     if person is None:
