@@ -61,11 +61,12 @@ from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
 from sqlanon.risk.levels import coded_levels
 from sqlanon.risk.noise import show_noise
 from sqlanon.risk.person_sets import PersonSets
-from sqlanon.risk.priors import WeightedSets, read_shares
+from sqlanon.risk.priors import WeightedSets, priors_of, read_shares
 from sqlanon.search.classes import classes
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 
+_PERSON_ROWS = template("SELECT DISTINCT :quasi, person FROM :raw")
 _EVERY_ROW = template("SELECT :quasi, 1 AS n FROM :source")
 # Each person has one row for each of its combinations.
 _POPULATION_PERSONS = template("SELECT :quasi, 1 AS population FROM :raw")
@@ -163,7 +164,7 @@ class _Assessment:
         found = self.steps.figures(_figures(space, sizes_of_classes))
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
-        persons = self.steps.figures(person_count(self.rows))[PERSONS] if self.persons else None
+        persons = self._all_persons if self.persons else None
         below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if one.least_count > 1]
         sizes = self._sizes()
         counted = sizes.rows if persons is None else persons
@@ -217,9 +218,24 @@ class _Assessment:
 
     @cached_property
     def sets(self) -> AttributeSets:
-        """The sets of all quasi-identifiers."""
+        """The sets of all quasi-identifiers, of the rows; of the persons, where each has one combination."""
+        if self._person_rows is not None:
+            return AttributeSets(self.steps, self.work, self._person_rows, len(self.names), counted=False)
         counted = isinstance(self.rows, exp.Table)
         return AttributeSets(self.steps, self.work, self.rows, len(self.names), counted)
+
+    @cached_property
+    def _person_rows(self) -> exp.Table | None:
+        """One row for each person; None where some have several combinations, and where rows are counted."""
+        if not self.persons or priors_of(self.policy):
+            return None
+        query = _PERSON_ROWS(quasi=quasi_columns(len(self.names)), raw=self.rows)
+        found = self.steps.make(self.work("person_rows"), query)
+        return found if self.steps.count(found) == self._all_persons else None
+
+    @cached_property
+    def _all_persons(self) -> int:
+        return int(self.steps.figures(person_count(self.rows))[PERSONS])
 
     def _leaking_sets(self) -> Sets:
         """The sets of all quasi-identifiers: of rows as likely as the policy's priors say, else of persons or rows."""
@@ -228,7 +244,7 @@ class _Assessment:
         shares = read_shares(self.steps, self.work, self.policy, self.names, types, dictionaries)
         if shares:
             return WeightedSets(self.steps, self.work, self.sets, len(self.names), shares)
-        if self.persons:
+        if self.persons and self._person_rows is None:
             assert isinstance(self.rows, exp.Table)
             return PersonSets(self.steps, self.work, self.sets, len(self.names), self.rows)
         return self.sets
