@@ -10,16 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.coding import Column
+from sqlanon.coding import Coded, Column
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects.kinds import WHOLE
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import Namer, all_columns, col, ident, named, star, subquery, table, template, union_all
+from sqlanon.expressions import (
+    Namer,
+    aliased,
+    all_columns,
+    col,
+    ident,
+    named,
+    same,
+    star,
+    subquery,
+    table,
+    template,
+    union_all,
+)
 from sqlanon.notices import Notice
 from sqlanon.policy import SourceSection
 from sqlanon.recode.full_domain import ByClass
@@ -52,10 +66,17 @@ PAIRS = 6
 MANY_VALUES = 2 * PARTS
 """Numbers and dates with more values than these are measured in parts, too."""
 
+SPARSE, DENSE = 5, 20
+"""Where a value of a quasi-identifier has fewer than `DENSE` rows on average, the lowest labels with `SPARSE` rows are
+measured, too."""
+
 _Ask: TypeAlias = "Callable[[exp.Select], Sequence[tuple[Any, ...]]]"
 """Answers a query."""
 
 _WITH_PARTS = template("SELECT :columns FROM :rows AS r")
+_LABEL_COUNT = template(
+    "SELECT :column AS released, :level AS level, count(DISTINCT :code) AS labels FROM :values AS v"
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +87,8 @@ class Narrowing:
     ----------
     columns, quasi:
         The column or columns, and the quasi-identifier.
+    level:
+        0 where its values are measured. Where hardly two people share one, labels of this level stand for them.
     in_parts:
         Those of the columns that are known to one of 20 parts only: numbers and dates of many values.
     before, after, by_chance:
@@ -89,6 +112,7 @@ class Narrowing:
 
     columns: tuple[str, ...]
     quasi: str
+    level: int
     in_parts: tuple[str, ...]
     before: float
     after: float
@@ -107,6 +131,11 @@ class Narrowing:
         return self.alike_after / self.alike_before
 
     @property
+    def unit(self) -> str:
+        """What ``before`` and ``after`` count."""
+        return "values" if self.level == 0 else f"labels of level {self.level}"
+
+    @property
     def message(self) -> str:
         names, is_single = listed([*map(repr, self.columns)]), len(self.columns) == 1
         verb, are, them = ("narrows", "is", "it") if is_single else ("narrow", "are", "them")
@@ -116,8 +145,8 @@ class Narrowing:
             unit = self.counts if self.smallest_group != 1 else self.counts.removesuffix("s")
             smallest = f"; with {names}, the smallest group has {self.smallest_group:,} {unit}"
         return (
-            f"{names} {verb} {self.quasi!r}: a released label stands for {self.before:,.1f} values of it on average, "
-            f"and for {self.after:,.1f} if {names} {are} known{roughly}, where chance alone leaves "
+            f"{names} {verb} {self.quasi!r}: a released label stands for {self.before:,.1f} {self.unit} of it on "
+            f"average, and for {self.after:,.1f} if {names} {are} known{roughly}, where chance alone leaves "
             f"{self.by_chance:,.1f}{smallest}; make {them} quasi or leave {them} out. "
             f"To see the values left: {self.query}"
         )
@@ -134,14 +163,24 @@ class _Measured(NamedTuple):
     in_parts: bool = False
 
 
+class _Quasi(NamedTuple):
+    """A quasi-identifier by its number, and the columns of its label (empty: all rows have one) and of its ground
+    value; or of its label of a lower ``level``, where its values are sparse."""
+
+    quasi: int
+    label: str
+    ground: str
+    level: int = 0
+
+
 class _Candidate(NamedTuple):
-    """Some columns, the number of a quasi-identifier, and the columns of its label (empty: all rows have one) and of
-    its ground value."""
+    """Some columns, and a quasi-identifier that they may narrow."""
 
     columns: tuple[_Measured, ...]
     quasi: int
     label: str
     ground: str
+    level: int = 0
 
 
 @dataclass(frozen=True)
@@ -220,7 +259,8 @@ def narrowing_columns(
         return (), (Notice(f"{message}; docs/explanation/dependencies.md has a query that shows it"),)
     is_sampled = rows > 2 * ENOUGH
     share = ENOUGH / rows if is_sampled else 1.0
-    plan = _Plan(prepared, recoding, unchanged, quasi)
+    sparse = _sparse_levels(engine, prepared, recoding.columns, quasi, levels)
+    plan = _Plan(prepared, recoding, unchanged, quasi, sparse)
     if source.access == "rows":
         work = steps.on(engine)
         sampled = recoding
@@ -245,9 +285,14 @@ class _Plan:
     """What is measured of a version of a source: its unchanged columns, and its generalized quasi-identifiers."""
 
     def __init__(
-        self, prepared: SearchInput, recoding: ByClass, unchanged: Sequence[int], quasi: Sequence[int]
+        self,
+        prepared: SearchInput,
+        recoding: ByClass,
+        unchanged: Sequence[int],
+        quasi: Sequence[int],
+        sparse: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        self._prepared, self.columns = prepared, recoding.columns
+        self._prepared, self.columns, self._sparse = prepared, recoding.columns, sparse
         self._quasi, self.unchanged = quasi, unchanged
         self.labels = [f"r{j}" for j, column in enumerate(self.columns) if column.quasi is not None]
         self._count = len(self.columns) + len(quasi)
@@ -264,18 +309,29 @@ class _Plan:
 
     def rows(self, recoding: ByClass) -> exp.Select:
         """The rows of a version, ``r0`` and so on; behind them the values of the quasi-identifiers in the source, and
-        the person; and the parts of numbers and dates, ``part0`` and so on."""
+        the person; the parts of numbers and dates, ``part0`` and so on; and the labels of sparse quasi-identifiers,
+        ``lower0`` and so on."""
         extra = [self.columns[j].name for j in self._quasi]
         extra += filter(None, [self._prepared.columns.person])
         for name in extra:
             recoding = recoding.with_column(Column(name))
         relation = positional(recoding.select(shuffled=False), len(self.columns) + len(extra))
-        return _with_parts(relation, self.ordered)
+        lower = [named(col(f"label_{level}", f"h{j}"), f"lower{j}") for j, level in self._sparse.items()]
+        query = _with_parts(relation, self.ordered, lower)
+        for j in self._sparse:
+            coded = _coded(self._prepared, self.columns[j])
+            on = same(col(self._ground(j), "r"), col("value", f"h{j}"), coded.nullable)
+            query = query.join(aliased(coded.table, f"h{j}"), on=on, join_type="left", copy=False)
+        return query
+
+    def _ground(self, j: int) -> str:
+        return f"r{len(self.columns) + self._quasi.index(j)}"
 
     @property
-    def quasi(self) -> list[tuple[int, str, str]]:
-        """Quasi-identifiers, and which columns of the rows have their labels and values."""
-        return [(j, f"r{j}", f"r{len(self.columns) + i}") for i, j in enumerate(self._quasi)]
+    def quasi(self) -> list[_Quasi]:
+        """Quasi-identifiers with the columns of their values, then sparse ones with those of their labels."""
+        values = [_Quasi(j, f"r{j}", self._ground(j)) for j in self._quasi]
+        return values + [_Quasi(j, f"r{j}", f"lower{j}", level) for j, level in self._sparse.items()]
 
 
 def _measure_columns(measured: _Rows, plan: _Plan, every_row: exp.Expr | None) -> tuple[Narrowing, ...]:
@@ -413,12 +469,46 @@ def positional(query: exp.Query, count: int) -> exp.Subquery:
     return part
 
 
-def _with_parts(relation: exp.Subquery, ordered: Sequence[int]) -> exp.Select:
-    """Rows, with the part that each number or date is in."""
-    if not ordered:
+def _with_parts(relation: exp.Subquery, ordered: Sequence[int], lower: Sequence[exp.Expr] = ()) -> exp.Select:
+    """Rows, with the part that each number or date is in, and lower labels."""
+    if not ordered and not lower:
         return star(relation)
     parts = [named(part_of(col(f"r{j}", "r")), f"part{j}") for j in ordered]
-    return _WITH_PARTS(columns=[all_columns("r"), *parts], rows=star(relation))
+    return _WITH_PARTS(columns=[all_columns("r"), *parts, *lower], rows=star(relation))
+
+
+def _coded(prepared: SearchInput, column: Column) -> Coded:
+    assert column.quasi is not None
+    return prepared.attributes[column.quasi]
+
+
+def _sparse_levels(
+    engine: Engine,
+    prepared: SearchInput,
+    released: Sequence[Column],
+    quasi: Sequence[int],
+    levels: Mapping[str, int | None],
+) -> dict[int, int]:
+    """The quasi-identifiers whose values are too sparse to measure, and the level whose labels stand for them.
+
+    Hardly two people share a day of birth: that a column is the year of birth shows only in years. The level is the
+    lowest whose labels have enough rows, else the highest below the released one.
+    """
+    names = {column: name.lower() for name, column in prepared.columns.by_attribute.items()}
+    known = {name.lower(): level for name, level in levels.items()}
+    queries = []
+    for j in quasi:
+        coded, level = _coded(prepared, released[j]), known.get(names[released[j].name])
+        for lower in range(coded.height if level is None else level):
+            queries.append(_LABEL_COUNT(column=j, level=lower, code=col(f"code_{lower}"), values=coded.table))
+    counts: dict[int, dict[int, int]] = {j: {} for j in quasi}
+    for j, level, labels in engine.rows(union_all(*queries)) if queries else ():
+        counts[j][level] = labels
+    rows, sparse = min(prepared.marginals.rows, ENOUGH), {}
+    for j, by_level in counts.items():
+        if len(by_level) > 1 and rows < DENSE * by_level.pop(0):
+            sparse[j] = min((level for level, n in by_level.items() if rows >= SPARSE * n), default=max(by_level))
+    return sparse
 
 
 def _is_ordered(type_: str) -> bool:
@@ -451,7 +541,7 @@ def narrowing_columns_of_source(
     measured = _Rows(
         lambda query: steps.ask(query, []), sample, None if person is None else f"r{len(names) - 1}", rows, 1 / step
     )
-    places = [(j, "", f"r{j}") for j in range(len(columns), len(columns) + len(quasi))]
+    places = [_Quasi(j, "", f"r{j}") for j in range(len(columns), len(columns) + len(quasi))]
     candidates = _candidates(range(len(columns)), _many_valued(measured, ordered), places)
     return tuple(
         _narrowing(measured, candidate, names, figures, None, section)
@@ -465,15 +555,14 @@ def _many_valued(measured: _Rows, ordered: Sequence[int]) -> list[int]:
     return [j for j, count in zip(ordered, counts[0], strict=True) if count > MANY_VALUES] if counts else []
 
 
-def _candidates(
-    unchanged: Sequence[int], many_valued: Sequence[int], quasi: Sequence[tuple[int, str, str]]
-) -> list[_Candidate]:
+def _candidates(unchanged: Sequence[int], many_valued: Sequence[int], quasi: Sequence[_Quasi]) -> list[_Candidate]:
+    """Each column and part with each quasi-identifier, and pairs of columns with its values."""
     values = [_Measured(j, f"r{j}") for j in unchanged]
     parts = [_Measured(j, f"part{j}", in_parts=True) for j in unchanged if j in many_valued]
     paired = [*(column for column in values if column.column not in many_valued), *parts]
     sets: list[tuple[_Measured, ...]] = [(column,) for column in (*values, *parts)]
-    sets += combinations(sorted(paired), 2) if len(unchanged) <= PAIRS else []
-    return [_Candidate(columns, *place) for place in quasi for columns in sets]
+    pairs = [*combinations(sorted(paired), 2)] if len(unchanged) <= PAIRS else []
+    return [_Candidate(columns, *place) for place in quasi for columns in (*sets, *(pairs if place.level == 0 else ()))]
 
 
 def _find_narrowing(
@@ -482,7 +571,7 @@ def _find_narrowing(
     """The columns that narrow a quasi-identifier, with their figures.
 
     Two are reported where they say clearly more than the better of them alone; the parts of a column, where its values
-    do not narrow.
+    do not narrow; and what narrows labels, where it does not narrow values.
     """
     queries = [measured.query(measure_narrowing, candidate) for candidate in candidates]
     names = queries[0].named_selects
@@ -519,6 +608,7 @@ def _narrowing(
     return Narrowing(
         columns=tuple(columns),
         quasi=quasi,
+        level=candidate.level,
         in_parts=tuple(name for name, in_parts in columns.items() if in_parts),
         before=figures["before"],
         after=figures["after"],

@@ -452,13 +452,13 @@ def narrowing_risk(found: Sequence[Narrowing], why_not: str | None, k: int | Non
     names = listed(worst.columns)
     left = f"{worst.before:,.1f} to {worst.after:,.1f}"
     finding = (
-        f"A label of {worst.quasi} stands for {worst.before:,.1f} values on average. Together with {names} only "
+        f"A label of {worst.quasi} stands for {worst.before:,.1f} {worst.unit} on average. Together with {names} only "
         f"{worst.after:,.1f} are left, and {percent(worst.pinned)} of the rows give their value away."
     )
     if len(found) > 1:
         finding += f" {len(found) - 1:,} more are in the table of columns that narrow others."
     gives = f"give{'s' if len(worst.columns) == 1 else ''} {worst.quasi} away in {percent(worst.pinned)} of the rows"
-    narrows = f"narrow{'s' if len(worst.columns) == 1 else ''} a label of {worst.quasi} from {left} values"
+    narrows = f"narrow{'s' if len(worst.columns) == 1 else ''} a label of {worst.quasi} from {left} {worst.unit}"
     return ResidualRisk(
         title,
         finding,

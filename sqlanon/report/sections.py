@@ -177,7 +177,8 @@ def _dependencies(inside: Inside | None) -> str:
         return ""
     headings = ["released as it is", "narrows", "values of a label", "values left", "rows given away", "smallest group"]
     rows = [
-        [" and ".join(one.columns), one.quasi, f"{one.before:,.1f}", f"{one.after:,.1f}", f"{100 * one.pinned:.1f} %",
+        [" and ".join(one.columns), one.quasi if one.level == 0 else f"{one.quasi} ({one.unit})",
+         f"{one.before:,.1f}", f"{one.after:,.1f}", f"{100 * one.pinned:.1f} %",
          "" if one.smallest_group is None else one.smallest_group]
         for one in inside.dependencies
     ]  # fmt: skip

@@ -200,6 +200,13 @@ def _copied_date(maker: _Maker) -> None:
     maker.table.columns["planted"] = f"{name} + to_hours({maker.number(24, 1.0)})"
 
 
+def _period(maker: _Maker) -> None:
+    """The year of a date that is generalized to decades: hardly two people share a day."""
+    name = maker.add_quasi("born", maker.random.randint(8_000, 20_000), "date", nulls=False)
+    maker.table.attributes[name] |= {"min_level": maker.random.choice([3, 4])}
+    maker.table.columns["planted"] = _noisy(maker, f"year({name})", maker.random.choice([0, 0.1]))
+
+
 def _two_together(maker: _Maker) -> None:
     """Two columns say together what neither says alone: the sum of their numbers is the place."""
     values = maker.random.randint(8, 25)
@@ -219,6 +226,7 @@ PLANTED: dict[str, Callable[[_Maker], None]] = {
     "two values": _two_valued_copy,
     "finer number": _finer_number,
     "copied date": _copied_date,
+    "period": _period,
     "two together": _two_together,
 }
 """The kinds of dependencies, by name."""

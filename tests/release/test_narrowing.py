@@ -285,6 +285,19 @@ def test_numbers_near_each_other_narrow_though_hardly_two_are_equal() -> None:
     assert len(parts) == 20 and all(least < greatest and values <= 6 for least, greatest, _, values, _ in parts)
 
 
+def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
+    """Of 800 people hardly two share a day of birth: that the cohort is the year of birth shows in months and years."""
+    people = """
+        SELECT *, year(born) AS cohort, hash(i + 2) % 80 AS other
+        FROM (SELECT i, DATE '1930-01-01' + (hash(i) % 27000)::INTEGER AS born FROM range(800) AS t(i)) AS p
+    """
+    born = {"role": "quasi", "hierarchy": {"dates": ["month", "year", "decade"]}, "min_level": 3}
+    attributes: dict[str, Any] = {"born": born} | {name: {"role": "insensitive"} for name in ("cohort", "other")}
+    (warning,) = (one for one in warnings_of(people, attributes) if "narrows" in one)
+    assert warning.startswith("'cohort' narrows 'born': a released label stands for 9.6 labels of level 2 of it")
+    assert "and for 1.0 if 'cohort' is known" in warning
+
+
 def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_accepts_it(hospital: Path) -> None:
     """Where the tool itself says that the smallest group has one row, nothing is published."""
     with sqlanon.connect() as db:
