@@ -24,6 +24,7 @@ from sqlanon.errors import AuditError, InfeasibleError, OvertimeError, PolicyErr
 from sqlanon.expressions import Namer
 from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
+from sqlanon.frequency.unmatched import without_unmatched
 from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.notices import Notice
 from sqlanon.policy import Policy
@@ -287,6 +288,7 @@ def prepare(
     """From a bound source to what the search needs."""
     scanned = scan(steps, policy, source, work, population)
     hierarchies = build_hierarchies(steps, policy, scanned.values, work)
+    scanned = without_unmatched(policy, scanned, hierarchies.quasi, work)
     frequencies = count_combinations(steps, policy, scanned, hierarchies, work)
     return search_input(policy, scanned, hierarchies, frequencies)
 

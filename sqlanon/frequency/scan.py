@@ -67,12 +67,13 @@ def scan_table(
     """
     raw = work(f"{prefix}frequency_raw")
     steps.make(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
-    return _with_members(steps, raw, len(quasi), person is not None, work, prefix)
+    return with_members(steps, raw, len(quasi), person is not None, work, prefix)
 
 
-def _with_members(
+def with_members(
     steps: StatementRunner, raw: exp.Table, quasi: int, persons: bool, work: Namer, prefix: str = ""
 ) -> Scan:
+    """What is counted of combinations that were scanned. Makes ``members`` and ``movers`` where persons are counted."""
     if not persons:
         return Scan(raw, quasi)
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")
@@ -313,7 +314,7 @@ def scan_population(
     """Scan the population table, by the engine that reads it, into the work schema."""
     names, person = population_columns(policy, population.source)
     raw = raw_population(steps, policy, population, types, work)
-    found = _with_members(steps, raw, len(names), person is not None, work, "population_")
+    found = with_members(steps, raw, len(names), person is not None, work, "population_")
     return ScannedPopulation(found, names, person)
 
 

@@ -14,6 +14,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.expressions import aliased, all_of, cast, col, named, same, template, text
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import PERSON, coded_rows
+from sqlanon.hierarchies.parts import TOP
 from sqlanon.records import dataclass
 from sqlanon.search.classes import judged
 from sqlanon.search.input import SearchInput
@@ -69,14 +70,14 @@ def generalized_population(
 ) -> exp.Select:
     """The population, recoded as the release is: its quasi-identifiers, and its persons.
 
-    A value that is missing from the hierarchy is told apart from every label below the top.
+    A value that is missing from the hierarchy is told apart from every label but ``*``.
     """
     query = exp.Select().from_(aliased(population, "s"))
     output: list[exp.Expr] = []
     for i, (attribute, name, level) in enumerate(zip(attributes, columns, levels, strict=True)):
         value: exp.Expr = cast(col(name, "s"), types[i])
-        if level == attribute.height and level > 0:
-            value = text(tops[i] or "")
+        if level == attribute.height and tops[i] == TOP:
+            value = text(TOP)
         elif level >= attribute.lowest_labelled:
             on = same(value, col("value", f"h{i}"))
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)

@@ -15,7 +15,7 @@ from typing import Any
 
 import oracle
 import oracle_distances as distances
-from oracle import Figures, Hierarchy, Levels, Row, Solution, Table, Value
+from oracle import Figures, Hierarchy, Levels, Row, Solution, Table, Unknown, Value
 from oracle_distances import TOLERANCE, Counts, Shares, exact
 
 Record = Mapping[str, Value]
@@ -72,6 +72,16 @@ class Source:
     def known(self) -> list[Record]:
         """The rows without a value that its hierarchy misses; the others are suppressed whatever happens."""
         return [row for row in self.rows if all(tree.knows(row[name]) for name, tree in self.quasi.items())]
+
+    @cached_property
+    def people(self) -> list[Record]:
+        """The population. Where the source has no NULL, that of the population is a value that the hierarchy misses."""
+        assert self.population is not None
+        complete = {name for name in self.quasi if all(row[name] is not None for row in self.rows)}
+        return [
+            {name: Unknown(None) if value is None and name in complete else value for name, value in record.items()}
+            for record in self.population
+        ]
 
     def count(self, records: Sequence[Record]) -> int:
         return of_persons(records, self.person)
@@ -174,8 +184,7 @@ class Release:
     @cached_property
     def population(self) -> dict[Row, int]:
         """The rows, or persons, of the population by class; what a hierarchy misses is in classes of its own."""
-        assert self.source.population is not None
-        classes = by_class(self.source.population, self.source.quasi, self.levels)
+        classes = by_class(self.source.people, self.source.quasi, self.levels)
         return {labels: of_persons(some, self.source.population_person) for labels, some in classes.items()}
 
     def presence(self, labels: Row) -> Fraction | None:
@@ -298,9 +307,8 @@ class Release:
     def wrong_map(self) -> int:
         """Released rows whose class matches rows of the population, but none of their own person; NULL is nobody's."""
         source = self.source
-        assert source.population is not None
         assert source.person is not None and source.population_person is not None
-        people = by_class(source.population, source.quasi, self.levels)
+        people = by_class(source.people, source.quasi, self.levels)
         wrong = 0
         for labels, records in self.kept_records.items():
             there = {record[source.population_person] for record in people.get(labels, ())} - {None}

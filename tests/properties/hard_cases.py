@@ -100,5 +100,6 @@ def tight(seed: int, privacies: Sequence[Mapping[str, Any]], persons: Persons = 
         release = Release(case.source, rng.choice(nodes), case.privacy)
         if release.kept and release.suppressed and release.holds_as_a_whole():
             lost = release.suppressed if persons is None else release.suppressed_persons
-            return replace(case, limit=f"{(lost + 0.5) / case.source.count(case.source.rows):.6f}")
+            limit = min((lost + 0.5) / case.source.count(case.source.rows), 1)
+            return replace(case, limit=f"{limit:.6f}")
     raise AssertionError

@@ -90,11 +90,20 @@ def populations(
     return records, person
 
 
+def titled(tree: Hierarchy) -> Hierarchy:
+    """The same hierarchy with another label than ``*`` at the top."""
+    if tree.height == 0:
+        return tree
+    return Hierarchy({value: (*path[:-1], "all of them") for value, path in tree.paths.items()})
+
+
 @st.composite
 def sources(draw: st.DrawFn, population: bool, with_persons: bool = False) -> Source:
     """1 to 3 quasi-identifiers, 1 or 2 sensitive attributes, persons at times, or always."""
     names = draw(st.permutations(strategies.NAMES))[: draw(st.sampled_from([2, 2, 3, 1]))]
     trees = {name: draw(strategies.hierarchies()) for name in names}
+    if population and draw(st.booleans()):  # a top label that stands for listed values alone
+        trees = {name: titled(tree) for name, tree in trees.items()}
     rows = draw(strategies.tables(list(trees.values())))
     sensitive: dict[str, Hierarchy | None] = {}
     columns: dict[str, list[Value]] = {}

@@ -175,6 +175,11 @@ def check_infeasible(case: PrivacyCase, strategy: str) -> None:
     if not case.source.rows:
         assert (error.nearest, error.suppressed_rows) == (None, 0)
         return
+    if error.nearest is None:
+        levels = [tree.height for tree in case.source.quasi.values()]
+        assert not Release(case.source, tuple(levels), case.privacy).holds_as_a_whole()
+        assert "of the population have values" in str(error)
+        return
     assert (error.allowed_rows, error.allowed_persons) == ((None, allowed) if persons else (allowed, None))
     nearest = Release(case.source, tuple(error.nearest[name] for name in case.source.quasi), case.privacy)
     assert error.suppressed_rows == nearest.suppressed

@@ -54,6 +54,55 @@ def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> Non
     assert (result.suppressed_rows, result.score) == (2, 0.25)
 
 
+@pytest.mark.parametrize("countries", [{"Europe": ["DE", "FR"]}, {"*": ["DE", "FR"]}])
+@pytest.mark.parametrize("only", [False, True])
+def test_strangers_are_no_candidates_under_a_top_label_that_names_its_values(
+    countries: dict[str, list[str]], only: bool, tmp_path: Path
+) -> None:
+    """Of a hundred people six live in Europe. Only ``*`` may be any of them."""
+    (tmp_path / "tree.csv").write_text(
+        "DE\n" if only else "".join(f"{v};{k}\n" for k, vs in countries.items() for v in vs)
+    )
+    anybody = "*" in countries and not only
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'DE' AS country FROM range(6)")
+        connection.execute("CREATE TABLE world AS SELECT if(i < 6, 'DE', 'JP') AS country FROM range(100) AS r(i)")
+        for k, holds in ((6, True), (7, anybody), (100, anybody)):
+            policy = sqlanon.Policy(
+                source={"table": "t"},
+                attributes={
+                    "country": {
+                        "role": "quasi",
+                        "hierarchy": {"file": str(tmp_path / "tree.csv")},
+                        "min_level": 1 - only,
+                    }
+                },
+                privacy={"k_map": k},
+                population={"table": "world"},
+                release={"database": str(tmp_path / f"{k}.duckdb"), "table": "r"},
+            )
+            with sqlanon.connect(connection) as db:
+                if holds:
+                    assert db.anonymize(policy).publish().verify().verified
+                    assert db.verify(tmp_path / f"{k}.duckdb", policy).verified
+                else:
+                    with pytest.raises(sqlanon.InfeasibleError):
+                        db.anonymize(policy)
+
+
+def test_a_presence_that_all_people_need_names_those_whom_no_row_can_match() -> None:
+    with pytest.raises(
+        sqlanon.InfeasibleError, match="30 rows of the population have values of 'q' that the hierarchy"
+    ):
+        anonymized(
+            "('a', 1), ('b', 1)",
+            "q, r",
+            {"q": {"categories": {"both": ["a", "b"]}}, "r": "suppress"},
+            {"delta_presence": {"min": 0.01, "max": 1}},
+            population={"table": "crowd"},
+        )
+
+
 def test_persons_in_several_classes_do_not_stop_a_search_that_estimates() -> None:
     """Ten persons, each in four classes, are more than the population of twenty there; at the top they are ten."""
     rows = ", ".join(f"('{i % 4}', {i // 4})" for i in range(40))

@@ -1,0 +1,63 @@
+"""The people of a population whom no row of a release can match, because a hierarchy lacks one of their values.
+
+Only the label ``*`` stands for values that a hierarchy lacks. Under another top label, such as ``Europe``, somebody
+from elsewhere is no candidate for a row, and does not count for k-map or presence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlanon.errors import InfeasibleError
+from sqlanon.expressions import Namer, all_of, cast, col, fragment, same, template
+from sqlanon.frequency.scan import Scan, Scanned, with_members
+from sqlanon.hierarchies.build import Hierarchy
+from sqlanon.hierarchies.parts import TOP
+from sqlanon.policy import Policy
+from sqlanon.requirements import requirements_of
+
+_MATCHED = template("SELECT p.* FROM :raw AS p WHERE :listed")
+_LISTED = fragment("EXISTS(SELECT 1 FROM :hierarchy AS h WHERE :same)")
+_ROW_COUNT = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :rows")
+
+
+def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hierarchy, ...], work: Namer) -> Scanned:
+    """What was scanned, without the people of the population whom no row of a release can match.
+
+    Makes ``matched_frequency_raw``, and what is counted of it. An `InfeasibleError` says so where the policy requires
+    that each of the people is in the release with some chance.
+    """
+    closed = {i: one for i, one in enumerate(hierarchies) if one.top != TOP}
+    if scanned.population is None or not closed:
+        return scanned
+    matched, unmatched = _matched(scanned, closed, work)
+    covering = requirements_of(policy.privacy, policy.generalized).covering
+    if unmatched and covering is not None:
+        names = ", ".join(repr(one.attribute) for one in closed.values())
+        raise InfeasibleError(
+            f"{covering.name}: {unmatched:,} rows of the population have values of {names} that the hierarchy lacks. "
+            "Its top label does not stand for them, so no release has rows that match these people. Add the values to "
+            f"the hierarchy, or a level {TOP!r} above it",
+            None,
+            0,
+            None,
+        )
+    return scanned if matched is None else replace(scanned, population=replace(scanned.population, scan=matched))
+
+
+def _matched(scanned: Scanned, hierarchies: Mapping[int, Hierarchy], work: Namer) -> tuple[Scan | None, int]:
+    """The population without these people, None where there are none; and their rows."""
+    assert scanned.population is not None
+    reader, whole, types = scanned.reader, scanned.population.scan, scanned.types
+    listed = (
+        _LISTED(hierarchy=one.table, same=same(cast(col(f"q{i}", "p"), types[i]), col("level_0", "h")))
+        for i, one in hierarchies.items()
+    )
+    raw: exp.Table = reader.make(work("matched_frequency_raw"), _MATCHED(raw=whole.raw, listed=all_of(listed)))
+    before, after = (reader.look_up(_ROW_COUNT(rows=rows), [(0,)])[0][0] for rows in (whole.raw, raw))
+    if before == after:
+        return None, 0
+    return with_members(reader, raw, whole.quasi, whole.persons, work, "matched_"), int(before - after)
