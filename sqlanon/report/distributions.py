@@ -163,7 +163,8 @@ def _spans_of_labels(engine: Engine, labels: Sequence[str], kind: RangeKind) -> 
     rows = engine.rows(_SPANS(low=low, high=high, labels=subquery(given, "given")))
     ends = tuple((low, high) for _, low, high in rows)
     beside = all(high is not None and low is not None and high <= low for (_, high), (low, _) in pairwise(ends))
-    return ends if beside else ()
+    are_ranges = all(low is None or high is None or low < high for low, high in ends)  # not the value 2.5
+    return ends if beside and are_ranges else ()
 
 
 def spans_of(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:

@@ -186,6 +186,16 @@ def test_overlapping_ranges_are_spread_over_bins() -> None:
     assert all(n >= 5 for _, n in found.bars)
 
 
+def test_medians_that_are_no_integers_are_no_ranges() -> None:
+    """They have no width to draw, and each is a bar of its own."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT ['25.50', '75.25', '125.75'][i % 3 + 1] AS x FROM range(90) AS r(i)"
+        )
+        found = distribution(DuckDBEngine(connection), table("t"), "x", "VARCHAR", 5, "number")
+    assert found.spans == () and dict(found.bars) == {"25.50": 30, "75.25": 30, "125.75": 30}
+
+
 def test_ranges_of_values_that_are_nearly_all_the_same() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT if(i < 30, i, 7) AS x FROM range(1000) AS r(i)")
