@@ -21,7 +21,7 @@ SOURCE = """
     SELECT
         i AS id,
         CASE i WHEN 0 THEN -8317 WHEN 1 THEN 13077 ELSE hash(i) % 60 * 10 + 3 END::INTEGER AS age,
-        CASE i WHEN 2 THEN -77777 WHEN 3 THEN 9876543 ELSE hash(i + 1) % 7000 * 10 + 7 END::BIGINT AS income,
+        CASE i WHEN 2 THEN -7654327 WHEN 3 THEN 9876543 ELSE hash(i + 1) % 7000 * 10 + 7 END::BIGINT AS income,
         CASE i WHEN 4 THEN DATE '1871-03-13' WHEN 5 THEN DATE '2023-11-23'
             ELSE DATE '1950-01-11' + (hash(i + 2) % 600 * 31)::INTEGER END AS birth,
         CASE i WHEN 6 THEN -313.37 WHEN 7 THEN 87654.31 ELSE (hash(i + 3) % 9000) / 7.0 END::DECIMAL(9, 2) AS cost,
@@ -40,7 +40,7 @@ ATTRIBUTES: dict[str, Any] = {
 }
 EXTREMES = {  # without signs: zeros may stand behind them
     "age": ["8317", "13077"],
-    "income": ["77777", "9876543"],
+    "income": ["7654327", "9876543"],
     "birth": ["1871-03-13", "2023-11-23"],
     "cost": ["313.37", "87654.31"],
     "seen": ["1987-06-05", "04:03:21", "2031-07-08", "09:08:07"],
