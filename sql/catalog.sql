@@ -4,8 +4,8 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The format of these tables, for later versions. 2: the ledger. 3: versions in one place.
 -- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
--- 6: drafts. 7: catalogs that were merged into this one. 8: people of sources.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 8 AS format;
+-- 6: drafts. 7: catalogs that were merged into this one. 8: people of sources. 9: withdrawals.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 9 AS format;
 
 -- One row for each run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -79,6 +79,10 @@ ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS noise VARCHAR;          --
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS same_source VARCHAR;    -- the description of an earlier source
                                                                               -- that has the same rows
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS draft BOOLEAN;          -- true: not compared with other releases
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS withdraws VARCHAR;      -- run_id of the release that it replaced
+                                                                              -- without rows that left the source
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS only_rows_of VARCHAR;   -- run_id of the release that all of its
+                                                                              -- rows were in; NULL: any of the source
 
 -- The rows of the source that a release has: hashes of their keys, made with the secret.
 CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
@@ -166,7 +170,7 @@ SELECT
     system.main.sum(CASE WHEN r.times = 1 AND NOT coalesce(r.draft, false) THEN r.epsilon END)
         OVER (PARTITION BY coalesce(r.same_source, r.source) ORDER BY r.published_at) AS epsilon_so_far,
     r.after, r.breaks, r.extends, r.replaced_at, r.digest, r.version, r.sha256, r.intended_at, r.noise, r.same_source,
-    coalesce(r.draft, false) AS draft
+    coalesce(r.draft, false) AS draft, r.withdraws
 FROM (
     SELECT *, system.main.row_number() OVER (PARTITION BY run_id, coalesce(draft, false) ORDER BY published_at) AS times
     FROM releases
@@ -175,4 +179,4 @@ LEFT JOIN runs AS n ON r.run_id = n.run_id;
 
 -- Before format 5 samples had other hashes.
 DELETE FROM sqlanon.source_samples WHERE (SELECT format FROM sqlanon.catalog_format LIMIT 1) < 5;
-UPDATE sqlanon.catalog_format SET format = 8 WHERE format < 8;
+UPDATE sqlanon.catalog_format SET format = 9 WHERE format < 9;

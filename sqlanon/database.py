@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sqlanon.risk.suda import Suda
     from sqlanon.search.compare import ComparisonProgress
     from sqlanon.suggest import Trial
+    from sqlanon.withdrawal import Withdrawal
 
 
 class ArrowStream(Protocol):
@@ -248,6 +249,44 @@ class Database:
         """
         _require_policy(policy)
         return pipeline.extend(self._space, policy)
+
+    def withdraw(self, policy: Policy, progress: StageProgress | None = None) -> Withdrawal:
+        """Make the policy's release again without the rows that have left its source, such as those of erased persons.
+
+        The rows that stay have the same generalization, and classes that are too small without the others are
+        suppressed. If that does not meet the policy, a coarser generalization is searched. Rows that are new in the
+        source are left to `extend`. Nothing is published.
+
+        Parameters
+        ----------
+        policy:
+            The policy of the release.
+        progress:
+            Called as in `anonymize`.
+
+        Raises
+        ------
+        PolicyError
+            The policy has no catalog, or names no place.
+        ReleaseError
+            There is no release in its place, it was changed, or it has another policy.
+        SourceError, HierarchyError
+            The source does not fit the policy, or its values would get other labels than in the release.
+        InfeasibleError
+            Nothing meets the policy without these rows.
+        """
+        _require_policy(policy)
+        from sqlanon.ledger.withdrawn_rows import count_withdrawn_rows  # noqa: PLC0415  (needed here only)
+        from sqlanon.withdrawal import Withdrawal  # noqa: PLC0415
+
+        published, change, draft = pipeline.withdraw(self._space, policy, progress or silent)
+        manifest, same, only, rows = published.manifest, True, True, None
+        if draft is not None:
+            assert draft.replaces is not None
+            same = dict(draft.recoding.generalization) == manifest.levels(draft.prepared.heights)
+            only, rows = draft.replaces.only_its_rows, count_withdrawn_rows(published, draft)
+        result = None if draft is None else Result(draft)
+        return Withdrawal(published.publication.path, manifest.released_rows, change, result, only, same, rows)
 
     def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
         """List the stages of `anonymize` with their SQL. It reads the schema and the hierarchy files, and no rows.

@@ -21,23 +21,23 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.errors import AuditError, InfeasibleError, OvertimeError, PolicyError, ReleaseError, SourceError
-from sqlanon.expressions import Namer
+from sqlanon.expressions import Namer, create_table, row_count
 from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
 from sqlanon.frequency.unmatched import without_unmatched
-from sqlanon.hierarchies.build import build_hierarchies
+from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, value_facts
 from sqlanon.notices import Notice
-from sqlanon.policy import Policy
+from sqlanon.policy import Policy, shown_place
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.check import Check
 from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_columns
-from sqlanon.release.draft import ReleaseDraft, show_audit, show_rows
+from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
-from sqlanon.release.target import kind_taking, target_for
+from sqlanon.release.target import Reach, kind_taking, recorded_place, target_for
 from sqlanon.release.undecided_persons import find_undecided_person, refuse_few_persons
 from sqlanon.search.examples import example_levels, size_of_lattice
-from sqlanon.search.input import SearchInput, search_input
+from sqlanon.search.input import EarlierReleases, SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice, silent
 from sqlanon.search.result import SearchResult
 from sqlanon.search.stage import search
@@ -50,7 +50,7 @@ from sqlanon.workdir import spill_directory
 
 if TYPE_CHECKING:
     from sqlanon.decoys import DecoyResult
-    from sqlanon.ledger import Publication
+    from sqlanon.ledger import Publication, PublishedRelease
     from sqlanon.ledger.extend import Extension
     from sqlanon.noise.stage import NoisePlan, NoiseResult
     from sqlanon.release.manifest import Manifest
@@ -132,6 +132,67 @@ def extend(space: Workspace, policy: Policy) -> Extension:
         return extend(steps, run, prepared, extended, started)
 
 
+def withdraw(
+    space: Workspace, policy: Policy, progress: StageProgress = silent
+) -> tuple[PublishedRelease, SourceChange, ReleaseDraft | None]:
+    """Draft the policy's release without the rows that have left its source: at the same levels, or, where that does
+    not meet the policy, by a search among coarser ones. No draft if no row has left.
+
+    The draft has the rows of the release alone, where they can be told from others of the source.
+    """
+    from sqlanon.ledger import published_release  # noqa: PLC0415  (needed with a ledger only)
+
+    laps = Laps()
+    progress("scan", 0, 0, None)
+    with space.run(policy, counted=True) as run, source_errors():
+        published = published_release(run, policy)
+        rows_now = _count_source_rows(run, policy)
+        place = recorded_place(published.publication.path, published.publication.table_name, Reach(policy, run.source))
+    change = measure_source_change(space, policy, place, published.manifest, published.publication, rows_now)
+    if not change.may_have_lost_rows:
+        return published, change, None
+    if change.missing_rows == published.manifest.released_rows:
+        raise ReleaseError(
+            f"all rows of {shown_place(published.publication.path)} have left the source: remove the release, there is "
+            "none to publish in its place"
+        )
+    try:
+        return published, change, _draft_withdrawal(space, published, True, progress, laps)
+    except InfeasibleError:
+        return published, change, _draft_withdrawal(space, published, False, progress, laps)
+
+
+def _count_source_rows(run: Run, policy: Policy) -> int:
+    if run.source.access == "rows":
+        return int(run.engine.rows(row_count(rows=run.source.relation))[0][0])
+    return prepare(StatementRunner(run.engine), policy, run.source, run.work, run.population).marginals.rows
+
+
+def _draft_withdrawal(
+    space: Workspace, published: PublishedRelease, is_fixed: bool, progress: StageProgress, laps: Laps
+) -> ReleaseDraft:
+    policy = published.policy
+    run = space.run(policy, counted=True)
+    steps, levels = StatementRunner(run.engine), published.levels
+    only_its_rows = published.can_mark_rows(run.source)
+    kind_taking(None, policy).refuse(policy, run.source)
+    with source_errors():
+        noise = noise_of(steps, run, policy)
+        if only_its_rows:
+            prepared = prepare_released_rows(steps, run, published, is_fixed)
+        elif is_fixed and levels is not None:
+            prepared = prepare_at_levels(steps, run, policy, levels)
+        else:
+            prepared = prepare_with_earlier(steps, run, policy)
+    laps.end("load")
+    try:
+        drafted = draft_of(steps, run, prepared, noise, progress, laps)
+    finally:
+        if run.source.persons is not None:
+            run.source.persons.close()
+    return replace(drafted, replaces=ReplacedRelease(published.publication.run_id, only_its_rows))
+
+
 def risk(
     space: Workspace, policy: Policy, epsilons: Sequence[float], leakage: int, leakage_seconds: float | None
 ) -> Risk:
@@ -171,10 +232,11 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
     with space.run(policy, counted=True) as run, source_errors():
         steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
         recorded, known = check_against_ledger(run.engine, policy, found), publication_of(run.engine, policy, found)
-        if known is None or known.extends is None:
+        if known is None or not known.is_part:
             prepared = prepare_with_earlier(steps, run, policy, None if known is None else known.after)
-            checks += check_against_source(run, prepared, found, place)
-        elif all(check.passed for check in of_policy):
+            withdraws = known is not None and known.withdraws is not None
+            checks += check_against_source(run, prepared, found, place, withdraws)
+        elif all(check.passed for check in of_policy):  # else its rows are not compared
             prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
             checks += check_extended(run, prepared, found, place)
         alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
@@ -184,7 +246,7 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
         publication, rows_now = recorded_publication(run.engine, policy, found), prepared.marginals.rows
     if publication is None:
         return everything
-    change = measure_source_change(space, policy, place, found, publication, rows_now)
+    change = measure_source_change(space, policy, place, found.manifest, publication, rows_now)
     return explain_failure(everything, change, len(found.checks) + len(of_policy))
 
 
@@ -192,14 +254,13 @@ def measure_source_change(
     space: Workspace,
     policy: Policy,
     place: ReleasePlace,
-    found: Verification,
+    manifest: Manifest,
     publication: Publication,
     rows_now: int,
 ) -> SourceChange:
     """What has become of the source of a release, which is as it was published."""
     from sqlanon.ledger import can_mark_rows, count_changes, measure_released_rows  # noqa: PLC0415
 
-    manifest = found.manifest
     with space.run(policy, counted=True) as run, source_errors():
         change = count_changes(run, policy, publication, manifest, rows_now)
         if not can_mark_rows(policy, run.source, manifest):
@@ -218,6 +279,20 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
     with source_errors():
         noise = noise_of(steps, run, policy)  # what cannot be drawn is refused before the search
         prepared = prepare_with_earlier(steps, run, policy)
+    return draft_of(steps, run, prepared, noise, progress, laps)
+
+
+def draft_of(
+    steps: StatementRunner,
+    run: Run,
+    prepared: SearchInput,
+    noise: NoisePlan | None,
+    progress: StageProgress,
+    laps: Laps,
+) -> ReleaseDraft:
+    """From a prepared source to all that a release is made of."""
+    policy = prepared.policy
+    with source_errors():
         person = find_undecided_person(steps, prepared)
         warnings = warn_of_unique_columns(steps, prepared)
     laps.end("load")
@@ -319,6 +394,7 @@ def prepare_beside(
     earlier: Sequence[Publication],
     fixed: Manifest | None = None,
     verified: Collection[str] = (),
+    work: Namer | None = None,
 ) -> SearchInput:
     """Prepare a source so that all that is found is safe beside earlier releases: its rows are marked by them."""
     if not earlier:
@@ -327,8 +403,41 @@ def prepare_beside(
 
     first = prepare(steps, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
     marked, releases = mark_earlier(run, first, earlier, fixed, verified)
-    prepared = prepare(steps, releases.searched or policy, marked, run.work)
+    prepared = prepare(steps, releases.searched or policy, marked, work or run.work)
     return replace(prepared, policy=policy, earlier=releases)
+
+
+def prepare_released_rows(steps: StatementRunner, run: Run, published: PublishedRelease, is_fixed: bool) -> SearchInput:
+    """Prepare the rows of a source that a release has, under the hierarchies of the whole source, for levels that are
+    no finer than its own, or the same."""
+    from sqlanon.ledger import refuse_changed_labels, rows_in_release  # noqa: PLC0415
+
+    policy, run_id = published.policy, published.publication.run_id
+    earlier = [published.publication, *published.others]
+    fixed = published.manifest if is_fixed else None
+    whole = prepare_beside(steps, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}"))
+    refuse_changed_labels(run, whole, published)
+    rows, searched = run.work("rows_of_release"), whole.asked
+    run.engine.execute(create_table(rows.copy(), rows_in_release(whole.source.relation)))
+    scanned = scan(steps, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)
+    facts = value_facts(steps, scanned.values)
+    hierarchies = Hierarchies(whole.hierarchies, whole.sensitive_hierarchies, facts)
+    frequencies = count_combinations(steps, searched, scanned, hierarchies, run.work)
+    prepared = search_input(searched, scanned, hierarchies, frequencies)
+    after = tuple(one for one in whole.earlier.after if one != run_id)
+    releases = replace(whole.earlier, after=after, lost=whole.earlier.lost - {run_id})
+    return replace(prepared, policy=policy, earlier=releases)
+
+
+def prepare_at_levels(steps: StatementRunner, run: Run, policy: Policy, levels: Mapping[str, int]) -> SearchInput:
+    """Prepare a source for one generalization."""
+    attributes = {
+        name: spec.model_copy(update={"min_level": levels[name], "max_level": levels[name]}) if name in levels else spec
+        for name, spec in policy.attributes.items()
+    }
+    searched = policy.model_copy(update={"attributes": attributes})
+    prepared = prepare(steps, searched, run.source, run.work, run.population)
+    return replace(prepared, policy=policy, earlier=EarlierReleases(searched=searched))
 
 
 def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:
@@ -341,7 +450,9 @@ def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Led
         return DraftEntry(draft.run, draft.prepared, run_id, place)
     rows, keyed = draft.prepared.marginals.rows, draft.keyed_rows()
     peopled = draft.rows_with_persons()
-    return LedgerEntry(draft.run, draft.prepared, run_id, place, rows, force, keyed=keyed, peopled=peopled)
+    return LedgerEntry(
+        draft.run, draft.prepared, run_id, place, rows, force, keyed=keyed, peopled=peopled, replaces=draft.replaces
+    )
 
 
 def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan | None:

@@ -43,6 +43,7 @@ from sqlanon.cli.printing import (
     print_trial,
     print_values,
     print_verification,
+    print_withdrawal,
 )
 from sqlanon.errors import AuditError, PolicyError, Problem
 from sqlanon.resources import __version__
@@ -283,8 +284,61 @@ def extend(
     print_lost_rows(found.source_change, policy)
     if not found.added_rows:
         say("the release is unchanged")
-    say(f"{counted(found.classes, 'class')}; the smallest has {counted(found.smallest_class, 'row')}")
+    fewest = counted(found.smallest_class, "row" if found.persons is None else "person")
+    say(f"{counted(found.classes, 'class')}; the smallest has {fewest}")
     say(f"release: {found.path}, table {found.table}")
+
+
+@command(
+    RELEASES,
+    "withdraw policy.toml --dry-run",
+    "withdraw policy.toml",
+    refusal="the audit refuses the new version, or nothing meets the policy; the old one stays",
+)
+def withdraw(
+    policy: PolicyFile,
+    settings: Set = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be withdrawn and what that reveals; publish nothing.")
+    ] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the statement that makes the new version, too.")] = False,
+    as_json: AsJson = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Publish even if readers who kept the old version can tell who was withdrawn. The catalog records it.",
+        ),
+    ] = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Publish a release again without the persons and rows that were deleted from its source since."""
+    import time
+
+    from sqlanon.cli.progress import shown_progress
+    from sqlanon.database import connect
+
+    started = time.perf_counter()
+    loaded = load(policy, settings)
+    with connect(memory_limit=memory_limit, threads=threads) as db:
+        with shown_progress(time_limit=loaded.search.time_limit) as progress:
+            found = db.withdraw(loaded, progress)
+            statement = found.sql() if sql and found.result is not None else None
+            published = None if dry_run or found.result is None else found.publish(force=force)
+        _warn(found.warnings)
+        figures = found.to_dict() | {"seconds": {"total": time.perf_counter() - started}}
+        figures |= {"dry_run": True} if dry_run else {}
+        if published is not None:
+            figures |= {"release": str(published.path), "table": published.table, "sha256": published.sha256}
+        if statement is not None:
+            figures |= {"sql": statement} if as_json else {}
+        if as_json:
+            print_json(figures)
+            return
+        print_withdrawal(found, published)
+        if statement is not None:
+            hand_out(statement)
 
 
 @command(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlanon.result import Result
     from sqlanon.risk import Leakage, LeakageSearch, RequirementRisk, Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
+    from sqlanon.withdrawal import Withdrawal
 
 
 DRAFT = "draft: not compared with other releases; do not share it"
@@ -224,6 +225,36 @@ def print_lost_rows(change: SourceChange, policy: Path) -> None:
         return
     say(f"since then: {change.losses}; the release still shows them as they were")
     say(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
+
+
+def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | SparkRelease | None) -> None:
+    """What leaves a release, what stays in it, and what readers of both versions learn."""
+    from sqlanon.policy import shown_place
+
+    change, result = found.source_change, found.result
+    if result is None:
+        say(f"nothing to withdraw from {shown_place(found.path)}: {change.differences if change else 'no change'}")
+        say("the release is unchanged")
+        return
+    verb = "withdrawn" if published is not None else "would be withdrawn"
+    say(f"{verb}: {change.losses or change.differences}")
+    say(f"released before: {counted(found.released_before, 'row')}; now: {counted(result.released_rows, 'row')}")
+    if result.suppressed_rows:
+        why = "in classes that are too small without them"
+        say(f"suppressed: {counted(result.suppressed_rows, 'row')}, {why if found.only_released_rows else 'as before'}")
+    if not found.only_released_rows:
+        say("the new version has all rows of the source, also those that are new since")
+    say("generalization: " + ("as before" if found.same_generalization else "another one than before:"))
+    if not found.same_generalization:
+        _show_attributes(result, "what is done")
+    noun = "row" if result.persons is None else "person"
+    say(f"{counted(result.classes, 'class')}; the smallest has {counted(result.smallest_class, noun)}")
+    if found.revealed is not None:
+        say(f"What this reveals: {found.revealed}")
+    if published is not None:
+        say(f"release: {published.path}, table {published.table}")
+        if published.sha256 is not None:
+            say(f"sha256: {published.sha256}")
 
 
 def _verdict(found: Verification, alone: bool) -> str:

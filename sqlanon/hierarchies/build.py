@@ -112,7 +112,7 @@ def build_hierarchies(
 ) -> Hierarchies:
     """Build and validate the hierarchies over the values of quasi-identifiers, and of the sensitive attributes that
     requirements look at, in this order. Makes ``hierarchy_i`` and ``sensitive_hierarchy_s``."""
-    facts = _facts(steps, values)
+    facts = value_facts(steps, values)
     if not facts[policy.generalized[0]].rows and not steps.dry:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     built: dict[str, Hierarchy] = {}
@@ -140,7 +140,7 @@ def build_hierarchies(
     return Hierarchies(quasi, {name: built[name] for name in built if name not in policy.generalized}, facts)
 
 
-def _facts(steps: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
+def value_facts(steps: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
     tables = [one.table for one in values.values()]
     rows = steps.look_up(cd.facts(tables), [(i, None, True, 0) for i in range(len(tables))])
     return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}

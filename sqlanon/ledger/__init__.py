@@ -3,6 +3,7 @@
 from sqlanon.ledger.earlier import Earlier, earlier_publications, mark_earlier, opened, show_marking
 from sqlanon.ledger.joint_audit import JointAudit
 from sqlanon.ledger.publication import DraftEntry, LedgerEntry
+from sqlanon.ledger.published_release import PublishedRelease, published_release, refuse_changed_labels
 from sqlanon.ledger.recording import (
     check_against_ledger,
     history,
@@ -11,6 +12,7 @@ from sqlanon.ledger.recording import (
     recording_export,
 )
 from sqlanon.ledger.records import Export, Publication, compared_with_nothing
+from sqlanon.ledger.released_rows import rows_in_release
 from sqlanon.ledger.source_change import (
     can_mark_rows,
     count_changes,
@@ -26,6 +28,7 @@ __all__ = [
     "JointAudit",
     "LedgerEntry",
     "Publication",
+    "PublishedRelease",
     "can_mark_rows",
     "check_against_ledger",
     "compared_with_nothing",
@@ -38,8 +41,11 @@ __all__ = [
     "opened",
     "publication_of",
     "publications",
+    "published_release",
     "recorded_publication",
     "recording_export",
+    "refuse_changed_labels",
+    "rows_in_release",
     "show_marking",
     "tree_of_both",
     "trees_of",

@@ -25,7 +25,7 @@ from sqlanon.workdir import private_files
 ATTACHED = CATALOG
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-FORMAT = 8
+FORMAT = 9
 """The format of the catalog's tables: a catalog of this format, or a newer one, needs no installation."""
 
 _HELD_HERE = "Unique file handle conflict"
@@ -61,6 +61,12 @@ _DRAFTS = template("""
     SELECT bool_and(coalesce(draft, false))
     FROM sqlanon_catalog.sqlanon.releases
     WHERE digest = :digest
+""")
+_WITHDRAWALS = template("""
+    SELECT 1
+    FROM sqlanon_catalog.sqlanon.releases
+    WHERE digest = :digest AND NOT withdraws IS NULL
+    LIMIT 1
 """)
 # A view would be a query of somebody else's.
 _LEDGERS_BESIDE = template("""
@@ -338,6 +344,13 @@ def recorded_as_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     with _read(engine, path) as is_there:
         rows = _rows_of_any_version(engine, _DRAFTS(digest=digest)) if is_there else []
     return any(is_draft for (is_draft,) in rows)
+
+
+def recorded_as_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> bool:
+    """Whether the catalog has releases with a digest that replaced others without rows that left the source. No, if it
+    cannot be read now."""
+    with _read(engine, path) as is_there:
+        return bool(_rows_of_any_version(engine, _WITHDRAWALS(digest=digest))) if is_there else False
 
 
 def _rows_of_any_version(engine: DuckDBEngine, query: exp.Select) -> Sequence[tuple[Any, ...]]:

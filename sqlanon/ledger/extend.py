@@ -7,7 +7,6 @@ new rows in it than the policy asks for, and what two sets of rows meet, both to
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -41,6 +40,7 @@ from sqlanon.ledger.catalog import run_row
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.marks import KEY_HASH
 from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
+from sqlanon.ledger.published_release import publication_in_place
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication
 from sqlanon.ledger.released_rows import count_changed_labels
@@ -133,18 +133,8 @@ def release_to_extend(run: Run, policy: Policy) -> Extended:
         raise PolicyError(wrong)
     assert policy.catalog is not None
     assert policy.release is not None
-    place = Path(os.path.realpath(policy.release.database or policy.release.file or ""))
     found = history(run.engine, policy.catalog.database, Reach(policy))
-    known = found.publications
-    there = [one for one in known if one.path == place and one.source == run.identity]
-    if not there and any(one.path == place for one in found.drafts):
-        raise ReleaseError(f"{place} is a draft: publish a release in its place first, with sqlanon anonymize")
-    if not there:
-        raise ReleaseError(
-            f"the ledger in {policy.catalog.database} has no release of this source at {place}: publish one first, "
-            "with sqlanon anonymize"
-        )
-    publication = there[-1]
+    known, publication = found.publications, publication_in_place(found, run, policy)
     refuse_repeated_keys(run.engine, run.source, policy.source.key)
     with opened(run.engine, publication, Reach()) as release:
         manifest = release.manifest
@@ -171,7 +161,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     with opened(run.engine, publication, Reach(), verified=True) as release:
         change = measure_released_rows(run, prepared, publication, manifest, release.relation, change)
         if prepared.columns.person is not None:
-            _refuse_unknown_persons(release, change)
+            _refuse_unknown_persons(release, change, policy)
             persons = _person_figures(run, prepared, recoding)
         rows = _extended(release.relation, run.work("added"), manifest)
         quasi = [col(name) for name in manifest.quasi]
@@ -199,13 +189,14 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     )
 
 
-def _refuse_unknown_persons(release: Earlier, change: SourceChange) -> None:
+def _refuse_unknown_persons(release: Earlier, change: SourceChange, policy: Policy) -> None:
     """Whose rows a release has is known by the source alone: refuse where rows have left it, or have changed."""
     if change.missing_rows:
         raise ReleaseError(
             f"{release.path}: {change.missing_rows:,} of its rows are not in the source as they were released "
             f"({change.losses}). Which persons they are of is not known, so the persons of a class with new rows "
-            "cannot be counted: run anonymize again, which replaces the release (who kept that can compare the two)"
+            f"cannot be counted: run `sqlanon withdraw {policy.file_name or 'POLICY.toml'}` first, which publishes the "
+            "release again from the rows that the source still has"
         )
 
 
@@ -463,6 +454,7 @@ class ExtensionDraft:
     release: Earlier
     recoding: FullDomainRecoding
     as_draft: ClassVar[bool] = False
+    kept_versions: ClassVar[int] = 1
 
     @property
     def expected(self) -> Expected:

@@ -246,7 +246,8 @@ class JointAudit:
     """Compares a new release with earlier ones of the same source.
 
     With ``force`` it may break them, and a warning says so. ``extends`` says that the new release extends another one,
-    which is not among them. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new
+    which is not among them; ``withdraws`` is the run of the one that it replaces without rows that have left the
+    source, which is among them. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new
     release, grouped, by the query that groups it. ``queries`` list the rows for which the new release is refused,
     because of ``refusals``.
     """
@@ -262,6 +263,7 @@ class JointAudit:
     groups: dict[str, exp.Table] = field(default_factory=dict)
     queries: list[str] = field(default_factory=list)
     refusals: list[_Refusal] = field(default_factory=list)
+    withdraws: str | None = None
 
     @property
     def earlier(self) -> Sequence[Publication]:
@@ -391,19 +393,29 @@ class JointAudit:
                 "release fewer of the columns that both show unchanged: this release is based on the earlier one, and "
                 "no generalization hides these rows"
             )
+        elif self.withdraws is not None:
+            yield (
+                "withdraw them later, together with others of their classes, and take the release down until then: "
+                "readers who kept a copy learn nothing new"
+            )
         elif not self.extends:  # an extension is based on the release that it extends, and goes to its place
             yield from dict.fromkeys(one.remedy for one in self.refusals if one.remedy is not None)
             yield from self._base()
             yield from self._replacement()
             yield from self._other_people()
-        if not self.extends:
+        if not self.extends and self.withdraws is None:
             yield "try it out with --draft (in Python publish(draft=True)): a draft is not for sharing"
         yield f"publish it all the same with --force (in Python publish(force=True)): {self._price_of_force()}"
 
     def _price_of_force(self) -> str:
         """What is lost if the release is published beside those for which it is refused."""
         losses = []
-        if any(each.breaks for each in self.refusals):
+        if any(each.breaks and each.publication.run_id == self.withdraws for each in self.refusals):
+            losses.append(
+                "readers who kept the earlier release find the rows that are gone by comparing the two, and so the "
+                "class of the withdrawn persons and the values that both show unchanged"
+            )
+        elif any(each.breaks for each in self.refusals):
             losses.append(
                 "a reader of both releases can then single out the rows counted above, "
                 "for which the policy does not hold"
@@ -457,7 +469,7 @@ class JointAudit:
         if not broken:
             return
         name = self.prepared.policy.file_name
-        if self.extends or name is None or not kind_at(broken[0]).in_files:
+        if self.extends or self.withdraws is not None or name is None or not kind_at(broken[0]).in_files:
             yield "    In Python, `queries` of this error has the SQL that lists the rows."
             return
         file, earlier, draft = shlex.quote(name), shlex.quote(shown_place(broken[0])), "draft.duckdb"

@@ -26,6 +26,7 @@ from sqlanon.ledger.source_match import sample_of
 from sqlanon.policy import shown_place
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
+from sqlanon.release.draft import ReplacedRelease
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import ANOTHER_PLACE, Reach, kind_at
 from sqlanon.search.input import SearchInput
@@ -48,7 +49,8 @@ class LedgerEntry:
     """What the ledger has to do with a release that goes to a place: a `sqlanon.release.publish.Ledger`.
 
     ``keyed`` has the released rows with their keys, and ``peopled`` those with their persons, where the policy names
-    these. ``joint_audit`` is what the release was compared with.
+    these. ``joint_audit`` is what the release was compared with. ``replaces`` is the release that it replaces without
+    rows that have left the source: readers may have a copy of it, and so it is compared with it, too.
     """
 
     run: Run
@@ -61,6 +63,7 @@ class LedgerEntry:
     extended: ExtendedRelease | None = None
     joint_audit: JointAudit | None = None
     peopled: exp.Query | None = None
+    replaces: ReplacedRelease | None = None
     _kept: Kept | None = None
 
     @property
@@ -87,7 +90,17 @@ class LedgerEntry:
             # An extension has the rows of that release, unchanged, and classes of at least k new rows each
             # (`ExtensionDraft.checks` counts both): a reader of the two can tell no fewer apart.
             known = replace(known, earlier=[one for one in known.earlier if one.run_id != extended.run_id])
-        self.joint_audit = JointAudit(self.run, self.prepared, self.place, known, self.force, extended is not None)
+        if self.replaces is not None:
+            known = replace(
+                known, earlier=[*known.earlier, *([known.replaced] if known.replaced else [])], replaced=None
+            )
+            if self.replaces.run_id not in {one.run_id for one in known.earlier}:
+                raise ReleaseError(f"{self.place} was replaced meanwhile: withdraw from the release that is there now")
+        withdraws = None if self.replaces is None else self.replaces.run_id
+        is_extension = extended is not None
+        self.joint_audit = JointAudit(
+            self.run, self.prepared, self.place, known, self.force, is_extension, withdraws=withdraws
+        )
         if policy.release is not None and not policy.release.ledger:
             return
         # Its keys stand beside those of the release that it extends.
@@ -115,6 +128,7 @@ class LedgerEntry:
         row = _row(self.run_id if self._kept is not None else UNRECORDED, self.place, manifest)
         if self._kept is not None:
             extends = None if self.extended is None else self.extended.run_id
+            withdrawn = None if self.replaces is None else self.replaces.run_id
             row |= {
                 "sha256": sha256,
                 "source": self.run.identity,
@@ -125,8 +139,10 @@ class LedgerEntry:
                 "after": [run_id for run_id in self.prepared.earlier.after if run_id != extends],
                 "breaks": audit.breaks,
                 "extends": extends,
+                "withdraws": withdrawn,
+                "only_rows_of": withdrawn if self.replaces is not None and self.replaces.only_its_rows else None,
             }
-        keep = 1 if self._kept is None else policy.kept_versions
+        keep = 1 if self._kept is None or self.replaces is not None else policy.kept_versions
         path, reach = policy.catalog.database, Reach(policy, self.prepared.source)
         return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
 

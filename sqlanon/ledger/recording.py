@@ -186,12 +186,15 @@ def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> Sequence[Pub
 
 
 def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
-    """The record of a release, if its policy has keys or `after`, which need it.
+    """The record of a release, if its policy has keys or `after`, or if it withdraws rows: these need it.
 
     Of several releases with the same content, the one in that place, or of that policy, or the newest.
     """
     after = policy.release is not None and bool(policy.release.after)
-    if policy.catalog is None or not (after or policy.source.key):
+    if policy.catalog is None:
+        return None
+    withdraws = catalog.recorded_as_withdrawal(engine, policy.catalog.database, release.digest)
+    if not (after or policy.source.key or withdraws):
         return None
     found = history(engine, policy.catalog.database, Reach(policy))
     same = [one for one in (*found.publications, *found.drafts) if one.digest == release.digest]

@@ -24,7 +24,7 @@ from sqlanon.release.manifest import versioned
 _STANDING = template("""
     SELECT
         run_id, published_at, path, table_name, digest, policy_hash, source, "after", extends,
-        manifest_hash, version, sha256, intended_at, same_source, coalesce(draft, false)
+        manifest_hash, version, sha256, intended_at, same_source, coalesce(draft, false), withdraws, only_rows_of
     FROM sqlanon_catalog.sqlanon.releases
     WHERE replaced_at IS NULL
     ORDER BY published_at
@@ -76,6 +76,15 @@ class Publication:
     """The description of an earlier source that has the same rows."""
     draft: bool = False
     """Whether it is a draft, with which no release is compared."""
+    withdraws: str | None = None
+    """The run of the release that it replaced, without rows that had left the source."""
+    only_rows_of: str | None = None
+    """The run of the release that has all of its rows, too. None: its rows are any of the source."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it has some rows of the source only, and the ledger knows which."""
+        return self.extends is not None or self.only_rows_of is not None
 
     @property
     def names(self) -> frozenset[str]:

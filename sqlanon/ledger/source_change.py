@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.coding import Column
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     all_of,
     col,
@@ -91,7 +92,10 @@ def recorded_publication(engine: DuckDBEngine, policy: Policy, release: Verifica
     bytes. None otherwise."""
     if policy.catalog is None:
         return None
-    found = history(engine, policy.catalog.database, Reach(policy))
+    try:
+        found = history(engine, policy.catalog.database, Reach(policy))
+    except SourceError:  # it cannot be read now
+        return None
     hashed = sha256_of(release.path) if release.is_file else None
     claims = release.manifest.fingerprint()
     for publication in reversed([*found.drafts, *found.publications]):

@@ -50,6 +50,15 @@ FEW = 1000
 
 
 @dataclass(frozen=True)
+class ReplacedRelease:
+    """The run of a release that is published again without rows that have left its source; and whether its other rows
+    are the only ones."""
+
+    run_id: str
+    only_its_rows: bool
+
+
+@dataclass(frozen=True)
 class ReleaseDraft:
     """What was found, and what was done to it since: a `sqlanon.release.target.Draft`.
 
@@ -67,6 +76,12 @@ class ReleaseDraft:
     warnings: tuple[Notice, ...]
     seconds: dict[str, float]
     as_draft: bool = False
+    replaces: ReplacedRelease | None = None
+
+    @property
+    def kept_versions(self) -> int:
+        """The number of versions that its place keeps: earlier ones still have rows that are withdrawn."""
+        return 1 if self.as_draft or self.replaces is not None else self.prepared.policy.kept_versions
 
     @property
     def statement(self) -> ReleaseStatement:
@@ -186,7 +201,9 @@ class ReleaseDraft:
         return label_levels(self.run.engine, self.prepared, self.recoding.generalization, released)
 
     def suppressed_by(self, released: exp.Table) -> Suppressed:
-        return () if self.decoys is not None else suppressed_rows_by(self.run, self.prepared, self.recoding, released)
+        # Of those, readers of the release that is replaced could tell who is withdrawn.
+        shows_none = self.decoys is not None or self.replaces is not None
+        return () if shows_none else suppressed_rows_by(self.run, self.prepared, self.recoding, released)
 
     def keyed_rows(self) -> exp.Query | None:
         """The released rows with the key that the policy names; None without one."""

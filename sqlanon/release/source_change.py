@@ -73,6 +73,12 @@ class SourceChange:
         return bool(self.withdrawn_persons or self.deleted_rows or (self.deleted_rows is None and self.missing_rows))
 
     @property
+    def may_have_lost_rows(self) -> bool:
+        """Whether the release shows, or may show, rows that the source does not have any more."""
+        is_unknown = (self.withdrawn_persons, self.deleted_rows, self.missing_rows) == (None, None, None)
+        return self.lost_rows or (is_unknown and self.rows_now < self.rows_before)
+
+    @property
     def losses(self) -> str:
         """What has become of the rows that the release shows, in words.
 
@@ -133,8 +139,8 @@ class SourceChange:
     def remedy(self, policy: str) -> str:
         """What to do, with the name of the policy's file."""
         remedies = list[str]()
-        if self.lost_rows:
-            remedies.append(f"`sqlanon anonymize {policy}` replaces it, and readers of both learn what was taken out")
+        if self.may_have_lost_rows:
+            remedies.append(f"`sqlanon withdraw {policy}` publishes the release again without them")
         if self.new_rows or self.rows_now > self.rows_before:
             remedies.append(f"`sqlanon extend {policy}` adds new rows (with [source] key)")
         return "; ".join(remedies) or (

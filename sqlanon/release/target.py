@@ -144,6 +144,10 @@ class Draft(Protocol):
     def as_draft(self) -> bool:
         """Whether it is a draft."""
 
+    @property
+    def kept_versions(self) -> int:
+        """The number of versions that its place keeps."""
+
     def columns(self) -> tuple[ReleasedColumn, ...]:
         """Its columns, in order."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
-from support import change, failed, folder_again, kept
+from support import change, failed, fetch, folder_again, insert, kept
 
 import sqlanon
 from sqlanon.release.source_change import SOURCE_CHECK
@@ -74,6 +77,7 @@ def test_a_forged_release_beside_deleted_rows_stays_red(visits: Path, place: str
     assert ("against the ledger: sha256" in failed(found)) == (place == "r.duckdb")
 
 
+@pytest.mark.slow
 def test_one_byte_more_is_not_the_release_that_was_published(visits: Path) -> None:
     """The rows are those of the ledger, and the file is not."""
     change(visits / "h.duckdb", WITHDRAW)
@@ -90,3 +94,114 @@ def test_deleted_rows_beside_the_published_release_are_named(visits: Path) -> No
     found = verify(visits, "r.duckdb")
     assert failed(found) == {SOURCE_CHECK}
     assert found.source_change.withdrawn_persons == 1
+
+
+# --- A reader who knows the person of each row, and has both versions
+
+ATTRIBUTES = {
+    "id": {"role": "identifying"},
+    "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20]}},
+    "sex": {"role": "quasi", "hierarchy": "suppress"},
+    "mark": {"role": "insensitive"},
+    "illness": {"role": "sensitive"},
+}
+"""``mark`` numbers the rows, so that the reader knows whose each is."""
+
+
+def policy_of_known(folder: Path, key: bool, strategy: str) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"database": folder / "h.duckdb", "table": "v", "person": "pid"} | ({"key": ["id"]} if key else {}),
+        attributes=ATTRIBUTES,
+        privacy={"k": 3, "dependencies": "warn"},
+        search={"suppression_limit": 0.4, "strategy": strategy},
+        release={"database": folder / "r.duckdb", "table": "v"},
+        catalog={"database": folder / "c.duckdb"},
+    )
+
+
+def known_rows(folder: Path) -> dict[int, tuple[Any, ...]]:
+    return {row[2]: row for row in fetch(folder / "r.duckdb", "SELECT age, sex, mark, illness FROM v")}
+
+
+@pytest.mark.parametrize(
+    ("seed", "key", "strategy"),
+    [
+        (1, True, "optimal"),
+        *(
+            pytest.param(seed, key, strategy, marks=pytest.mark.slow)
+            for seed, key, strategy in product(range(2, 5), (True, False), ("optimal", "samarati", "mondrian"))
+        ),
+    ],
+)
+def test_a_withdrawn_person_has_no_row_and_classes_have_persons_enough(
+    tmp_path: Path, seed: int, key: bool, strategy: str
+) -> None:
+    dice = random.Random(seed)
+    rows = [
+        (i, f"p{dice.randint(0, 39)}", dice.randint(20, 39), dice.choice("mf"), f"illness {dice.randint(0, 3)}", i)
+        for i in range(120)
+    ]
+    change(tmp_path / "h.duckdb", "CREATE TABLE v (id INT, pid TEXT, age INT, sex TEXT, illness TEXT, mark INT)")
+    with duckdb.connect(tmp_path / "h.duckdb") as connection:
+        insert(connection, "v", rows)
+    policy = policy_of_known(tmp_path, key, strategy)
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish()
+    before, person = known_rows(tmp_path), {row[0]: row[1] for row in rows}
+    withdrawn = set(dice.sample(sorted(set(person.values())), 3))
+    deleted = set(dice.sample(range(120), 5))  # of persons who keep others, most of them
+    names = ", ".join(f"'{name}'" for name in withdrawn)
+    change(
+        tmp_path / "h.duckdb",
+        f"DELETE FROM v WHERE pid IN ({names}) OR id IN ({', '.join(map(str, deleted))})",
+        "INSERT INTO v SELECT 1000 + i, 'new' || i, 25, 'm', 'illness 1', 1000 + i FROM range(5) AS t(i)",
+    )
+    left = {row[0] for row in fetch(tmp_path / "h.duckdb", "SELECT id FROM v")}
+    gone = {person[mark] for mark in before} - {person[mark] for mark in left if mark in person}
+    with sqlanon.connect() as db:
+        found = db.withdraw(policy)
+        found.publish(force=True)
+        verified = db.verify(tmp_path / "r.duckdb", policy)
+    assert verified.verified, verified.failures
+    assert found.source_change.withdrawn_persons == len(gone)
+    after = known_rows(tmp_path)
+    assert set(after) <= left
+    assert found.only_released_rows == (strategy != "mondrian")
+    person |= {1000 + i: f"new{i}" for i in range(5)}
+    classes: dict[Any, set[str]] = {}
+    for mark, (age, sex, *_) in after.items():
+        classes.setdefault((age, sex), set()).add(person[mark])
+    assert all(len(persons) >= 3 for persons in classes.values())
+    if found.only_released_rows:
+        assert set(after) <= set(before)
+    if found.only_released_rows and found.same_generalization:
+        assert all(after[mark] == before[mark] for mark in after)
+        # The rows that are gone beside those that left the source are all of classes that were too small without them.
+        suppressed = set(before) - set(after) - (set(before) - left)
+        assert {before[mark][:2] for mark in suppressed}.isdisjoint(classes)
+        assert found.withdrawn_rows.rows == len(before) - len(after)
+
+
+@pytest.mark.slow
+def test_the_catalog_forgets_what_was_withdrawn(tmp_path: Path) -> None:
+    """Neither values nor hashes of the person stay in its tables."""
+    change(tmp_path / "h.duckdb", CREATE.replace("20 + (i % 60) % 20", "if(i % 60 IN (1, 21, 41), 77, 20 + i % 20)"))
+    with sqlanon.connect() as db:
+        db.anonymize(policy(tmp_path)).publish()
+    hashes = {row[0] for row in fetch(tmp_path / "c.duckdb", "SELECT person FROM sqlanon.released_people")}
+    change(tmp_path / "h.duckdb", "DELETE FROM visits WHERE pid IN ('p1', 'p21', 'p41')")
+    with sqlanon.connect() as db:
+        db.withdraw(policy(tmp_path)).publish()
+    left = {row[0] for row in fetch(tmp_path / "c.duckdb", "SELECT person FROM sqlanon.released_people")}
+    assert left < hashes
+    assert len(hashes - left) == 3
+    tables = fetch(tmp_path / "c.duckdb", "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'sqlanon'")
+    cells = {
+        str(value)
+        for (name,) in tables
+        if name != "runs"  # times and scores, which are no values of persons
+        for row in fetch(tmp_path / "c.duckdb", f'SELECT * FROM sqlanon."{name}"')
+        for value in row
+    }
+    assert "77" not in cells
+    assert not {str(one) for one in hashes - left} & cells

@@ -40,7 +40,7 @@ def policy(folder: Path, key: bool = True, person: Any = "pid", **more: Any) -> 
             "sex": {"role": "quasi", "hierarchy": "suppress"},
             "illness": {"role": "sensitive"},
         },
-        privacy={"k": K},
+        privacy={"k": K, **more.pop("privacy", {})},
         search={"suppression_limit": 0.1, **more.pop("search", {})},
         release={"database": folder / "r.duckdb", "table": "visits", **more.pop("release", {})},
         catalog={"database": folder / "c.duckdb"},
@@ -109,6 +109,7 @@ def test_a_grown_source_is_named_and_the_release_has_lost_nothing(visits: Path) 
     assert "withdraw" not in found.remedy("policy.toml")
 
 
+@pytest.mark.slow
 def test_a_changed_value_is_named(visits: Path) -> None:
     change(visits / "h.duckdb", CHANGE_A_VALUE)
     found = source_change(visits)
@@ -122,6 +123,7 @@ def test_all_changes_at_once_are_told_apart(visits: Path) -> None:
     assert found.differences == words
 
 
+@pytest.mark.slow
 def test_rows_without_persons_are_persons(tmp_path: Path) -> None:
     folder = publish(tmp_path, person=False)
     change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3")
@@ -129,6 +131,7 @@ def test_rows_without_persons_are_persons(tmp_path: Path) -> None:
     assert (found.withdrawn_persons, found.counts_persons) == (3, False)
 
 
+@pytest.mark.slow
 def test_without_a_key_deleted_and_changed_rows_are_counted_together(tmp_path: Path) -> None:
     folder = publish(tmp_path, key=False)
     change(folder / "h.duckdb", WITHDRAW_TWO, CHANGE_A_VALUE)
@@ -138,6 +141,7 @@ def test_without_a_key_deleted_and_changed_rows_are_counted_together(tmp_path: P
     assert found.smallest_class == 2
 
 
+@pytest.mark.slow
 def test_withdrawn_persons_of_ranges_are_counted(tmp_path: Path) -> None:
     """A release whose rows cannot be compared one by one."""
     local = {"search": {"strategy": "mondrian"}}
@@ -154,6 +158,7 @@ def test_a_source_that_has_lost_all_released_rows(visits: Path) -> None:
     assert found.withdrawn_persons == 59
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_release_is_as_it_was_published(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     shutil.copy(visits / "r.duckdb", visits / "copy.duckdb")
@@ -171,6 +176,7 @@ def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
     assert "against the source: recoded source" in failed(found)
 
 
+@pytest.mark.slow
 def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
     with sqlanon.connect() as db:
@@ -182,6 +188,7 @@ def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
     assert "against the source: policy" in failed(found)
 
 
+@pytest.mark.slow
 def test_extend_counts_what_the_release_still_shows(tmp_path: Path) -> None:
     folder = publish(tmp_path, person=False)
     change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3", CHANGE_A_VALUE, GROW)
@@ -240,6 +247,7 @@ def test_the_command_line_says_what_holds_and_what_to_do(
     assert cli("verify", "r.duckdb").status == 0
 
 
+@pytest.mark.slow
 def test_a_report_names_the_changed_source_without_figures(visits: Path) -> None:
     pytest.importorskip("altair")
     change(visits / "h.duckdb", WITHDRAW_TWO)

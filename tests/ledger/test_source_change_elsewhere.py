@@ -12,15 +12,16 @@ from postgres_server import VARIABLE, Server
 from support import failed
 
 import sqlanon
+from sqlanon.errors import AuditError
 from sqlanon.ledger import people_samples
 from sqlanon.release.source_change import SOURCE_CHECK, SourceChange
 
 ROWS = [(f"p{i % 60}", 20 + (i % 60) % 20, f"illness {i % 4}") for i in range(180)]
-LEFT = [row for row in ROWS if row[0] not in ("p1", "p2", "p3")]
-"""Three persons have left, with three rows each."""
+LEFT = [row for i, row in enumerate(ROWS) if row[0] not in ("p1", "p2", "p3") and i != 10]
+"""Three persons have left, with three rows each, and a row of a person who keeps two."""
 
 
-def policy(folder: Path, source: dict[str, Any]) -> sqlanon.Policy:
+def policy(folder: Path, source: dict[str, Any], release: dict[str, Any] | None = None) -> sqlanon.Policy:
     return sqlanon.Policy(
         source=source | {"person": "pid"},
         attributes={
@@ -29,7 +30,7 @@ def policy(folder: Path, source: dict[str, Any]) -> sqlanon.Policy:
         },
         privacy={"k": 3},
         search={"suppression_limit": 0.2},
-        release={"database": folder / "r.duckdb", "table": "visits"},
+        release=release or {"database": folder / "r.duckdb", "table": "visits"},
         catalog={"database": folder / "c.duckdb"},
     )
 
@@ -39,6 +40,37 @@ def source_change(db: sqlanon.Database, folder: Path, source: dict[str, Any]) ->
     assert failed(found) == {SOURCE_CHECK}, found.failures
     assert isinstance(found.source_change, SourceChange)
     return found.source_change
+
+
+def check_withdrawal(db: sqlanon.Database, policy: sqlanon.Policy, *place: Any) -> None:
+    """The others of the classes of those who left are suppressed; the single row singles somebody out."""
+    found = db.withdraw(policy)
+    assert found.source_change.withdrawn_persons == 3
+    assert (found.only_released_rows, found.same_generalization) == (False, True)
+    with pytest.raises(AuditError, match="1 row is gone, fewer than 7 in one class"):
+        found.publish()
+    release = db.withdraw(policy).publish(force=True)
+    assert release.manifest.released_rows + release.manifest.suppressed_rows == len(LEFT)
+    assert release.manifest.smallest_class >= 3
+    verified = db.verify(place[0], policy, *place[1:])
+    assert verified.verified, verified.failures
+
+
+@pytest.mark.slow
+def test_a_release_in_postgresql_is_published_again_without_withdrawn_persons(postgres: Server, tmp_path: Path) -> None:
+    columns, source = {"pid": "text", "age": "integer", "illness": "text"}, {"postgres": f"env:{VARIABLE}"}
+    wanted = policy(tmp_path, source | {"table": "erased.visits"}, source | {"table": "shown.visits"})
+    schemas = ("DROP SCHEMA IF EXISTS erased CASCADE", "DROP SCHEMA IF EXISTS shown CASCADE")
+    postgres.run(*schemas, "CREATE SCHEMA erased", "CREATE SCHEMA shown")
+    try:
+        postgres.load("erased.visits", columns, ROWS)
+        with sqlanon.connect() as db:
+            db.anonymize(wanted).publish()
+            postgres.run("DROP TABLE erased.visits")
+            postgres.load("erased.visits", columns, LEFT)
+            check_withdrawal(db, wanted, f"env:{VARIABLE}", "shown.visits")
+    finally:
+        postgres.run(*schemas)
 
 
 @pytest.mark.slow
@@ -54,9 +86,10 @@ def test_withdrawn_persons_in_postgresql_are_counted_by_their_hashes(postgres: S
             db.anonymize(policy(tmp_path, source)).publish()
             load(LEFT)
             found = source_change(db, tmp_path, source)
+            check_withdrawal(db, policy(tmp_path, source), tmp_path / "r.duckdb")
     finally:
         postgres.run("DROP SCHEMA erased CASCADE")
-    assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 171)
+    assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 170)
     assert found.lost_rows
 
 
@@ -77,7 +110,8 @@ def test_withdrawn_persons_in_spark_are_counted_by_their_hashes(
         db.anonymize(policy(tmp_path, {"table": "visits"})).publish()
         load(LEFT)
         found = source_change(db, tmp_path, {"table": "visits"})
-    assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 171)
+        check_withdrawal(db, policy(tmp_path, {"table": "visits"}), tmp_path / "r.duckdb")
+    assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 170)
 
 
 @pytest.mark.slow

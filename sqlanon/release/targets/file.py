@@ -237,8 +237,7 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
         private.append(catalog.database)
     if any(same_file(path, file) for file in private):
         raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
-    keep = 1 if draft.as_draft else draft.prepared.policy.kept_versions
-    return FileTarget(path, table_name or released_name(draft.prepared.policy), keep)
+    return FileTarget(path, table_name or released_name(draft.prepared.policy), draft.kept_versions)
 
 
 def place_of(place: str | os.PathLike[str], table_name: str | None) -> FilePlace:

@@ -1,0 +1,109 @@
+"""The release that stands in the place of a policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
+from sqlanon.ledger.earlier import opened
+from sqlanon.ledger.recording import history
+from sqlanon.ledger.records import History, Publication
+from sqlanon.ledger.released_rows import count_changed_labels
+from sqlanon.ledger.source_change import can_mark_rows
+from sqlanon.ledger.trees import trees_of
+from sqlanon.policy import Policy
+from sqlanon.policy.problems import join
+from sqlanon.records import dataclass
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.target import Reach, kind_at, place_of
+from sqlanon.requirements import needs_source
+from sqlanon.search.input import SearchInput
+from sqlanon.sources import Source
+from sqlanon.sources.run import Run
+
+
+@dataclass(frozen=True)
+class PublishedRelease:
+    """A policy's release that is as it was published, its manifest, and the earlier releases that it is based on."""
+
+    policy: Policy
+    publication: Publication
+    manifest: Manifest
+    others: Sequence[Publication]
+
+    @property
+    def levels(self) -> dict[str, int] | None:
+        """Its generalization; None where an attribute has several levels."""
+        levels = {name: level for name, level in self.manifest.generalization.items() if level is not None}
+        return levels if len(levels) == len(self.manifest.generalization) else None
+
+    def can_mark_rows(self, source: Source) -> bool:
+        """Whether it can be made again from its rows alone: no requirement compares classes with the whole source."""
+        return can_mark_rows(self.policy, source, self.manifest) and not needs_source(self.policy.privacy, False)
+
+
+def published_release(run: Run, policy: Policy) -> PublishedRelease:
+    """The release of a policy whose rows can be withdrawn."""
+    if policy.catalog is None:
+        message = "is missing: its ledger records what was released, and of whom"
+        raise PolicyError([Problem("catalog", message)])
+    if policy.release is None or not policy.release.has_a_place:
+        raise PolicyError([Problem("release", "names no place, so no release can be withdrawn from it")])
+    reach = Reach(policy, run.source)
+    found = history(run.engine, policy.catalog.database, reach)
+    publication = publication_in_place(found, run, policy)
+    with opened(run.engine, publication, reach) as release:
+        manifest = release.manifest
+    if not policy.made(manifest.policy_hash):
+        raise ReleaseError(
+            f"{publication.path} was made by another policy: withdraw from it with that policy, or run anonymize"
+        )
+    others = [one for one in found.publications if one.run_id in publication.after]
+    return PublishedRelease(policy, publication, manifest, others)
+
+
+def publication_in_place(found: History, run: Run, policy: Policy) -> Publication:
+    """The newest release of a run's source in the place of its policy."""
+    assert policy.catalog is not None
+    place = _place(policy)
+    published = [one for one in found.publications if _is_at(one, place, policy) and one.source == run.identity]
+    if published:
+        return max(published, key=lambda one: one.published_at)
+    if any(_is_at(one, place, policy) for one in found.drafts):
+        raise ReleaseError(f"{place} is a draft: publish a release in its place first, with sqlanon anonymize")
+    raise ReleaseError(
+        f"the ledger in {policy.catalog.database} has no release of this source at {place}: publish one first, "
+        "with sqlanon anonymize"
+    )
+
+
+def refuse_changed_labels(run: Run, prepared: SearchInput, published: PublishedRelease) -> None:
+    """Rows that stay must be labelled as the release labels them."""
+    levels = {name: level or 0 for name, level in published.manifest.levels(prepared.heights).items()}
+    trees = trees_of(run, prepared.policy, published.publication.run_id)
+    changed = count_changed_labels(run, prepared, trees, levels)
+    if not changed:
+        return
+    message = (
+        "values have another label than when the release was made (a longer or shorter text under a mask, an edited "
+        "file), so its rows cannot be published again as they are: sqlanon anonymize makes a release with the new "
+        "labels, which is not compared with the one that it replaces"
+    )
+    raise SourceError("; ".join(f"{join('attributes', name)}: {count:,} {message}" for name, count in changed.items()))
+
+
+def _place(policy: Policy) -> Path:
+    """The place of a policy's release as the ledger writes it; in Spark, the name of its table."""
+    section = policy.release
+    assert section is not None
+    if section.postgres is not None:
+        return place_of(section.postgres, section.table).path
+    return Path(section.table) if section.spark else Path(os.path.realpath(section.database or section.file or ""))
+
+
+def _is_at(publication: Publication, place: Path, policy: Policy) -> bool:
+    if policy.release is not None and policy.release.spark:  # which Spark it is, the source says
+        return kind_at(publication.path).name == "spark" and publication.path.name == place.name
+    return publication.path == place

@@ -1,0 +1,112 @@
+"""What `withdraw` gives back: a release without the rows that have left its source, which can be published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlanon.errors import ReleaseError
+from sqlanon.policy import shown_place
+from sqlanon.records import dataclass
+from sqlanon.release.source_change import SourceChange
+from sqlanon.result import Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlanon.ledger.withdrawn_rows import WithdrawnRows
+    from sqlanon.release.published import Release
+    from sqlanon.release.targets.postgres_reader import PostgresRelease
+    from sqlanon.release.targets.spark_reader import SparkRelease
+
+
+@dataclass
+class Withdrawal:
+    """A release without the rows that have left its source; nothing is published yet.
+
+    Attributes
+    ----------
+    path:
+        The release that it replaces.
+    released_before:
+        Rows of that release.
+    source_change:
+        What has become of the source since it was published.
+    result:
+        The new version; None if no row has left the source.
+    only_released_rows:
+        Whether the new version has rows of that release alone. Otherwise its rows cannot be told from others, and the
+        new version has all rows of the source.
+    withdrawn_rows:
+        The rows that the new version lacks, the classes that lose them, and the fewest that one of these loses; None if
+        the generalization is another one, or where this cannot be counted.
+    """
+
+    path: Path
+    released_before: int
+    source_change: SourceChange
+    result: Result | None
+    only_released_rows: bool
+    same_generalization: bool
+    withdrawn_rows: WithdrawnRows | None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before sharing the new version."""
+        return () if self.result is None else self.result.warnings
+
+    @property
+    def revealed(self) -> str | None:
+        """What readers of both versions learn, in words."""
+        rows = self.withdrawn_rows
+        if rows is None:
+            return (
+                "readers who kept the earlier version can compare the two, and see of which values there are fewer rows"
+            )
+        if not rows.rows:
+            return None
+        classes = "1 class" if rows.classes == 1 else f"{rows.classes:,} classes"
+        fewest = "1 row" if rows.fewest == 1 else f"{rows.fewest:,} rows"
+        return (
+            f"readers who kept the earlier version see which rows are gone, with the values of their class and their "
+            f"sensitive values: {rows.rows:,} in {classes}, from one of them only {fewest}"
+        )
+
+    def sql(self, dialect: str = "duckdb") -> str:
+        """The statement that makes the new version, as `Result.sql` gives it."""
+        return self._result().sql(dialect)
+
+    def publish(self, force: bool = False) -> Release | PostgresRelease | SparkRelease:
+        """Put the new version in the place of the release.
+
+        Parameters
+        ----------
+        force:
+            Publish even if readers of the earlier version, or of another release of the ledger, can single out rows by
+            comparing the two; the ledger says so then.
+
+        Raises
+        ------
+        ReleaseError
+            No row has left the source, or the place cannot be written.
+        AuditError
+            The audit refused it, and nothing has changed.
+        """
+        return self._result().publish(force=force)
+
+    def _result(self) -> Result:
+        if self.result is None:
+            raise ReleaseError(f"{shown_place(self.path)}: no row of it has left the source, so nothing is withdrawn")
+        return self.result
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, for JSON."""
+        change, rows = self.source_change, self.withdrawn_rows
+        figures: dict[str, Any] = {
+            "withdrawn_persons": change.withdrawn_persons,
+            "released_before": self.released_before,
+            "only_released_rows": self.only_released_rows,
+            "same_generalization": self.same_generalization,
+            "withdrawn_rows": None if rows is None else vars(rows),
+            "source_change": change.to_dict(),
+        }
+        return figures if self.result is None else self.result.to_dict() | figures

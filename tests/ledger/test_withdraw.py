@@ -1,0 +1,360 @@
+"""`withdraw` publishes a release again without the rows that have left its source, held against what readers have."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from support import change, cli, failed, fetch, folder_again, kept
+from test_source_change import CHANGE_A_VALUE, CREATE, DELETE_A_VISIT, GROW, POLICY, WITHDRAW_TWO, K, policy, publish
+
+import sqlanon
+from sqlanon.errors import AuditError, PolicyError, ReleaseError
+from sqlanon.release.targets.file import FileTarget
+
+
+@pytest.fixture(scope="module")
+def published_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return kept(make(tmp_path_factory.mktemp("visits")))
+
+
+@pytest.fixture
+def visits(published_before: tuple[Path, Path]) -> Path:
+    """A source with its release, made with a key and persons."""
+    return folder_again(*published_before)
+
+
+def make(folder: Path, **more: Any) -> Path:
+    """A folder with a source and its release."""
+    return publish(folder, **{"search": {"suppression_limit": 0.5}, **more})
+
+
+def policy_of(folder: Path, **more: Any) -> sqlanon.Policy:
+    return policy(folder, **{"search": {"suppression_limit": 0.5}, **more})
+
+
+def withdraw(folder: Path, force: bool = True, **more: Any) -> Any:
+    with sqlanon.connect() as db:
+        found = db.withdraw(policy_of(folder, **more))
+        found.publish(force=force)
+        return found
+
+
+def verify(folder: Path, **more: Any) -> Any:
+    with sqlanon.connect() as db:
+        return db.verify(folder / "r.duckdb", policy_of(folder, **more))
+
+
+def released(folder: Path) -> Counter[tuple[Any, ...]]:
+    with duckdb.connect(str(folder / "r.duckdb"), read_only=True) as connection:
+        return Counter(connection.execute("SELECT * FROM visits").fetchall())
+
+
+def test_the_new_version_lacks_withdrawn_rows_and_classes_that_are_too_small_without_them(visits: Path) -> None:
+    before = released(visits)
+    change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
+    found = withdraw(visits)
+    after = released(visits)
+    assert after <= before  # rows that are new wait for `extend`
+    assert (sum(before.values()), sum(after.values())) == (180, 162)  # 6 rows, and 12 of the 4 others in their classes
+    assert found.same_generalization
+    assert found.only_released_rows
+    assert vars(found.withdrawn_rows) == {"rows": 18, "classes": 2, "fewest": 9}
+    assert found.result.smallest_class == K
+    assert verify(visits).verified
+
+
+@pytest.mark.slow
+def test_a_new_version_verifies_and_grows(visits: Path) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    withdraw(visits)
+    found = verify(visits)
+    assert found.verified, found.failures
+    change(
+        visits / "h.duckdb", "INSERT INTO visits SELECT 2000 + i, 'n' || i, 25, 'f', 'illness 1' FROM range(4) AS r(i)"
+    )
+    with sqlanon.connect() as db:
+        more = db.extend(policy_of(visits))
+        more.publish()
+    assert more.added_rows == 4
+    assert verify(visits).verified
+
+
+def test_the_ledger_knows_which_version_is_out_and_which_was_replaced(visits: Path) -> None:
+    ((run_id,),) = fetch(visits / "c.duckdb", "SELECT run_id FROM sqlanon.releases")
+    change(visits / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT)
+    withdraw(visits)
+    query = "SELECT replaced_at IS NULL, withdraws, breaks, intended_at FROM sqlanon.ledger ORDER BY published_at"
+    old, new = fetch(visits / "c.duckdb", query)
+    assert old[:2] == (False, None)
+    assert new == (True, run_id, [str(visits / "r.duckdb")], None)
+    assert fetch(visits / "c.duckdb", f"SELECT count(*) FROM sqlanon.released_keys WHERE run_id = '{run_id}'") == [(0,)]
+
+
+def test_a_removal_that_singles_somebody_out_is_refused_with_what_is_lost(visits: Path) -> None:
+    before = (visits / "r.duckdb").read_bytes()
+    change(visits / "h.duckdb", DELETE_A_VISIT)
+    with pytest.raises(AuditError, match="1 row is gone, fewer than 7 in one class") as error:
+        withdraw(visits, force=False)
+    message = str(error.value)
+    assert "withdraw them later, together with others of their classes" in message
+    assert "--force" in message
+    assert "readers who kept the earlier release find the rows that are gone" in message
+    assert "after" not in message.split("You can:")[1]
+    assert (visits / "r.duckdb").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_whole_classes_are_withdrawn_without_force(visits: Path) -> None:
+    """Nine rows of three persons are gone: which of them is whose does not show."""
+    change(visits / "h.duckdb", "DELETE FROM visits WHERE pid IN ('p1', 'p21', 'p41')")
+    found = withdraw(visits, force=False)
+    assert (found.source_change.withdrawn_persons, found.result.suppressed_rows) == (3, 0)
+    assert verify(visits).verified
+
+
+@pytest.mark.slow
+def test_changed_rows_are_published_as_they_are_now(visits: Path) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO, CHANGE_A_VALUE)
+    withdraw(visits)
+    assert sum(count for row, count in released(visits).items() if row[-1] == "other") == 1
+    assert verify(visits).verified
+
+
+def test_nothing_is_withdrawn_where_no_row_has_left(visits: Path) -> None:
+    change(visits / "h.duckdb", GROW, CHANGE_A_VALUE)
+    with sqlanon.connect() as db:
+        found = db.withdraw(policy_of(visits))
+        assert found.result is None
+        with pytest.raises(ReleaseError, match="no row of it has left the source"):
+            found.publish()
+    assert found.to_dict()["withdrawn_persons"] == 0
+
+
+@pytest.mark.slow
+def test_a_coarser_generalization_is_found_where_the_old_one_does_not_hold(tmp_path: Path) -> None:
+    """No row may be suppressed, so the classes that are too small without the withdrawn persons are merged."""
+    strict = {"search": {"suppression_limit": 0.0}}
+    folder = make(tmp_path, **strict)
+    change(folder / "h.duckdb", WITHDRAW_TWO)
+    found = withdraw(folder, **strict)
+    assert not found.same_generalization
+    assert (found.result.suppressed_rows, found.result.released_rows) == (0, 174)
+    assert found.withdrawn_rows is None
+    assert "compare the two" in found.revealed
+    assert verify(folder, **strict).verified
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("person", ["pid", False])
+def test_rows_are_withdrawn_without_a_key(tmp_path: Path, person: Any) -> None:
+    """Rows that read alike are matched by their values."""
+    options = {"key": False, "person": person}
+    folder = make(tmp_path, **options)
+    before = released(folder)
+    change(folder / "h.duckdb", WITHDRAW_TWO)
+    withdraw(folder, **options)
+    after = released(folder)
+    assert after <= before
+    assert sum((before - after).values()) >= 6
+    assert verify(folder, **options).verified
+
+
+@pytest.mark.slow
+def test_ranges_are_searched_again_in_the_whole_source(tmp_path: Path) -> None:
+    local = {"search": {"strategy": "mondrian"}}
+    folder = make(tmp_path, **local)
+    change(folder / "h.duckdb", WITHDRAW_TWO, GROW)
+    found = withdraw(folder, **local)
+    assert not found.only_released_rows
+    assert sum(released(folder).values()) == 178
+    assert verify(folder, **local).verified
+
+
+@pytest.mark.slow
+def test_a_measure_of_classes_keeps_the_levels_and_takes_the_whole_source(tmp_path: Path) -> None:
+    measured = {"search": {"measure": "discernibility", "suppression_limit": 0.5}}
+    folder = make(tmp_path, **measured)
+    change(folder / "h.duckdb", WITHDRAW_TWO, GROW)
+    found = withdraw(folder, **measured)
+    assert (found.only_released_rows, found.same_generalization) == (False, True)
+    found = verify(folder, **measured)
+    assert found.verified, found.failures
+
+
+@pytest.mark.slow
+def test_suppressed_rows_are_not_shown_by_label_beside_the_old_version(tmp_path: Path) -> None:
+    """Readers of both versions would tell who was withdrawn from who was suppressed."""
+    options = {"person": False, "search": {"measure": "discernibility", "suppression_limit": 0.5}}
+    change(tmp_path / "h.duckdb", CREATE.replace("180", "177"))
+    with sqlanon.connect() as db:
+        db.anonymize(policy_of(tmp_path, **options)).publish()
+    change(
+        tmp_path / "h.duckdb", "DELETE FROM visits WHERE age = 21 AND id <> 1", "DELETE FROM visits WHERE id % 20 = 2"
+    )
+    withdraw(tmp_path, **options)
+    found = verify(tmp_path, **options)
+    assert found.verified, found.failures
+    assert not found.suppressed
+
+
+@pytest.mark.slow
+def test_a_result_that_others_have_overtaken_is_not_published(visits: Path) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    with sqlanon.connect() as db:
+        found = db.withdraw(policy_of(visits))
+        found.publish(force=True)
+        with pytest.raises(ReleaseError, match="was replaced meanwhile"):
+            found.publish(force=True)
+
+
+@pytest.mark.slow
+def test_a_release_of_which_nothing_is_left_is_to_be_removed(visits: Path) -> None:
+    change(visits / "h.duckdb", "DELETE FROM visits", GROW)
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match=r"all rows of .* have left the source"):
+        db.withdraw(policy_of(visits))
+
+
+@pytest.mark.slow
+def test_closeness_is_held_against_the_whole_source(tmp_path: Path) -> None:
+    close = {"privacy": {"k": K, "t_closeness": [{"attribute": "illness", "distance": "equal", "t": 0.9}]}}
+    folder = make(tmp_path, **close)
+    change(folder / "h.duckdb", WITHDRAW_TWO, GROW)
+    assert not withdraw(folder, **close).only_released_rows
+    assert verify(folder, **close).verified
+
+
+@pytest.mark.slow
+def test_earlier_versions_do_not_stay_in_the_file(tmp_path: Path) -> None:
+    kept_versions = {"release": {"keep": 2}}
+    folder = make(tmp_path, **kept_versions)
+    change(folder / "h.duckdb", WITHDRAW_TWO)
+    withdraw(folder, **kept_versions)
+    names = fetch(folder / "r.duckdb", "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'")
+    assert len(names) == 1
+    assert verify(folder, **kept_versions).verified
+
+
+@pytest.mark.slow
+def test_a_release_beside_others_stays_safe_beside_them(tmp_path: Path) -> None:
+    """The second release is based on the first one, which is withdrawn from later."""
+    first = {"release": {"database": tmp_path / "first.duckdb"}}
+    folder = make(tmp_path, **first)
+    with sqlanon.connect() as db:
+        second = policy_of(folder, release={"after": ["first"]})
+        db.anonymize(second).publish()
+    change(folder / "h.duckdb", WITHDRAW_TWO)
+    found = withdraw(folder, release={"after": ["first"]})
+    assert found.result.smallest_class >= K
+    assert verify(folder, release={"after": ["first"]}).verified
+
+
+@pytest.mark.slow
+def test_longer_texts_under_a_mask_are_refused(tmp_path: Path) -> None:
+    """The person who left had the longest text: all labels are others without it."""
+    masked = {
+        "source": {"database": tmp_path / "h.duckdb", "table": "t", "key": ["id"]},
+        "attributes": {
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1},
+            "illness": {"role": "sensitive"},
+        },
+        "privacy": {"k": 2},
+        "search": {"suppression_limit": 0.5},
+        "release": {"database": tmp_path / "r.duckdb", "table": "t"},
+        "catalog": {"database": tmp_path / "c.duckdb"},
+    }
+    change(
+        tmp_path / "h.duckdb",
+        "CREATE TABLE t AS SELECT i AS id, '1' || i // 3 AS zip, 'ill' AS illness FROM range(12) AS r(i)",
+        "INSERT INTO t VALUES (100, '12345', 'ill'), (101, '12346', 'ill')",
+    )
+    with sqlanon.connect() as db:
+        db.anonymize(sqlanon.Policy.model_validate(masked)).publish()
+    change(tmp_path / "h.duckdb", "DELETE FROM t WHERE id >= 100")
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"zip: .* values have another label"):
+        db.withdraw(sqlanon.Policy.model_validate(masked))
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({"catalog": None}, PolicyError, "catalog is missing|catalog: is missing"),
+        ({"privacy": {"k": 2}}, ReleaseError, "was made by another policy"),
+        ({"release": {"database": "elsewhere.duckdb"}}, ReleaseError, "has no release of this source"),
+    ],
+)
+def test_what_cannot_be_withdrawn_is_refused(
+    visits: Path, more: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    parts = policy_of(visits).model_dump(mode="json", exclude_none=True)
+    parts = {name: part for name, part in (parts | more).items() if part is not None}
+    with sqlanon.connect() as db, pytest.raises(error, match=message):
+        db.withdraw(sqlanon.Policy.model_validate(parts))
+
+
+def test_a_changed_release_is_not_published_again(visits: Path) -> None:
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    change(visits / "r.duckdb", "CREATE TABLE other AS SELECT 1 AS x")
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match="were changed"):
+        db.withdraw(policy_of(visits))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interruption_leaves_the_old_version_or_the_new_one(
+    visits: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A run that ends at the last step: the ledger says of which release it is, and the next run goes on from it."""
+    commit = FileTarget.commit
+
+    def interrupted(*arguments: Any) -> Any:
+        if when == "after":
+            commit(*arguments)
+        raise KeyboardInterrupt
+
+    before = (visits / "r.duckdb").read_bytes()
+    change(visits / "h.duckdb", WITHDRAW_TWO)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(FileTarget, "commit", interrupted)
+        withdraw(visits)
+    assert ((visits / "r.duckdb").read_bytes() == before) == (when == "before")
+    query = "SELECT count(*), count(withdraws) FROM sqlanon.releases WHERE replaced_at IS NULL AND intended_at IS NULL"
+    assert fetch(visits / "c.duckdb", query) == [(1, 0 if when == "before" else 1)]
+    if when == "before":
+        assert failed(verify(visits)) == {"against the source: unchanged source"}
+        withdraw(visits)
+    assert verify(visits).verified
+
+
+@pytest.mark.slow
+def test_the_command_line_shows_and_publishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    change(tmp_path / "h.duckdb", CREATE)
+    (tmp_path / "policy.toml").write_text(POLICY.format(person='"pid"') + "[search]\nsuppression_limit = 0.5\n")
+    assert cli("anonymize", "policy.toml").status == 0
+    assert cli("withdraw", "policy.toml").status == 0
+    assert "nothing to withdraw" in capsys.readouterr().out
+    change(tmp_path / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT)
+    before = (tmp_path / "r.duckdb").read_bytes()
+    assert cli("withdraw", "policy.toml", "--dry-run", "--sql").status == 0
+    shown = capsys.readouterr().out
+    assert "would be withdrawn: 2 persons are withdrawn; 7 released rows were deleted" in shown
+    assert "What this reveals: readers who kept the earlier version see which rows are gone" in shown
+    assert "from one of them only 1 row" in shown
+    assert "SELECT" in shown
+    assert cli("withdraw", "policy.toml").status == 1
+    assert (tmp_path / "r.duckdb").read_bytes() == before
+    assert "--force" in capsys.readouterr().err
+    assert cli("withdraw", "policy.toml", "--force", "--json").status == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["withdrawn_persons"], found["released_before"], found["released_rows"]) == (2, 180, 161)
+    assert found["withdrawn_rows"] == {"rows": 19, "classes": 3, "fewest": 1}
+    assert found["release"] == str(tmp_path / "r.duckdb")
+    assert cli("verify", "r.duckdb", "--policy", "policy.toml").status == 0
