@@ -31,8 +31,8 @@ from sqlglot import exp
 from sqlanon.expressions import fragment
 from sqlanon.hierarchies.numerals import NUMERAL, part_of
 
-RangeKind: TypeAlias = Literal["integer", "number", "date"]
-"""What the labels are made of: integers of up to 64 bits, any numbers, or dates and timestamps."""
+RangeKind: TypeAlias = Literal["integer", "number", "date", "time"]
+"""What the labels are made of: integers of up to 64 bits, any numbers, dates and timestamps, or times of day."""
 
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:[+-][0-9:]+)?)?"
@@ -40,21 +40,24 @@ _VALUES = {
     "integer": "(-?[0-9]+)",
     "number": f"({NUMERAL})",
     "date": f"({_DAY}){_TIME}",
+    "time": r"([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)",
 }
 _TYPED = {
     "integer": fragment("TRY_CAST(:part AS BIGINT)"),
     "number": fragment("TRY_CAST(:part AS DOUBLE)"),
     "date": fragment("TRY_CAST(:part AS DATE)"),
+    "time": fragment("epoch(TRY_CAST(:part AS TIME))"),
 }
 _BEFORE = fragment(":bound - 1")  # the last integer or day before a bound
 _FIRST_KNOWN = fragment("coalesce(:values)")
 
 
 def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
-    """The least and the greatest value of a label: BIGINT, DOUBLE or DATE, as the kind says.
+    """The least and the greatest value of a label: BIGINT, DOUBLE or DATE, as the kind says; of times the seconds since
+    midnight.
 
-    An integer or a date lies between its bounds, both included. So does another number, but the upper bound of
-    ``[20, 25)`` and ``<20`` is the first number beyond. A bound is NULL where a label has none: at an open end, and
+    An integer or a date lies between its bounds, both included. So does another number or a time, but the upper bound
+    of ``[20, 25)`` and ``<20`` is the first one beyond. A bound is NULL where a label has none: at an open end, and
     both where it is no range.
 
     >>> import duckdb
@@ -74,7 +77,7 @@ def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     lows = [end(form, 1) for form in [*closed, half_open, f"≥{value}"]]
     highs = [end(form, min(2, form.count(value))) for form in closed]
     beyond = [end(half_open, 2), end(f"<{value}", 1)]
-    highs += beyond if kind == "number" else [_BEFORE(bound=one) for one in beyond]
+    highs += beyond if kind in ("number", "time") else [_BEFORE(bound=one) for one in beyond]
     if kind == "date":
         periods = _periods(label)
         lows += [first for first, _ in periods]

@@ -155,14 +155,15 @@ _RANGES = template("""
     ANTI JOIN :nodes AS n ON r.label = n.label
     GROUP BY r.label
 """)
-# Ranges whose ends need not be values. Numbers stand for themselves, and dates for the days since the year 2000.
+# Ranges whose ends need not be values. Numbers stand for themselves, dates for the days since the year 2000, and times
+# for the seconds since midnight.
 _RANGES_BY_VALUE = template("""
     WITH
         "values" AS (
             SELECT number, dated, min(place) AS low, max(place) AS high
             FROM (
                 SELECT
-                    coalesce(TRY_CAST(level_0::VARCHAR AS DOUBLE), :days) AS number,
+                    coalesce(TRY_CAST(level_0::VARCHAR AS DOUBLE), :days, :seconds) AS number,
                     TRY_CAST(level_0::VARCHAR AS DOUBLE) IS NULL AS dated,
                     dense_rank() OVER (ORDER BY TRY_CAST(level_0::VARCHAR AS DOUBLE), level_0) AS place
                 FROM :hierarchy
@@ -175,9 +176,9 @@ _RANGES_BY_VALUE = template("""
         ends AS (
             SELECT
                 l.label,
-                CASE WHEN w.dated THEN :first_day ELSE :first_number END AS first,
-                CASE WHEN w.dated THEN :last_day ELSE :last_number END AS last,
-                NOT w.dated AND regexp_matches(l.label, '^<|[)]$') AS half_open,
+                CASE WHEN w.dated THEN coalesce(:first_day, :first_time) ELSE :first_number END AS first,
+                CASE WHEN w.dated THEN coalesce(:last_day, :last_time) ELSE :last_number END AS last,
+                (NOT w.dated OR :last_time IS NOT NULL) AND regexp_matches(l.label, '^<|[)]$') AS half_open,
                 w.low,
                 w.high
             FROM :labels AS l, whole AS w
@@ -200,6 +201,7 @@ _RANGES_BY_VALUE = template("""
 """)
 _DAYS = fragment("date_diff('day', '2000-01-01'::DATE, :day)::DOUBLE")
 _DAY_OF_VALUE = fragment("TRY_CAST(level_0::VARCHAR AS DATE)")
+_SECONDS_OF_VALUE = fragment("epoch(TRY_CAST(level_0::VARCHAR AS TIME))")
 _ALL_RANGES = template("SELECT * FROM :ranges AS r")
 _WITHOUT_ZEROS = fragment("coalesce(:number, :label)")
 
@@ -544,7 +546,7 @@ def nodes_in_order(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
 def ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.Select:
     """The ranges among labels: ``label``, ``low`` and ``high``.
 
-    One is no node itself; its ends are nodes, or numbers or dates between which the hierarchy has values.
+    One is no node itself; its ends are nodes, or numbers, dates or times between which the hierarchy has values.
     """
     label = col("label", "l")
     numbers, texts = f"({NUMERAL})(?:-({NUMERAL}))?", "(.+) to (.+)"
@@ -562,12 +564,16 @@ def ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.Selec
     )
     first, last = bounds(label, "number")
     days = [_DAYS(day=day) for day in bounds(label, "date")]
+    first_time, last_time = bounds(label, "time")
     by_value = _RANGES_BY_VALUE(
         days=_DAYS(day=_DAY_OF_VALUE()),
+        seconds=_SECONDS_OF_VALUE(),
         hierarchy=hierarchy,
         first_day=days[0],
+        first_time=first_time,
         first_number=first,
         last_day=days[1],
+        last_time=last_time,
         last_number=last,
         labels=labels,
         nodes=nodes,

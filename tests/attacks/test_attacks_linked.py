@@ -37,7 +37,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import column_definitions, table
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, temporal
 from sqlanon.ledger.release_links import ComparedRelease, strange_labels
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink, nodes_in_order, ranges
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""
@@ -339,6 +339,47 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
         connection.execute("INSERT INTO one VALUES ('{1, 2}', 'x'), (NULL, 'x'), ('7-9', 'x')")
         assert rows_of(connection, strange) == [(ranges, 2)]
     assert found == {label: n for label, n in rows.items() if n < k}
+
+
+VALUES_OF_RANGES: dict[str, tuple[list[str], dict[str, list[int]]]] = {
+    "INTEGER": (
+        ["-3", "3", "20", "84", "85", "104"],
+        {"≥85": [4, 5], "<20": [0, 1], "-3 to 3": [0, 1], "020-084": [2, 3]},
+    ),
+    "DECIMAL(5, 2)": (["2.50", "50.00", "75.25", "99.00"], {"[050, 075.25)": [1], "<50": [0], "≥75.25": [2, 3]}),
+    "DATE": (
+        ["1979-12-31", "1980-02-29", "1981-01-01", "1999-07-08"],
+        {
+            "≥1981-01-01": [2, 3],
+            "<1981-01-01": [0, 1],
+            "1980-01-01 to 1981-12-31": [1, 2],
+            "[1980-02-29, 1981-01-01)": [1],
+        },
+    ),
+    "TIMESTAMP": (
+        ["1979-12-31 23:59:59", "1980-02-29 00:00:00", "1980-02-29 12:30:00", "1981-01-01 00:00:00"],
+        {"≥1980-02-29": [1, 2, 3], "<1980-02-29": [0], "1980-01-01 to 1980-12-31": [1, 2]},
+    ),
+    "TIME": (
+        ["00:30:00", "08:00:00", "08:59:59.5", "09:00:00", "23:00:00"],
+        {"[08:00:00, 09:00:00)": [1, 2], "<08:00:00": [0], "≥09:00:00": [3, 4], "00:00:00 to 08:00:00": [0, 1]},
+    ),
+}
+
+
+@pytest.mark.parametrize("type_", VALUES_OF_RANGES)
+def test_ranges_of_each_type_hold_the_values_between_their_ends(type_: str) -> None:
+    values, labels = VALUES_OF_RANGES[type_]
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE h (level_0 {type_}, level_1 VARCHAR)")
+        connection.executemany("INSERT INTO h VALUES (?, '*')", [[value] for value in values])
+        connection.execute("CREATE TABLE labels AS SELECT unnest($1::VARCHAR[]) AS label", [[*labels, "*", "no range"]])
+        nodes = f"CREATE TABLE nodes AS {nodes_in_order(table('h'), [0, 1]).sql('duckdb')}"
+        connection.execute(nodes)
+        query = ranges(exp.select("label").from_("labels"), table("nodes"), table("h"))
+        assert {(label, low, high) for label, low, high in connection.execute(query.sql("duckdb")).fetchall()} == {
+            (label, held[0] + 1, held[-1] + 1) for label, held in labels.items()
+        }
 
 
 # --- composition, positions, linking
