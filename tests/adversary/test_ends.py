@@ -347,6 +347,44 @@ def test_values_that_move_within_their_cells_change_no_range(search: dict[str, A
         assert found[0] == found[1]
 
 
+def values_under(name: str, label: Value, values: set[Value]) -> set[Value]:
+    """The values that a released label stands for."""
+    if label == "*":
+        return values
+    if single := {value for value in values if is_value(value, label)}:
+        return single
+    ends = parsed(name, str(label))
+    assert ends is not None, label
+    first, beyond = ends
+    return {
+        value
+        for value in values
+        if (first is None or plain(value) >= first) and (beyond is None or plain(value) < beyond)
+    }
+
+
+LOSSES = [(strategy, names) for names in [["age", "birth"], *OTHERS] for strategy in RANGES]
+
+
+@pytest.mark.parametrize(("strategy", "names"), some(LOSSES, 3), ids=str)
+def test_loss_counts_the_values_that_released_labels_stand_for(strategy: str, names: list[str]) -> None:
+    """Not those between the least and the greatest value of a class."""
+    source = {name: values for name, values in drawn(7, 90).items() if name in names and name != "job"}
+    table = pa.table({name: pa.array(values, TYPES.get(name)) for name, values in source.items()})
+    policy = make_policy({name: ATTRIBUTES[name] for name in source}, k=K, table=None, search={"strategy": strategy})
+    with sqlanon.connect(table) as db:
+        result = db.anonymize(policy)
+        relation = result.relation()
+        released = dict(zip(relation.columns, zip(*relation.fetchall(), strict=True), strict=True))
+    losses = [
+        (len(values_under(name, label, set(values))) - 1) / (len(set(values)) - 1)
+        for name, values in source.items()
+        for label in released[name]
+    ]
+    assert result.score == pytest.approx(sum(losses) / len(losses), abs=1e-9)
+    assert len(losses) == 90 * len(source)
+
+
 DAYS = st.dates(date(1999, 11, 1), date(2001, 3, 31))
 TABLES = st.integers(6, 24).flatmap(
     lambda rows: st.fixed_dictionaries(
