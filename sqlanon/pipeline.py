@@ -29,7 +29,7 @@ from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, value_fact
 from sqlanon.notices import Notice
 from sqlanon.policy import Policy, shown_place
 from sqlanon.recode.stage import Recoding, recode
-from sqlanon.release.check import Check
+from sqlanon.release.check import Check, source_check
 from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_columns
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, audited_rows
@@ -232,18 +232,22 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
     with space.run(policy, counted=True) as run, source_errors():
         steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
         recorded, known = check_against_ledger(run.engine, policy, found), publication_of(run.engine, policy, found)
-        if known is None or not known.is_part:
+        if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
+            checks.append(source_check("source rows", False, "the source has rows", "the source has no rows"))
+        elif known is None or not known.is_part:
             prepared = prepare_with_earlier(steps, run, policy, None if known is None else known.after)
             withdraws = known is not None and known.withdraws is not None
             checks += check_against_source(run, prepared, found, place, withdraws)
+            rows_now = prepared.marginals.rows
         elif all(check.passed for check in of_policy):  # else its rows are not compared
             prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
             checks += check_extended(run, prepared, found, place)
+            rows_now = prepared.marginals.rows
         alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
         everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
         if everything.verified or not alone.verified:
             return everything
-        publication, rows_now = recorded_publication(run.engine, policy, found), prepared.marginals.rows
+        publication = recorded_publication(run.engine, policy, found)
     if publication is None:
         return everything
     change = measure_source_change(space, policy, place, found.manifest, publication, rows_now)
@@ -266,7 +270,7 @@ def measure_source_change(
         if not can_mark_rows(policy, run.source, manifest):
             return change
         steps = StatementRunner(run.engine)
-        with suppress(SourceError):  # no row of the release is in the source any more
+        with suppress(SourceError, InfeasibleError):  # no row of the release is in the source any more
             prepared = prepare_beside(steps, run, policy, [publication], manifest, {publication.run_id})
             with place.rows(run.engine, manifest) as released:
                 return measure_released_rows(run, prepared, publication, manifest, released, change)

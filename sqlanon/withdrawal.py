@@ -36,6 +36,8 @@ class Withdrawal:
     only_released_rows:
         Whether the new version has rows of that release alone. Otherwise its rows cannot be told from others, and the
         new version has all rows of the source.
+    same_generalization:
+        Whether it shows all attributes at the same levels as that release.
     withdrawn_rows:
         The rows that the new version lacks, the classes that lose them, and the fewest that one of these loses; None if
         the generalization is another one, or where this cannot be counted.

@@ -410,7 +410,7 @@ class JointAudit:
     def _price_of_force(self) -> str:
         """What is lost if the release is published beside those for which it is refused."""
         losses = []
-        if any(each.breaks and each.publication.run_id == self.withdraws for each in self.refusals):
+        if any(each.publication.run_id == self.withdraws for each in self.refusals):
             losses.append(
                 "readers who kept the earlier release find the rows that are gone by comparing the two, and so the "
                 "class of the withdrawn persons and the values that both show unchanged"

@@ -13,11 +13,11 @@ from sqlanon.ledger.records import History, Publication
 from sqlanon.ledger.released_rows import count_changed_labels
 from sqlanon.ledger.source_change import can_mark_rows
 from sqlanon.ledger.trees import trees_of
-from sqlanon.policy import Policy
+from sqlanon.policy import Policy, shown_place
 from sqlanon.policy.problems import join
 from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Reach, kind_at, place_of
+from sqlanon.release.target import Reach, kind_at, place_of, recorded_place
 from sqlanon.requirements import needs_source
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import Source
@@ -54,8 +54,7 @@ def published_release(run: Run, policy: Policy) -> PublishedRelease:
     reach = Reach(policy, run.source)
     found = history(run.engine, policy.catalog.database, reach)
     publication = publication_in_place(found, run, policy)
-    with opened(run.engine, publication, reach) as release:
-        manifest = release.manifest
+    manifest = _read_manifest(run, publication, reach)
     if not policy.made(manifest.policy_hash):
         raise ReleaseError(
             f"{publication.path} was made by another policy: withdraw from it with that policy, or run anonymize"
@@ -92,6 +91,18 @@ def refuse_changed_labels(run: Run, prepared: SearchInput, published: PublishedR
         "labels, which is not compared with the one that it replaces"
     )
     raise SourceError("; ".join(f"{join('attributes', name)}: {count:,} {message}" for name, count in changed.items()))
+
+
+def _read_manifest(run: Run, publication: Publication, reach: Reach) -> Manifest:
+    """The manifest of a release that is as it was published."""
+    if kind_at(publication.path).compares:
+        with opened(run.engine, publication, reach) as release:
+            return release.manifest
+    found = recorded_place(publication.path, publication.table_name, reach).verify(run.engine.limits)
+    recorded = (publication.manifest_hash, publication.digest)
+    if not found.verified or (found.manifest.fingerprint(), found.digest) != recorded:
+        raise ReleaseError(f"{shown_place(publication.path)} is not the release that the ledger recorded")
+    return found.manifest
 
 
 def _place(policy: Policy) -> Path:

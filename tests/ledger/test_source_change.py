@@ -152,6 +152,15 @@ def test_withdrawn_persons_of_ranges_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_source_without_rows_has_lost_all_persons(visits: Path) -> None:
+    change(visits / "h.duckdb", "DELETE FROM visits")
+    found = source_change(visits)
+    assert (found.withdrawn_persons, found.deleted_rows, found.rows_now) == (60, 180, 0)
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match=r"all rows of .* have left the source"):
+        db.withdraw(policy(visits))
+
+
+@pytest.mark.slow
 def test_a_source_that_has_lost_all_released_rows(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits WHERE NOT pid = 'p3'", GROW)
     found = source_change(visits)

@@ -114,6 +114,39 @@ def test_withdrawn_persons_in_spark_are_counted_by_their_hashes(
     assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 170)
 
 
+@pytest.mark.spark
+def test_a_release_in_spark_is_not_compared_and_replaced_by_force(
+    session: Any, spark_cluster: Any, tmp_path: Path
+) -> None:
+    def load(rows: list[tuple[str, int, str]]) -> None:
+        session.sql("DROP TABLE IF EXISTS erased.visits")
+        session.createDataFrame(rows, "pid string, age int, illness string").write.saveAsTable("erased.visits")
+
+    wanted = policy(tmp_path, {"table": "erased.visits"}, {"spark": True, "table": "erased_shown.visits"})
+    schemas = ("erased", "erased_shown")
+    for schema in schemas:
+        session.sql(f"CREATE SCHEMA {schema}")
+    try:
+        load(ROWS)
+        with sqlanon.connect(session) as db:
+            db.anonymize(wanted).publish()
+            load(LEFT)
+            found = db.withdraw(wanted)
+            assert found.source_change.withdrawn_persons == 3
+            with pytest.raises(AuditError, match="releases there cannot be compared yet") as error:
+                found.publish()
+            message = str(error.value)
+            assert "readers who kept the earlier release find the rows that are gone" in message
+            assert "what a reader of releases that were not compared learns of any row is then unknown" in message
+            release = db.withdraw(wanted).publish(force=True)
+            assert release.manifest.released_rows + release.manifest.suppressed_rows == len(LEFT)
+            verified = db.verify(session, wanted, "erased_shown.visits")
+        assert verified.verified, verified.failures
+    finally:
+        for schema in schemas:
+            session.sql(f"DROP SCHEMA {schema} CASCADE")
+
+
 @pytest.mark.slow
 def test_of_many_people_a_sample_gives_an_estimate(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
