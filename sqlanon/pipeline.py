@@ -35,7 +35,7 @@ from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, sho
 from sqlanon.release.publish import Ledger, NoLedger, audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
 from sqlanon.release.target import Reach, kind_taking, recorded_place, target_for
-from sqlanon.release.undecided_persons import find_undecided_person, refuse_few_persons
+from sqlanon.release.undecided_persons import find_undecided_person, refuse_few_persons, refuse_undecided_person
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import EarlierReleases, SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice, silent
@@ -297,7 +297,8 @@ def draft_of(
     """From a prepared source to all that a release is made of."""
     policy = prepared.policy
     with source_errors():
-        person = find_undecided_person(steps, prepared)
+        person = find_undecided_person(steps, policy, prepared.source, prepared.columns, prepared.marginals.rows)
+        refuse_undecided_person(prepared.source, person)
         warnings = warn_of_unique_columns(steps, prepared)
     laps.end("load")
     found = search(steps, prepared, partial(progress, "search"))

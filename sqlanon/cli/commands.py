@@ -553,6 +553,8 @@ def risk(
         print_json(found.to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None})
         return
     print_risk(found, loaded.noisy)
+    if found.undecided_person is not None:
+        _warn([found.undecided_person])
     print_requirements(found.requirements)
     has_priors = loaded.risk is not None and bool(loaded.risk.priors)
     print_leakage(found.leakage, found.leakage_search, "rows" if has_priors else found.counts)

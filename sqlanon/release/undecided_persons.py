@@ -1,20 +1,36 @@
 """The decision who a person is: without it, a class of k rows may be one person.
 
 Where a policy leaves ``[source] person`` open, and a column numbers people who have several rows, a release is refused
-whose classes hold too few of them. Its data holder decides: a column, or false.
+whose classes hold too few of them. Its data holder decides: a column, or false. Of a source in PostgreSQL or Spark the
+column is looked for there, by counts, and any release is refused: the classes' people cannot be counted before it is
+decided who they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from sqlglot import exp
+
 from sqlanon.coding import Column
+from sqlanon.engines.dialects.postgres import distinct_counts as exact_counts
+from sqlanon.engines.dialects.postgres import put_there as put_in_postgres
+from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import col, named, select
+from sqlanon.errors import PolicyError, Problem, SourceError
+from sqlanon.expressions import col, name_of, named, select, table
+from sqlanon.policy import Policy
 from sqlanon.policy.toml import toml_value
 from sqlanon.recode.full_domain import ByClass
 from sqlanon.release.dependencies import positional
 from sqlanon.search.input import SearchInput
+from sqlanon.sources.bound import EveryColumn, Source
+from sqlanon.sources.column_figures import distinct_counts
+from sqlanon.sources.columns import Columns
 from sqlanon.sources.persons import (
+    Ask,
     KeyColumn,
     PersonColumn,
     can_number_people,
@@ -22,23 +38,100 @@ from sqlanon.sources.persons import (
     find_person_column,
 )
 
+Count = Callable[[Sequence[str]], Sequence[int]]
 
-def find_undecided_person(steps: StatementRunner, prepared: SearchInput) -> PersonColumn | None:
+_ROWS = table("rows_there")
+"""The rows of the source, in the engine that has them."""
+
+
+def find_undecided_person(
+    steps: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int
+) -> PersonColumn | None:
     """The column that numbers the people of a source whose policy does not say who a person is."""
-    source, policy = prepared.source, prepared.policy
-    if steps.dry or policy.source.person is not None or source.access != "rows":
+    if steps.dry or policy.source.person is not None:
         return None
-    names = [name for name, type_ in source.columns.items() if can_number_people(name, type_)]
+    if source.access == "rows":
+        count = partial(source.distinct_counts, steps.engine)
+        return _find(steps.engine.rows, source.relation, source.columns, columns, rows, count)
+    every = source.every_column(steps.engine)
+    if every is None:  # a frequency set has no rows
+        return None
+    try:
+        return _find_there(every, columns, rows)
+    except SourceError:  # its user may read some of the columns only
+        return _find_there(_declared(every, columns), columns, rows)
+
+
+def _find(
+    ask: Ask, relation: exp.Expr, types: Mapping[str, str], columns: Columns, rows: int, count: Count
+) -> PersonColumn | None:
+    names = [name for name, type_ in types.items() if can_number_people(name, type_)]
     if not names:
         return None
-    figures = source.distinct_counts(steps.engine, names)
-    released = [column.name for column in prepared.released]
+    figures, released = count(names), {column.name for column in columns.released}
     keys = [
-        KeyColumn(name, source.columns[name], distinct, values, name in released)
+        KeyColumn(name, types[name], distinct, values, name in released)
         for name, distinct, values in zip(names, figures[::2], figures[1::2], strict=True)
     ]
-    compared = {name: source.columns[name] for name in (*prepared.columns.generalized, *prepared.columns.noisy)}
-    return find_person_column(steps.engine.rows, source.relation, keys, compared, prepared.marginals.rows)
+    compared = {name: types[name] for name in (*columns.generalized, *columns.noisy) if name in types}
+    return find_person_column(ask, relation, keys, compared, rows)
+
+
+def _find_there(every: EveryColumn, columns: Columns, rows: int) -> PersonColumn | None:
+    """The same by counts in the engine that has the rows."""
+    server, relation = every.engine, _ROWS
+
+    def ask(query: exp.Query) -> Sequence[tuple[int, ...]]:
+        with server.reading():
+            answers: Sequence[tuple[int, ...]] = server.rows(_put_there(query, every))
+        return answers
+
+    counts = exact_counts if server.dialect == "postgres" else distinct_counts
+    return _find(ask, relation, every.types, columns, rows, lambda names: ask(counts(relation, names))[0])
+
+
+def _put_there(query: exp.Query, every: EveryColumn) -> exp.Query:
+    """A statement on `_ROWS` as the engine runs it that has them."""
+    if every.engine.dialect == "spark":
+        query = query.copy()
+        for part in query.find_all(exp.CTE):
+            part.set("materialized", None)
+        return SPARK.put_there(query, {name_of(_ROWS): every.relation})
+    return put_in_postgres(query, {name_of(_ROWS): every.relation})
+
+
+def _declared(every: EveryColumn, columns: Columns) -> EveryColumn:
+    """The columns of the policy alone."""
+    names = {*columns.by_attribute.values(), *columns.key}
+    relation = every.relation.copy()
+    assert isinstance(relation, exp.Subquery)
+    inner = relation.this
+    inner.set("expressions", [one for one in inner.expressions if one.alias_or_name in names])
+    return replace(every, relation=relation, types={name: every.types[name] for name in every.types if name in names})
+
+
+def refuse_undecided_person(source: Source, person: PersonColumn | None) -> None:
+    """Refuse to release a source whose rows stay elsewhere, and whose people a column numbers."""
+    if person is None or source.access == "rows":
+        return
+    raise PolicyError([Problem("source.person", explain_undecided_person(person))])
+
+
+def explain_undecided_person(person: PersonColumn) -> str:
+    """That a column numbers people, and what to decide."""
+    return f"{_numbers_people(person)}. {_decide(person)}"
+
+
+def _numbers_people(person: PersonColumn) -> str:
+    missing = f" ({person.missing:,} rows without a value count as one person)" if person.missing else ""
+    return f"not set, and {person.name!r} numbers people: {person.distinct:,} values in {person.values:,} rows{missing}"
+
+
+def _decide(person: PersonColumn) -> str:
+    return (
+        f"Set person = {toml_value(person.name)} under [source], and classes count persons; or person = false, if each "
+        "row is a person: classes then count rows, and all rows of a class may be of one person"
+    )
 
 
 def refuse_few_persons(
@@ -54,19 +147,13 @@ def refuse_few_persons(
     classes, few = steps.engine.rows(count_small_classes(of_persons, keys, least))[0]
     if not classes:
         return
-    name, missing = repr(person.name), ""
-    if person.missing:
-        missing = f" ({person.missing:,} rows without a value count as one person)"
-    one = classes == 1
+    name, one = repr(person.name), classes == 1
     raise PolicyError(
         [
             Problem(
                 "source.person",
-                f"not set, and {name} numbers people: {person.distinct:,} values in {person.values:,} rows{missing}. "
-                f"{classes:,} {'class' if one else 'classes'} ({few:,} rows) {'holds' if one else 'hold'} fewer than "
-                f"{least} values of {name}; set person = {toml_value(person.name)} under [source], and classes count "
-                "persons; or person = false, if each row is a person: classes then count rows, and all rows of a class "
-                "may be of one person",
+                f"{_numbers_people(person)}. {classes:,} {'class' if one else 'classes'} ({few:,} rows) "
+                f"{'holds' if one else 'hold'} fewer than {least} values of {name}. {_decide(person)}",
             )
         ]
     )

@@ -33,6 +33,7 @@ from sqlanon.policy import Policy, RiskSection
 from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
+from sqlanon.release.undecided_persons import explain_undecided_person, find_undecided_person
 from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
 from sqlanon.requirements.base import (
     ClassCondition,
@@ -198,11 +199,17 @@ class _Assessment:
             leakage=ranked(leakages, self.names, leaking.whole),
             leakage_search=leakage_search,
             dependencies=self._dependencies(sizes.rows),
+            undecided_person=self._undecided_person(sizes.rows),
             **{
                 "expected_reidentifications": marketer.expected,
                 **risk_of_rows(self.run, self.steps, self.columns, self.asked, share),
             },
         )
+
+    def _undecided_person(self, rows: int) -> str | None:
+        """What there is to decide, where the policy does not say who a person is."""
+        person = find_undecided_person(self.steps, self.policy, self.run.source, self.columns, rows)
+        return None if person is None else f"source.person: {explain_undecided_person(person)}"
 
     def _dependencies(self, rows: int) -> tuple[Narrowing, ...]:
         """The columns that are to be released as they are, and narrow a quasi-identifier."""

@@ -107,6 +107,9 @@ class Risk:
         How many sets were measured.
     dependencies:
         The columns to be released as they are that narrow a quasi-identifier, where all of its values have one label.
+    undecided_person:
+        Where the policy does not say who a person is, and a column numbers people of several rows: what there is to
+        decide. All figures count rows then.
     """
 
     rows: int
@@ -133,6 +136,7 @@ class Risk:
     leakage_search: LeakageSearch
     leakage: tuple[Leakage, ...] = ()
     dependencies: tuple[Narrowing, ...] = ()
+    undecided_person: str | None = None
     _relate: Callable[[Table], Any] | None = field(default=None, repr=False, compare=False)
 
     @property

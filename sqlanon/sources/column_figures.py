@@ -99,7 +99,7 @@ _DISTINCT_ABOUT = fragment("approx_count_distinct(:hash) FILTER (WHERE :value IS
 _COUNTED = fragment("coalesce((sum(:counted) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0)")
 
 
-def distinct_counts(source: exp.Table, columns: Sequence[str], counted: str | None = None) -> exp.Select:
+def distinct_counts(source: exp.Expr, columns: Sequence[str], counted: str | None = None) -> exp.Select:
     """One row: for each column about how many distinct values it has, and its values; one scan, memory flat."""
     figures: list[exp.Expr] = []
     for name in columns:

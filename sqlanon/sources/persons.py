@@ -22,7 +22,6 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.expressions import (
-    anonymous,
     cast,
     col,
     create_temporary_view,
@@ -148,7 +147,7 @@ def can_number_people(name: str, type_: str) -> bool:
 
 
 def find_person_column(
-    ask: Ask, relation: exp.Table, keys: Sequence[KeyColumn], compared: Mapping[str, str], rows: int
+    ask: Ask, relation: exp.Expr, keys: Sequence[KeyColumn], compared: Mapping[str, str], rows: int
 ) -> PersonColumn | None:
     """The column whose values number the people of a table with several rows of some of them; None if there is none.
 
@@ -233,7 +232,7 @@ def _is_of_a_visit(agreement: _Agreement, compared: Mapping[str, str]) -> bool:
 
 
 _WHOLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL")
-_SAMPLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND :place % :step = 0")
+_SAMPLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND md5(:key) < :bound")
 _VALUES = template("SELECT person, :attribute AS attribute, :value AS value FROM sample")
 _TRAITS = template("""
     SELECT person, attribute, min(value) AS value, sum(n) AS n, sum(n * (n - 1)) AS pairs
@@ -291,13 +290,14 @@ _TOGETHER = template("""
 """)
 
 
-def _sample(relation: exp.Table, key: str, columns: Sequence[str], step: int) -> exp.Select:
+def _sample(relation: exp.Expr, key: str, columns: Sequence[str], step: int) -> exp.Select:
     """The rows of some values of a key, with ``person`` and ``v0``, ``v1``, ... Spaces around a text do not count."""
     output: list[exp.Expr] = [named(col(name), f"v{i}") for i, name in enumerate(columns)]
     value = exp.Trim(this=cast(col(key), "VARCHAR"))
     if step == 1:
         return _WHOLE(key=value, columns=output, source=relation.copy())
-    return _SAMPLE(key=value, columns=output, source=relation.copy(), place=anonymous("HASH", value.copy()), step=step)
+    # A share of all hashes: each engine has this one.
+    return _SAMPLE(key=value, columns=output, source=relation.copy(), bound=f"{16**8 // step:08x}")
 
 
 def _traits(count: int) -> exp.Subquery:

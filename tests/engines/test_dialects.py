@@ -159,6 +159,7 @@ def _bin(kind: type[exp.Binary], left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 SCALARS: Mapping[str, exp.Expr] = {
     "text without spaces around it": exp.Trim(this=exp.DPipe(this=text("  "), expression=_T)),
+    "the hash of a text": exp.MD5(this=_T),
     **{
         f"{left.name} {kind.__name__} {right.sql()}": _bin(kind, left, right)
         for kind in (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)

@@ -138,5 +138,17 @@ def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str)
     ended = cli("anonymize", "policy.toml", cwd=tmp_path)
     assert ended.status == 2
     assert "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows" in ended.err
-    assert 'set person = "mrn" under [source]' in ended.err
+    assert 'Set person = "mrn" under [source]' in ended.err
     assert not (tmp_path / "release.parquet").exists()
+
+
+def test_risk_says_that_its_figures_count_rows() -> None:
+    with sqlanon.connect(visits()) as db:
+        undecided = db.risk(policy_of("mrn", "identifying"))
+        decided = [db.risk(policy_of("mrn", "identifying", person=person)) for person in (False, "mrn")]
+    assert undecided.counts == "rows"
+    assert str(undecided.undecided_person).startswith(
+        "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. Set person = \"mrn\""
+    )
+    assert [one.undecided_person for one in decided] == [None, None]
+    assert [one.counts for one in decided] == ["rows", "persons"]

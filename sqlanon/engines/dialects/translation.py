@@ -62,6 +62,7 @@ _PARTS: Mapping[type[exp.Expr], str] = {
     exp.Concat: "expressions safe",
     exp.Count: "this big_int",
     exp.Trim: "this",
+    exp.MD5: "this",
     exp.Rank: "expressions",
     exp.Window: "this partition_by order spec over",
     exp.WindowSpec: "kind start start_side end end_side",

@@ -1,0 +1,122 @@
+"""In PostgreSQL and Spark, too, somebody decides who a person is where a column numbers people of several rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from postgres_server import VARIABLE, Server
+
+import sqlanon
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.errors import PolicyError
+
+# 60 persons with five to seven rows, and a ward that says nothing of them.
+VISITS = """
+    SELECT 100 + i AS mrn, ['m', 'w'][1 + i % 2] AS sex, DATE '1950-01-01' + (i * 311)::INTEGER AS birth_date,
+        (10000 + i * 17)::VARCHAR AS zip, 'ward ' || (hash(i * 10 + v) % 9) AS ward
+    FROM range({persons}) AS persons(i), range(7) AS rows(v)
+    WHERE v < {rows}
+"""
+QUASI = {
+    "sex": {"role": "quasi", "hierarchy": "suppress"},
+    "birth_date": {"role": "quasi", "hierarchy": {"dates": ["month", "year", "decade"]}},
+    "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
+}
+SOURCE = {"postgres": f"env:{VARIABLE}", "table": "visited.visits"}
+KINDS = {"mrn": "bigint", "sex": "text", "birth_date": "date", "zip": "text", "ward": "varchar(20)"}
+UNDECIDED = "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. Set person = \"mrn\" under"
+
+
+def visits(rows: str = "5 + i % 3", persons: int = 60) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        return connection.sql(VISITS.format(rows=rows, persons=persons)).fetchall()
+
+
+def policy_of(role: str | None, source: dict[str, Any], **more: Any) -> sqlanon.Policy:
+    attributes = {**QUASI, "ward": {"role": "insensitive"}} | ({"mrn": {"role": role}} if role else {})
+    return sqlanon.Policy(
+        source={**source, "undeclared": "drop", **more}, attributes=attributes, privacy={"k": 5, "dependencies": "warn"}
+    )
+
+
+def load(server: Server, rows: list[tuple[Any, ...]], **kinds: str) -> None:
+    server.run("DROP SCHEMA IF EXISTS visited CASCADE", "CREATE SCHEMA visited")
+    server.load("visited.visits", KINDS | kinds, rows)
+
+
+@pytest.mark.parametrize("role", ["identifying", None, "insensitive"])
+def test_a_source_in_postgres_is_refused(postgres: Server, role: str | None) -> None:
+    load(postgres, visits())
+    with sqlanon.connect() as db, pytest.raises(PolicyError) as refused:
+        db.anonymize(policy_of(role, SOURCE))
+    assert UNDECIDED in str(refused.value)
+
+
+def test_rows_of_persons_with_one_row_need_no_decision(postgres: Server) -> None:
+    load(postgres, visits("1", persons=360))
+    with sqlanon.connect() as db:
+        assert db.anonymize(policy_of("identifying", SOURCE)).persons is None
+
+
+def test_whoever_decides_gets_a_release_of_postgres(postgres: Server) -> None:
+    load(postgres, visits())
+    with sqlanon.connect() as db:
+        assert db.anonymize(policy_of("identifying", SOURCE, person="mrn")).persons == 60
+        assert db.anonymize(policy_of("identifying", SOURCE, person=False)).persons is None
+
+
+def test_nothing_but_figures_of_people_leaves_postgres(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(postgres, [(f"m{mrn}", *rest) for mrn, *rest in visits()], mrn="text")
+    fetched: list[Any] = []
+    rows = PostgresEngine.rows
+
+    def watched(self: Any, query: Any, *more: Any) -> list[tuple[Any, ...]]:
+        answers = rows(self, query, *more)
+        fetched.extend(value for answer in answers for value in answer)
+        return answers
+
+    monkeypatch.setattr(PostgresEngine, "rows", watched)
+    with sqlanon.connect() as db, pytest.raises(PolicyError, match="'mrn' numbers people"):
+        db.anonymize(policy_of("identifying", SOURCE))
+    assert len(fetched) > 20
+    assert not [value for value in fetched if str(value).startswith("m1")]
+
+
+def test_whoever_may_read_some_columns_decides_about_these(postgres: Server) -> None:
+    load(postgres, visits())
+    postgres.run(
+        "ALTER TABLE visited.visits ADD secret text DEFAULT 'x'",
+        "CREATE ROLE some_columns LOGIN PASSWORD 'x'",
+        "GRANT USAGE ON SCHEMA visited TO some_columns",
+        "GRANT SELECT (mrn, sex, birth_date, zip, ward) ON visited.visits TO some_columns",
+    )
+    policy = policy_of("identifying", {**SOURCE, "postgres": "env:SOME_COLUMNS"})
+    try:
+        with pytest.MonkeyPatch.context() as patch, sqlanon.connect() as db, pytest.raises(PolicyError) as refused:
+            patch.setenv("SOME_COLUMNS", postgres.address("some_columns", "x"))
+            db.anonymize(policy)
+    finally:
+        postgres.run("DROP OWNED BY some_columns", "DROP ROLE some_columns")
+    assert UNDECIDED in str(refused.value)
+
+
+@pytest.mark.slow
+def test_large_tables_are_sampled_there(postgres: Server) -> None:
+    load(postgres, visits("6", persons=8000))
+    with sqlanon.connect() as db, pytest.raises(PolicyError, match="'mrn' numbers people"):
+        db.anonymize(policy_of("identifying", SOURCE))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("persons", [60, 8000])
+@pytest.mark.parametrize("role", ["identifying", None])
+def test_a_source_in_spark_is_refused(spark: Any, role: str | None, persons: int, tmp_path: Any) -> None:
+    session = spark.newSession()
+    file = str(tmp_path / "visits.parquet")
+    with duckdb.connect() as connection:
+        connection.sql(VISITS.format(rows="5 + i % 3", persons=persons)).write_parquet(file)
+    session.read.parquet(file).createOrReplaceTempView("visits")
+    with sqlanon.connect(session) as db, pytest.raises(PolicyError, match="not set, and 'mrn' numbers people"):
+        db.anonymize(policy_of(role, {"table": "visits"}))
