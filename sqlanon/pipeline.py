@@ -34,6 +34,7 @@ from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_co
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
+from sqlanon.release.rows_without_person import warn_of_rows_without_person
 from sqlanon.release.target import Reach, kind_taking, recorded_place, target_for
 from sqlanon.release.undecided_persons import find_undecided_person, refuse_few_persons, refuse_undecided_person
 from sqlanon.search.examples import example_levels, size_of_lattice
@@ -307,6 +308,7 @@ def draft_of(
         keep_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows(), persons)
     recoding = recode(steps, prepared, found)
     refuse_few_persons(steps, prepared, recoding.statement, person)
+    warnings += warn_of_rows_without_person(steps, prepared, recoding.statement)
     dependencies = measure_dependencies(run.engine, steps, prepared, recoding.statement, recoding.generalization)
     laps.end("search")
     noised = filled = None

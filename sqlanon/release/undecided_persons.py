@@ -123,7 +123,10 @@ def explain_undecided_person(person: PersonColumn) -> str:
 
 
 def _numbers_people(person: PersonColumn) -> str:
-    missing = f" ({person.missing:,} rows without a value count as one person)" if person.missing else ""
+    missing = ""
+    if person.missing:
+        rows = "row without a value counts" if person.missing == 1 else "rows without a value count"
+        missing = f" ({person.missing:,} {rows} as one person in each class)"
     return f"not set, and {person.name!r} numbers people: {person.distinct:,} values in {person.values:,} rows{missing}"
 
 

@@ -88,7 +88,8 @@ def _about_person(person: PersonColumn | None) -> list[str]:
         "classes count persons, not rows. false: each row is a person."
     )
     if person.missing:
-        reason += f" The {person.missing:,} rows without a value count as one person."
+        rows = "row without a value counts" if person.missing == 1 else "rows without a value count"
+        reason += f" The {person.missing:,} {rows} as one person in each class."
     return [*_comment(reason), f"person = {toml_value(person.name)}"]
 
 

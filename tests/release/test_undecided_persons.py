@@ -152,3 +152,39 @@ def test_risk_says_that_its_figures_count_rows() -> None:
     )
     assert [one.undecided_person for one in decided] == [None, None]
     assert [one.counts for one in decided] == ["rows", "persons"]
+
+
+@pytest.mark.parametrize(
+    ("persons", "missing", "message"),
+    [
+        (5, 0, None),
+        (5, 2, None),
+        (
+            4,
+            2,
+            "2 rows have no 'mrn', and count as one person in each class. If they are of people with other rows there, 1 "
+            "class holds fewer than 5 persons.",
+        ),
+        (4, 1, "1 row has no 'mrn', and counts as one person in each class. If it is of people with other rows there, 1"),
+    ],
+)
+def test_classes_that_need_their_rows_without_a_person_are_warned_of(
+    persons: int, missing: int, message: str | None
+) -> None:
+    """Four patients and somebody unknown are five persons, unless that is one of the four."""
+    connection = duckdb.connect()
+    connection.execute(f"""
+        CREATE TABLE visits AS
+        SELECT 'a' AS ward, 'p' || i AS mrn FROM range({persons}) AS r(i)
+        UNION ALL SELECT 'a', NULL FROM range({missing})
+        UNION ALL SELECT 'b', 'q' || i // 2 FROM range(12) AS r(i)
+    """)
+    policy = Policy(
+        source={"table": "visits", "person": "mrn", "undeclared": "drop"},
+        attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}},
+        privacy={"k": 5},
+    )
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(policy)
+    assert result.generalization == {"ward": 0}
+    assert [one.startswith(message or "") for one in result.warnings if "no 'mrn'" in one] == [True] * bool(message)

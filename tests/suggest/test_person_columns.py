@@ -69,4 +69,4 @@ def test_the_policy_says_why_a_column_is_a_person(tmp_path: Path) -> None:
     assert policy.attributes["pid"].role == "identifying"
     comments = ended.out.replace("\n# ", " ")
     assert "60 values of pid number people, who have 5.98 rows on average" in comments
-    assert "The 1 rows without a value count as one person." in comments
+    assert "The 1 row without a value counts as one person in each class." in comments

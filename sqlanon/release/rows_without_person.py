@@ -1,0 +1,71 @@
+"""Rows without a person, where persons are counted: all of them are one person in each class, and may be nobody new.
+
+Such a row may be of somebody who has other rows in its class: then the class has one person fewer than it counts.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlanon.coding import Column
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.expressions import col, named, select, subquery, template
+from sqlanon.notices import Notice
+from sqlanon.recode.full_domain import ByClass
+from sqlanon.release.dependencies import positional
+from sqlanon.search.input import SearchInput
+
+_CLASSES = template("""
+    SELECT count(*) AS classes, coalesce(sum(persons), 0)::BIGINT AS persons
+    FROM (
+        SELECT count(DISTINCT person) AS persons, count(*) - count(person) AS without
+        FROM :released
+        GROUP BY :keys
+    ) AS c
+    WHERE without > 0 AND persons < :least
+""")
+_WITHOUT = template("SELECT count(*) - count(:person) FROM :rows")
+
+
+def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, recoding: ByClass) -> tuple[Notice, ...]:
+    """Warn of classes that have k persons only if the rows without a person are of somebody else."""
+    person, source = prepared.columns.person, prepared.source
+    if steps.dry or person is None or (source.counted is not None and source.persons is None):
+        return ()
+    least = max(prepared.policy.privacy.k or 0, 2)
+    if source.persons is not None:
+        with source.persons.opened():
+            without = source.persons.engine.rows(_WITHOUT(person=col(person), rows=source.persons.relation))[0][0]
+        if not without:
+            return ()
+        some, where = "each class that has such rows may hold", None
+    else:
+        without = steps.engine.rows(_WITHOUT(person=col(person), rows=source.relation))[0][0]
+        if not without:
+            return ()
+        classes, where = steps.engine.rows(
+            _CLASSES(released=_released(recoding, person), keys=_keys(recoding), least=least)
+        )[0]
+        if not classes:
+            return ()
+        some = f"{classes:,} {'class holds' if classes == 1 else 'classes hold'}"
+    one = without == 1
+    return (
+        Notice(
+            f"{without:,} {'row has' if one else 'rows have'} no {person!r}, and {'counts' if one else 'count'} as one "
+            f"person in each class. If {'it is' if one else 'they are'} of people with other rows there, {some} fewer "
+            f"than {least} persons. Without {'this row' if one else 'these rows'} (query = ... under [source]) the "
+            "release is safe in any case",
+            where,
+        ),
+    )
+
+
+def _released(recoding: ByClass, person: str) -> exp.Subquery:
+    """The released rows with their persons: ``person``, and the classes' labels."""
+    rows = positional(recoding.with_column(Column(person)).select(shuffled=False), len(recoding.columns) + 1)
+    return subquery(select([*_keys(recoding), named(col(f"r{len(recoding.columns)}"), "person")], rows), "r")
+
+
+def _keys(recoding: ByClass) -> list[exp.Expr]:
+    return [col(f"r{i}") for i, column in enumerate(recoding.columns) if column.quasi is not None]
