@@ -67,10 +67,10 @@ class Withdrawal:
         if not rows.rows:
             return None
         classes = "1 class" if rows.classes == 1 else f"{rows.classes:,} classes"
-        fewest = "1 row" if rows.fewest == 1 else f"{rows.fewest:,} rows"
+        count = "1 row" if rows.rows == 1 else f"{rows.rows:,} rows"
         return (
-            f"readers who kept the earlier version see which rows are gone, with the values of their class and their "
-            f"sensitive values: {rows.rows:,} in {classes}, from one of them only {fewest}"
+            "readers who kept the earlier version see which rows are gone, with the values of their class and their "
+            f"sensitive values: {count} in {classes}, at least {rows.fewest:,} in each"
         )
 
     def sql(self, dialect: str = "duckdb") -> str:

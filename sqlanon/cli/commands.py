@@ -323,11 +323,11 @@ def withdraw(
     loaded = load(policy, settings)
     with connect(memory_limit=memory_limit, threads=threads) as db:
         with shown_progress(time_limit=loaded.search.time_limit) as progress:
-            found = db.withdraw(loaded, progress)
-            statement = found.sql() if sql and found.result is not None else None
-            published = None if dry_run or found.result is None else found.publish(force=force)
-        _warn(found.warnings)
-        figures = found.to_dict() | {"seconds": {"total": time.perf_counter() - started}}
+            withdrawal = db.withdraw(loaded, progress)
+            statement = withdrawal.sql() if sql and withdrawal.result is not None else None
+            published = None if dry_run or withdrawal.result is None else withdrawal.publish(force=force)
+        _warn(withdrawal.warnings)
+        figures = withdrawal.to_dict() | {"seconds": {"total": time.perf_counter() - started}}
         figures |= {"dry_run": True} if dry_run else {}
         if published is not None:
             figures |= {"release": str(published.path), "table": published.table, "sha256": published.sha256}
@@ -336,7 +336,7 @@ def withdraw(
         if as_json:
             print_json(figures)
             return
-        print_withdrawal(found, published)
+        print_withdrawal(withdrawal, published)
         if statement is not None:
             hand_out(statement)
 

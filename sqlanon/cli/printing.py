@@ -236,9 +236,9 @@ def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | S
         say(f"nothing to withdraw from {shown_place(found.path)}: {change.differences if change else 'no change'}")
         say("the release is unchanged")
         return
-    verb = "withdrawn" if published is not None else "would be withdrawn"
-    say(f"{verb}: {change.losses or change.differences}")
-    say(f"released before: {counted(found.released_before, 'row')}; now: {counted(result.released_rows, 'row')}")
+    say(f"since the release: {change.losses or change.differences}")
+    now = "now" if published is not None else "would be now"
+    say(f"released before: {counted(found.released_before, 'row')}; {now}: {counted(result.released_rows, 'row')}")
     if result.suppressed_rows:
         why = "in classes that are too small without them"
         say(f"suppressed: {counted(result.suppressed_rows, 'row')}, {why if found.only_released_rows else 'as before'}")

@@ -52,25 +52,25 @@ def published_release(run: Run, policy: Policy) -> PublishedRelease:
     if policy.release is None or not policy.release.has_a_place:
         raise PolicyError([Problem("release", "names no place, so no release can be withdrawn from it")])
     reach = Reach(policy, run.source)
-    found = history(run.engine, policy.catalog.database, reach)
-    publication = publication_in_place(found, run, policy)
+    ledger = history(run.engine, policy.catalog.database, reach)
+    publication = publication_in_place(ledger, run, policy)
     manifest = _read_manifest(run, publication, reach)
     if not policy.made(manifest.policy_hash):
         raise ReleaseError(
             f"{publication.path} was made by another policy: withdraw from it with that policy, or run anonymize"
         )
-    others = [one for one in found.publications if one.run_id in publication.after]
+    others = [earlier for earlier in ledger.publications if earlier.run_id in publication.after]
     return PublishedRelease(policy, publication, manifest, others)
 
 
-def publication_in_place(found: History, run: Run, policy: Policy) -> Publication:
+def publication_in_place(ledger: History, run: Run, policy: Policy) -> Publication:
     """The newest release of a run's source in the place of its policy."""
     assert policy.catalog is not None
     place = _place(policy)
-    published = [one for one in found.publications if _is_at(one, place, policy) and one.source == run.identity]
+    published = [each for each in ledger.publications if _is_at(each, place, policy) and each.source == run.identity]
     if published:
-        return max(published, key=lambda one: one.published_at)
-    if any(_is_at(one, place, policy) for one in found.drafts):
+        return max(published, key=lambda publication: publication.published_at)
+    if any(_is_at(draft, place, policy) for draft in ledger.drafts):
         raise ReleaseError(f"{place} is a draft: publish a release in its place first, with sqlanon anonymize")
     raise ReleaseError(
         f"the ledger in {policy.catalog.database} has no release of this source at {place}: publish one first, "
@@ -98,11 +98,11 @@ def _read_manifest(run: Run, publication: Publication, reach: Reach) -> Manifest
     if kind_at(publication.path).compares:
         with opened(run.engine, publication, reach) as release:
             return release.manifest
-    found = recorded_place(publication.path, publication.table_name, reach).verify(run.engine.limits)
+    verification = recorded_place(publication.path, publication.table_name, reach).verify(run.engine.limits)
     recorded = (publication.manifest_hash, publication.digest)
-    if not found.verified or (found.manifest.fingerprint(), found.digest) != recorded:
+    if not verification.verified or (verification.manifest.fingerprint(), verification.digest) != recorded:
         raise ReleaseError(f"{shown_place(publication.path)} is not the release that the ledger recorded")
-    return found.manifest
+    return verification.manifest
 
 
 def _place(policy: Policy) -> Path:

@@ -38,7 +38,7 @@ def count_changed_labels(
 ) -> dict[str, int]:
     """By generalized attribute, the values with another label than under the hierarchies of a release; without those
     that have none."""
-    found = {}
+    changed_labels_of = {}
     for i, name in enumerate(prepared.policy.generalized):
         then = trees.get(name.lower())
         if levels[name] == 0 or then is None:
@@ -46,5 +46,5 @@ def count_changed_labels(
         level = f"level_{min(levels[name], then.height)}"
         query = changed_labels(then.table, prepared.hierarchies[i].table, level)
         if changed := run.engine.rows(query)[0][0]:
-            found[name] = int(changed)
-    return found
+            changed_labels_of[name] = int(changed)
+    return changed_labels_of

@@ -93,12 +93,12 @@ def recorded_publication(engine: DuckDBEngine, policy: Policy, release: Verifica
     if policy.catalog is None:
         return None
     try:
-        found = history(engine, policy.catalog.database, Reach(policy))
+        ledger = history(engine, policy.catalog.database, Reach(policy))
     except SourceError:  # it cannot be read now
         return None
     hashed = sha256_of(release.path) if release.is_file else None
     claims = release.manifest.fingerprint()
-    for publication in reversed([*found.drafts, *found.publications]):
+    for publication in reversed([*ledger.drafts, *ledger.publications]):
         recorded = (publication.manifest_hash, publication.digest, publication.sha256)
         if publication.intended_at is None and recorded == (claims, release.digest, hashed):
             return publication
@@ -123,8 +123,8 @@ def count_changes(
         return change
     published = _PublishedRelease(run, policy, publication)
     if (counts := published.count_deleted_rows()) is not None:
-        deleted, kept = counts
-        new = rows_now - kept - manifest.suppressed_rows
+        deleted, present = counts
+        new = rows_now - present - manifest.suppressed_rows
         change = replace(change, deleted_rows=deleted, new_rows=max(new, 0))
     person = policy.source.person
     if person is False:

@@ -345,9 +345,9 @@ def test_the_command_line_shows_and_publishes(
     before = (tmp_path / "r.duckdb").read_bytes()
     assert cli("withdraw", "policy.toml", "--dry-run", "--sql").status == 0
     shown = capsys.readouterr().out
-    assert "would be withdrawn: 2 persons are withdrawn; 7 released rows were deleted" in shown
+    assert "since the release: 2 persons are withdrawn; 7 released rows were deleted" in shown
     assert "What this reveals: readers who kept the earlier version see which rows are gone" in shown
-    assert "from one of them only 1 row" in shown
+    assert "19 rows in 3 classes, at least 1 in each" in shown
     assert "SELECT" in shown
     assert cli("withdraw", "policy.toml").status == 1
     assert (tmp_path / "r.duckdb").read_bytes() == before
