@@ -66,7 +66,7 @@ class Hierarchy:
         """What a value becomes. NULL stays NULL below the top level and becomes the top value there."""
         if value in self.paths:
             return self.paths[value][level]
-        if level == self.height and (value is None or self.top == "*"):
+        if level == self.height:
             return self.top
         return None if value is None else Unknown(value)
 

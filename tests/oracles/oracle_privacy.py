@@ -29,6 +29,27 @@ def of_persons(records: Sequence[Record], person: str | None) -> int:
 
 def by_class(records: Sequence[Record], quasi: Mapping[str, Hierarchy], levels: Levels) -> dict[Row, list[Record]]:
     """The records by what their quasi-identifiers generalize to; values that a hierarchy misses included."""
+    return _by_label(records, quasi, levels, lambda tree, value, level: tree.label(value, level))
+
+
+def people_by_class(
+    people: Sequence[Record], quasi: Mapping[str, Hierarchy], levels: Levels
+) -> dict[Row, list[Record]]:
+    """A population likewise; but only ``*`` stands for values that a hierarchy misses, and no other top label."""
+
+    def label(tree: Hierarchy, value: Value, level: int) -> Value:
+        is_missed = value is not None and not tree.knows(value)
+        return Unknown(value) if is_missed and tree.top != "*" else tree.label(value, level)
+
+    return _by_label(people, quasi, levels, label)
+
+
+def _by_label(
+    records: Sequence[Record],
+    quasi: Mapping[str, Hierarchy],
+    levels: Levels,
+    label: Callable[[Hierarchy, Value, int], Value],
+) -> dict[Row, list[Record]]:
     classes: dict[Row, list[Record]] = defaultdict(list)
     seen: list[dict[Value, Value]] = [{} for _ in quasi]
     places = list(zip(quasi.items(), levels, seen, strict=True))
@@ -37,7 +58,7 @@ def by_class(records: Sequence[Record], quasi: Mapping[str, Hierarchy], levels: 
         for (name, tree), level, known in places:
             value = record[name]
             if value not in known:
-                known[value] = tree.label(value, level)
+                known[value] = label(tree, value, level)
             labels.append(known[value])
         classes[tuple(labels)].append(record)
     return dict(classes)
@@ -184,7 +205,7 @@ class Release:
     @cached_property
     def population(self) -> dict[Row, int]:
         """The rows, or persons, of the population by class; what a hierarchy misses is in classes of its own."""
-        classes = by_class(self.source.people, self.source.quasi, self.levels)
+        classes = people_by_class(self.source.people, self.source.quasi, self.levels)
         return {labels: of_persons(some, self.source.population_person) for labels, some in classes.items()}
 
     def presence(self, labels: Row) -> Fraction | None:
@@ -308,7 +329,7 @@ class Release:
         """Released rows whose class matches rows of the population, but none of their own person; NULL is nobody's."""
         source = self.source
         assert source.person is not None and source.population_person is not None
-        people = by_class(source.people, source.quasi, self.levels)
+        people = people_by_class(source.people, source.quasi, self.levels)
         wrong = 0
         for labels, records in self.kept_records.items():
             there = {record[source.population_person] for record in people.get(labels, ())} - {None}
