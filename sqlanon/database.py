@@ -545,7 +545,7 @@ class Database:
         ValueLeakage
             With ``bits`` (what it takes to find a row); ``levels``: for each, its ``level``, the number of ``values``,
             the mean ``gain`` in bits and ``normalized``, the ``highest`` gain, and the ten ``most_leaking`` values; and
-            ``values``, a relation of all values of all levels: ``level``, ``value``, ``rows``, ``share``, ``gain``.
+            ``values``, a relation of all values of all levels: ``level``, ``value``, ``count``, ``share``, ``gain``.
 
         Raises
         ------
@@ -566,7 +566,7 @@ class Database:
         ... )
         >>> with sqlanon.connect(connection) as db:
         ...     found = db.value_leakage(policy, "sex")
-        ...     found.values.project("level, value, rows, round(gain, 4)").fetchall()
+        ...     found.values.project("level, value, count, round(gain, 4)").fetchall()
         [(0, 'F', 27, 1.152), (0, 'M', 33, 0.8625), (1, '*', 60, 0.0)]
         >>> [round(one.gain, 4) for one in found.levels]
         [0.9928, 0.0]
