@@ -206,12 +206,16 @@ def _made(hospital: Path, policy: Path, release: Path) -> list[str]:
     code = f"import duckdb; print(duckdb.connect({str(release)!r}, read_only=True).sql({check!r}))"
     program = _program()
     quoted = {path: shlex.quote(str(path)) for path in (policy, release)}
+    files = {
+        hospital: "the private tables",
+        policy: "the policy: edit it and run anonymize again",
+        policy.with_name(FIRST_POLICY): "the policy of the tutorial, for the examples of the docs",
+        release: "the release, to share",
+    }
+    widest = max(len(str(path)) for path in files)
     return [
         "Files:",
-        f"  {hospital}    the private tables",
-        f"  {policy}    the policy: edit it and run anonymize again",
-        f"  {policy.with_name(FIRST_POLICY)}    the policy of the tutorial, for the examples of the docs",
-        f"  {release}    the release, to share",
+        *(f"  {path!s:{widest}}  {what}" for path, what in files.items()),
         "Next:",
         f"  {program} verify {quoted[release]}",
         f"  {shlex.quote(sys.executable)} -c {shlex.quote(code)}",
