@@ -11,22 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.coding import Column
 from sqlanon.engines.dialects.postgres import distinct_counts as exact_counts
-from sqlanon.engines.dialects.postgres import put_there as put_in_postgres
-from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, SourceError
-from sqlanon.expressions import col, name_of, named, select, table
+from sqlanon.expressions import col, named, select
 from sqlanon.policy import Policy
 from sqlanon.policy.toml import toml_value
 from sqlanon.recode.full_domain import ByClass
 from sqlanon.release.dependencies import positional
 from sqlanon.search.input import SearchInput
-from sqlanon.sources.bound import EveryColumn, Source
+from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Source
 from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.columns import Columns
 from sqlanon.sources.persons import (
@@ -39,9 +38,6 @@ from sqlanon.sources.persons import (
 )
 
 Count = Callable[[Sequence[str]], Sequence[int]]
-
-_ROWS = table("rows_there")
-"""The rows of the source, in the engine that has them."""
 
 
 def find_undecided_person(
@@ -57,9 +53,9 @@ def find_undecided_person(
     if every is None:  # a frequency set has no rows
         return None
     try:
-        return _find_there(every, columns, rows)
+        return _find_there(source, every, columns, rows)
     except SourceError:  # its user may read some of the columns only
-        return _find_there(_declared(every, columns), columns, rows)
+        return _find_there(source, _declared(every, columns), columns, rows)
 
 
 def _find(
@@ -77,27 +73,14 @@ def _find(
     return find_person_column(ask, relation, keys, compared, rows)
 
 
-def _find_there(every: EveryColumn, columns: Columns, rows: int) -> PersonColumn | None:
+def _find_there(source: Source, every: EveryColumn, columns: Columns, rows: int) -> PersonColumn | None:
     """The same by counts in the engine that has the rows."""
-    server, relation = every.engine, _ROWS
 
-    def ask(query: exp.Query) -> Sequence[tuple[int, ...]]:
-        with server.reading():
-            answers: Sequence[tuple[int, ...]] = server.rows(_put_there(query, every))
-        return answers
+    def ask(query: exp.Query) -> Sequence[tuple[Any, ...]]:
+        return source.ask_there(query, every.relation)
 
-    counts = exact_counts if server.dialect == "postgres" else distinct_counts
-    return _find(ask, relation, every.types, columns, rows, lambda names: ask(counts(relation, names))[0])
-
-
-def _put_there(query: exp.Query, every: EveryColumn) -> exp.Query:
-    """A statement on `_ROWS` as the engine runs it that has them."""
-    if every.engine.dialect == "spark":
-        query = query.copy()
-        for part in query.find_all(exp.CTE):
-            part.set("materialized", None)
-        return SPARK.put_there(query, {name_of(_ROWS): every.relation})
-    return put_in_postgres(query, {name_of(_ROWS): every.relation})
+    counts = exact_counts if every.engine.dialect == "postgres" else distinct_counts
+    return _find(ask, ROWS_THERE, every.types, columns, rows, lambda names: ask(counts(ROWS_THERE, names))[0])
 
 
 def _declared(every: EveryColumn, columns: Columns) -> EveryColumn:

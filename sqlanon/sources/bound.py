@@ -117,6 +117,10 @@ class RemotePersons(ABC):
             self.close()
 
 
+ROWS_THERE = table("rows_there")
+"""Stands in a statement for rows of a source that are in another engine."""
+
+
 @dataclass(frozen=True)
 class EveryColumn:
     """The rows of a source with all of its columns, those that are never released included: for hashes of them.
@@ -220,6 +224,10 @@ class Source:
         if self.whole is None:
             return EveryColumn(engine, self.relation, engine.columns(self.relation), again=not self.in_place)
         return EveryColumn(engine, subquery(self.whole.copy(), "source"), self.columns, again=True)
+
+    def ask_there(self, query: exp.Query, relation: exp.Expr) -> Sequence[tuple[Any, ...]]:
+        """The answer to a question on `ROWS_THERE`, a relation where its rows are: figures, and no value of a row."""
+        raise NotImplementedError("its rows are here")
 
     def why_not_measured(self) -> str | None:
         """Why dependencies between columns cannot be measured on its rows; None: they can."""

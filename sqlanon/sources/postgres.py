@@ -46,7 +46,7 @@ from sqlanon.policy import SourceSection, address_of, server_of, table_parts
 from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
 from sqlanon.records import dataclass
 from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import Ask, Counted, EveryColumn, Recodes, RemotePersons, Sampled, Source
+from sqlanon.sources.bound import ROWS_THERE, Ask, Counted, EveryColumn, Recodes, RemotePersons, Sampled, Source
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, types_here
 from sqlanon.sources.scope import as_it_stands, one_select
@@ -212,6 +212,10 @@ class PostgresSource(Source):
 
     def every_column(self, engine: Engine) -> EveryColumn:
         return EveryColumn(self.engine, self.every, self.types)
+
+    def ask_there(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
+        with self.engine.reading():
+            return self.engine.rows(pg.put_there(query, {name_of(ROWS_THERE): relation}))
 
     def why_not_measured(self) -> str | None:
         with self.engine.reading():

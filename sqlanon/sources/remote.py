@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine, Feature, WorkEngine
 from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.errors import SourceError
-from sqlanon.expressions import by_class, named, select, subquery, template
+from sqlanon.expressions import by_class, name_of, named, select, subquery, template
 from sqlanon.records import dataclass
-from sqlanon.sources.bound import EveryColumn, Recodes, RemotePersons, Source, WorkNames
+from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Recodes, RemotePersons, Source, WorkNames
 from sqlanon.sources.plain import types_here
 
 _Server = TypeVar("_Server")
@@ -80,6 +80,13 @@ class RemoteSource(Source):
 
     def every_column(self, engine: Engine) -> EveryColumn:
         return EveryColumn(self.engine.there.server, self.every, self.types)
+
+    def ask_there(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
+        query, there = query.copy(), self.engine.there
+        for part in query.find_all(exp.CTE):
+            part.set("materialized", None)
+        with there.server.translated_errors():
+            return there.server.rows(there.dialect.put_there(query, {name_of(ROWS_THERE): relation}))
 
     def drop(self) -> None:
         self.engine.let_go()

@@ -87,6 +87,16 @@ def test_a_source_of_another_kind_goes_through_all(listing: Any, tmp_path: Path)
         assert db.verify(path, asks).verified
 
 
+def without_parts(query: exp.Query) -> exp.Query:
+    """The same query with subqueries in place of the parts that it names first."""
+    query = query.copy()
+    parts = query.args.pop("with_").expressions if query.args.get("with_") else []
+    for part in reversed(parts):  # a part may read those before it
+        for found in [one for one in query.find_all(exp.Table) if one.name == part.alias and not one.db]:
+            found.replace(exp.Subquery(this=part.this.copy(), alias=exp.TableAlias(this=exp.to_identifier("part"))))
+    return query
+
+
 @pytest.mark.slow
 def test_an_engine_of_another_name_goes_through_all(tmp_path: Path) -> None:
     path, asks = tmp_path / "release.duckdb", policy(catalog={"database": str(tmp_path / "catalog.duckdb")})
@@ -102,7 +112,7 @@ def test_an_engine_of_another_name_goes_through_all(tmp_path: Path) -> None:
         there = {name for query in server.left for name in names(query)}
         assert '"patients"' in there
         # Until it is published nothing left but what is counted.
-        assert all(is_counted(query, {'"patients"'}) for query in server.left)
+        assert all(is_counted(without_parts(query), {'"patients"'}) for query in server.left)
         assert "patients" in result.sql()
         release = result.publish(path)
         assert not all(is_counted(query, {'"patients"'}) for query in server.left)  # the rows of the release
