@@ -100,6 +100,10 @@ class MissingLibraryError(SqlanonError, ImportError):
         super().__init__(f"{what} needs {library}, which is not installed; {install}")
 
 
+class NoMarkedRowsError(SourceError):
+    """No row of an earlier release is in the source."""
+
+
 class InfeasibleError(SqlanonError):
     """No generalization meets the policy.
 

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import Plan, StatementRunner
-from sqlanon.errors import AuditError, InfeasibleError, OvertimeError, PolicyError, ReleaseError, SourceError
+from sqlanon.errors import (
+    AuditError,
+    InfeasibleError,
+    NoMarkedRowsError,
+    OvertimeError,
+    PolicyError,
+    ReleaseError,
+)
 from sqlanon.expressions import Namer, create_table, row_count
 from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
@@ -152,10 +159,11 @@ def withdraw(
     change = measure_source_change(space, policy, place, published.manifest, published.publication, rows_now)
     if not change.may_have_lost_rows:
         return published, change, None
-    if change.missing_rows == published.manifest.released_rows:
+    gone = change.missing_rows if change.deleted_rows is None else change.deleted_rows
+    if gone == published.manifest.released_rows:
         raise ReleaseError(
-            f"all rows of {shown_place(published.publication.path)} have left the source: remove the release, there is "
-            "none to publish in its place"
+            f"no row of {shown_place(published.publication.path)} is in the source any more: remove the release, there "
+            "is none to publish in its place; `sqlanon anonymize` makes one of the source as it is now"
         )
     try:
         return published, change, _draft_withdrawal(space, published, True, progress, laps)
@@ -271,7 +279,7 @@ def measure_source_change(
         if not can_mark_rows(policy, run.source, manifest):
             return change
         steps = StatementRunner(run.engine)
-        with suppress(SourceError, InfeasibleError):  # no row of the release is in the source any more
+        with suppress(NoMarkedRowsError, InfeasibleError):  # no row of the release is in the source any more
             prepared = prepare_beside(steps, run, policy, [publication], manifest, {publication.run_id})
             with place.rows(run.engine, manifest) as released:
                 return measure_released_rows(run, prepared, publication, manifest, released, change)

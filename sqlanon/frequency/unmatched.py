@@ -38,9 +38,9 @@ def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hiera
     if unmatched and covering is not None:
         names = ", ".join(repr(one.attribute) for one in closed.values())
         raise InfeasibleError(
-            f"{covering.name}: {unmatched:,} rows of the population have values of {names} that the hierarchy lacks. "
-            "Its top label does not stand for them, so no release has rows that match these people. Add the values to "
-            f"the hierarchy, or a level {TOP!r} above it",
+            f"{covering.name}: {unmatched:,} rows of the population have values that are not in the hierarchy of "
+            f"{names}, and its top label does not stand for them: no release has rows that match these people. Add the "
+            f"values, or a level {TOP!r} above",
             None,
             0,
             None,

@@ -24,7 +24,7 @@ from sqlglot import exp
 from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError, SourceError
+from sqlanon.errors import BrokenReleaseError, NoMarkedRowsError, PolicyError, Problem, ReleaseError
 from sqlanon.expressions import (
     aliased,
     col,
@@ -293,7 +293,7 @@ def _mark(
     engine.execute(drop_table(rows) if i else drop_view(rows))
     if one.manifest.released_rows and not found:
         hint = "check that it is a release of this table and that the keys are written in the same way"
-        raise SourceError(f"no row of {shown_place(one.path)} was found in the source: {hint}")
+        raise NoMarkedRowsError(f"no row of {shown_place(one.path)} was found in the source: {hint}")
     return target, there == one.manifest.released_rows
 
 

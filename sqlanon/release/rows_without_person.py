@@ -13,6 +13,7 @@ from sqlanon.expressions import col, named, select, subquery, template
 from sqlanon.notices import Notice
 from sqlanon.recode.full_domain import ByClass
 from sqlanon.release.dependencies import positional
+from sqlanon.requirements import promised_k
 from sqlanon.search.input import SearchInput
 
 _CLASSES = template("""
@@ -32,7 +33,7 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
     person, source = prepared.columns.person, prepared.source
     if steps.dry or person is None or (source.counted is not None and source.persons is None):
         return ()
-    least = max(prepared.policy.privacy.k or 0, 2)
+    least = promised_k(prepared.policy.privacy, prepared.policy.quasi)
     if source.persons is not None:
         with source.persons.opened():
             without = source.persons.engine.rows(_WITHOUT(person=col(person), rows=source.persons.relation))[0][0]
@@ -50,12 +51,12 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
             return ()
         some = f"{classes:,} {'class holds' if classes == 1 else 'classes hold'}"
     one = without == 1
+    rows, these, they = ("row has", "this row", "it is") if one else ("rows have", "these rows", "they are")
     return (
         Notice(
-            f"{without:,} {'row has' if one else 'rows have'} no {person!r}, and {'counts' if one else 'count'} as one "
-            f"person in each class. If {'it is' if one else 'they are'} of people with other rows there, {some} fewer "
-            f"than {least} persons. Without {'this row' if one else 'these rows'} (query = ... under [source]) the "
-            "release is safe in any case",
+            f"{without:,} {rows} no {person!r}, and {'counts' if one else 'count'} as one person in each class. If "
+            f"{they} of people with other rows there, {some} fewer than {least} persons. To be sure of {least}, leave "
+            f"{these} out with query = ... under [source]",
             where,
         ),
     )

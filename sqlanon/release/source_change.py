@@ -65,7 +65,7 @@ class SourceChange:
     def __bool__(self) -> bool:
         """Whether anything shows that the source has changed."""
         counts = (self.withdrawn_persons, self.missing_rows, self.deleted_rows, self.changed_rows, self.new_rows)
-        return self.rows_before != self.rows_now or any(counts)
+        return self.rows_before != self.rows_now or any(counts) or bool(self.relabelled)
 
     @property
     def lost_rows(self) -> bool:
@@ -75,8 +75,10 @@ class SourceChange:
     @property
     def may_have_lost_rows(self) -> bool:
         """Whether the release shows, or may show, rows that the source does not have any more."""
-        is_unknown = (self.withdrawn_persons, self.deleted_rows, self.missing_rows) == (None, None, None)
-        return self.lost_rows or (is_unknown and self.rows_now < self.rows_before)
+        if self.lost_rows or (self.deleted_rows, self.missing_rows) != (None, None):
+            return self.lost_rows
+        # A sample without anybody who has left says nothing of the others.
+        return self.is_estimate or (self.withdrawn_persons is None and self.rows_now < self.rows_before)
 
     @property
     def losses(self) -> str:
@@ -104,7 +106,9 @@ class SourceChange:
         elif grown > 0:
             words.append(f"the source has grown by {_counted(grown, 'row')}")
         elif grown < 0 and not self.lost_rows:
-            words.append(f"the source has {_counted(-grown, 'row')} fewer")
+            words.append(f"the source has {-grown:,} fewer {'row' if grown == -1 else 'rows'}")
+        if self.relabelled:
+            words.append(f"the hierarchies of {', '.join(map(repr, self.relabelled))} give other labels")
         return "; ".join(words or ["rows that the release does not show have changed"])
 
     def _losses(self) -> Iterator[str]:

@@ -8,7 +8,8 @@ decided who they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.toml import toml_value
 from sqlanon.recode.full_domain import ByClass
 from sqlanon.release.dependencies import positional
+from sqlanon.requirements import promised_k
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Source
 from sqlanon.sources.column_figures import distinct_counts
@@ -52,10 +54,27 @@ def find_undecided_person(
     every = source.every_column(steps.engine)
     if every is None:  # a frequency set has no rows
         return None
-    try:
-        return _find_there(source, every, columns, rows)
-    except SourceError:  # its user may read some of the columns only
-        return _find_there(source, _declared(every, columns), columns, rows)
+    declared = restricted(every, {*columns.by_attribute.values(), *columns.key})
+    simple = restricted(every, {name for name, type_ in every.types.items() if type_ in _SIMPLE})
+    # Its user may read some of the columns only, and some values have no text there.
+    *attempts, last = every, simple, declared, restricted(declared, {*simple.types})
+    for attempt in attempts:
+        with suppress(SourceError):
+            return _find_there(source, attempt, columns, rows)
+    return _find_there(source, last, columns, rows)
+
+
+_SIMPLE = frozenset(["VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UUID"])
+"""Types whose values have one text in all engines."""
+
+
+def restricted(every: EveryColumn, names: Collection[str]) -> EveryColumn:
+    """Some of the columns."""
+    relation = every.relation.copy()
+    assert isinstance(relation, exp.Subquery)
+    inner = relation.this
+    inner.set("expressions", [one for one in inner.expressions if one.alias_or_name in names])
+    return replace(every, relation=relation, types={name: every.types[name] for name in every.types if name in names})
 
 
 def _find(
@@ -83,16 +102,6 @@ def _find_there(source: Source, every: EveryColumn, columns: Columns, rows: int)
     return _find(ask, ROWS_THERE, every.types, columns, rows, lambda names: ask(counts(ROWS_THERE, names))[0])
 
 
-def _declared(every: EveryColumn, columns: Columns) -> EveryColumn:
-    """The columns of the policy alone."""
-    names = {*columns.by_attribute.values(), *columns.key}
-    relation = every.relation.copy()
-    assert isinstance(relation, exp.Subquery)
-    inner = relation.this
-    inner.set("expressions", [one for one in inner.expressions if one.alias_or_name in names])
-    return replace(every, relation=relation, types={name: every.types[name] for name in every.types if name in names})
-
-
 def refuse_undecided_person(source: Source, person: PersonColumn | None) -> None:
     """Refuse to release a source whose rows stay elsewhere, and whose people a column numbers."""
     if person is None or source.access == "rows":
@@ -115,8 +124,8 @@ def _numbers_people(person: PersonColumn) -> str:
 
 def _decide(person: PersonColumn) -> str:
     return (
-        f"Set person = {toml_value(person.name)} under [source], and classes count persons; or person = false, if each "
-        "row is a person: classes then count rows, and all rows of a class may be of one person"
+        f"Set person = {toml_value(person.name)} under [source], and classes count persons. Set person = false only if "
+        "each row is another person: otherwise a class of k rows may hold one person"
     )
 
 
@@ -126,7 +135,7 @@ def refuse_few_persons(
     """Refuse a release whose classes hold fewer than k values of the column that numbers people."""
     if person is None:
         return
-    least = max(prepared.policy.privacy.k or 0, 2)
+    least = promised_k(prepared.policy.privacy, prepared.policy.quasi)
     rows = positional(recoding.with_column(Column(person.name)).select(shuffled=False), len(recoding.columns) + 1)
     keys = [f"r{i}" for i, column in enumerate(recoding.columns) if column.quasi is not None]
     of_persons = select([*map(col, keys), named(col(f"r{len(recoding.columns)}"), "person")], rows)
@@ -138,8 +147,9 @@ def refuse_few_persons(
         [
             Problem(
                 "source.person",
-                f"{_numbers_people(person)}. {classes:,} {'class' if one else 'classes'} ({few:,} rows) "
-                f"{'holds' if one else 'hold'} fewer than {least} values of {name}. {_decide(person)}",
+                f"{_numbers_people(person)}. {classes:,} {'class' if one else 'classes'} ({few:,} "
+                f"{'row' if few == 1 else 'rows'}) {'holds' if one else 'hold'} fewer than {least} values of {name}. "
+                f"{_decide(person)}",
             )
         ]
     )

@@ -29,6 +29,7 @@ from sqlanon.expressions import (
     number,
     subquery,
     template,
+    text,
     union_all,
 )
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
@@ -342,14 +343,16 @@ _COLUMNS = template("SELECT :columns FROM :source")
 
 
 def without_padding(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
-    """A source whose persons have no spaces around their texts: ``"A12 "`` and ``"A12"`` are one."""
+    """A source whose persons have no spaces around their texts: ``"A12 "`` and ``"A12"`` are one, ``""`` is none."""
     names = {name.lower(): name for name in source.columns}
     name = names.get((person or "").lower())
     if name is None or source.access != "rows" or source.columns[name] != "VARCHAR":
         return source
     view = place.view("persons")
     columns: list[exp.Expr] = [
-        named(exp.Trim(this=col(column)), column) if column == name else col(column)
+        named(exp.Nullif(this=exp.Trim(this=col(column)), expression=text("")), column)
+        if column == name
+        else col(column)
         for column in engine.columns(source.relation)
     ]
     engine.execute(create_temporary_view(view, _COLUMNS(columns=columns, source=source.relation)))

@@ -27,7 +27,7 @@ def refuse_different_columns(files: Sequence[tuple[str, Mapping[str, str | None]
         return
     shown = differences[:_MOST_DIFFERENCES]
     if more := len(differences) - len(shown):
-        shown.append(f"and {more:,} more differences")
+        shown.append(f"and {more:,} more {'difference' if more == 1 else 'differences'}")
     raise SourceError(
         f"source.files: the files do not have the same columns: {'; '.join(shown)}. Give all files the same columns, "
         "with the same types, or name only files of one layout"

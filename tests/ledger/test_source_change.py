@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def test_a_source_without_rows_has_lost_all_persons(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits")
     found = source_change(visits)
     assert (found.withdrawn_persons, found.deleted_rows, found.rows_now) == (60, 180, 0)
-    with sqlanon.connect() as db, pytest.raises(ReleaseError, match=r"all rows of .* have left the source"):
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match=r"no row of .* is in the source any more"):
         db.withdraw(policy(visits))
 
 
@@ -266,3 +267,11 @@ def test_a_report_names_the_changed_source_without_figures(visits: Path) -> None
     assert "The source has changed since this release was published." in page
     assert "NOT hold" not in page
     assert "withdrawn" not in page
+
+
+def test_a_sample_without_anybody_who_left_says_nothing_of_the_others() -> None:
+    then = datetime(2026, 5, 1)
+    assert SourceChange(then, 5000, 4999, withdrawn_persons=0, is_estimate=True).may_have_lost_rows
+    assert not SourceChange(then, 5000, 4999, withdrawn_persons=0).may_have_lost_rows
+    assert SourceChange(then, 5000, 4999).may_have_lost_rows
+    assert not SourceChange(then, 50, 50, withdrawn_persons=0, missing_rows=0, deleted_rows=0).may_have_lost_rows

@@ -188,3 +188,27 @@ def test_classes_that_need_their_rows_without_a_person_are_warned_of(
         result = db.anonymize(policy)
     assert result.generalization == {"ward": 0}
     assert [one.startswith(message or "") for one in result.warnings if "no 'mrn'" in one] == [True] * bool(message)
+
+
+def test_k_of_some_columns_decides_as_k_of_all() -> None:
+    policy = policy_of("mrn", "identifying")
+    every = policy.model_copy(
+        update={"privacy": type(policy.privacy)(k_anonymity=[{"quasi": [*QUASI], "k": 5}])}  # type: ignore[list-item]
+    )
+    with sqlanon.connect(visits()) as db, pytest.raises(PolicyError, match="hold fewer than 5 values of 'mrn'"):
+        db.anonymize(every)
+
+
+def test_an_empty_id_is_nobodys() -> None:
+    connection = duckdb.connect()
+    connection.execute("""
+        CREATE TABLE visits AS
+        SELECT 'a' AS ward, 'p' || i AS mrn FROM range(4) AS r(i) UNION ALL SELECT 'a', ' ' FROM range(3)
+    """)
+    policy = Policy(
+        source={"table": "visits", "person": "mrn", "undeclared": "drop"},
+        attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}},
+        privacy={"k": 5},
+    )
+    with sqlanon.connect(connection) as db:
+        assert any(one.startswith("3 rows have no 'mrn'") for one in db.anonymize(policy).warnings)

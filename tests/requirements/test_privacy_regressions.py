@@ -92,7 +92,7 @@ def test_strangers_are_no_candidates_under_a_top_label_that_names_its_values(
 
 def test_a_presence_that_all_people_need_names_those_whom_no_row_can_match() -> None:
     with pytest.raises(
-        sqlanon.InfeasibleError, match="30 rows of the population have values of 'q' that the hierarchy"
+        sqlanon.InfeasibleError, match="30 rows of the population have values that are not in the hierarchy of 'q'"
     ):
         anonymized(
             "('a', 1), ('b', 1)",

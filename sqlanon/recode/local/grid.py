@@ -1,4 +1,5 @@
-"""The grid on which the ends of ranges lie, so that no end is the value of a person.
+"""The grid on which the ends of ranges lie: they come from levels of a hierarchy or rounded quantiles, and not from the
+values of persons. (An end may meet a value by chance.)
 
 A grid divides the values of an ordered attribute into cells, each from one place in their order to another. A range is
 released from the lower end of its first cell to the upper end of its last one.
@@ -250,7 +251,7 @@ class Labels:
         return cast(_FIRST_KNOWN(values=values), "VARCHAR")
 
 
-# A border for each value in whose rows a quantile lies: rounded, so that it is not that value.
+# A border for each value in whose rows a quantile lies, rounded.
 _QUANTILES = template("""
     WITH
         placed AS MATERIALIZED (
