@@ -99,6 +99,9 @@ def check(
         assert fewest >= K
 
 
+SUPPRESSING = 11
+"""The seed of a table of which some persons are best suppressed."""
+
 WAYS: list[dict[str, Any]] = [
     *({"strategy": name} for name, one in STRATEGIES.items() if not one.traits.divides),
     {"suppression": "cells"},
@@ -107,7 +110,8 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-def check_way(way: dict[str, Any], seed: int, tmp_path: Path) -> None:
+def check_way(way: dict[str, Any], seed: int, tmp_path: Path) -> int | None:
+    """The persons who lost a row; None where no release is possible."""
     rng, rows = random.Random(seed), visits(seed)
     limit = rng.choice([0.0, 0.06, 0.1, 0.2])
     with opened(rows) as db:
@@ -116,20 +120,22 @@ def check_way(way: dict[str, Any], seed: int, tmp_path: Path) -> None:
         except sqlanon.InfeasibleError as error:
             assert error.allowed_rows is None
             assert error.allowed_persons == int(round(limit * 100) * len({who for *_, who, _ in rows}) / 100)
-            return
+            return None
         result.publish(tmp_path / f"{seed}.duckdb")
         check(result, tmp_path / f"{seed}.duckdb", rows, limit)
+        return result.suppressed_persons
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())))
 def test_every_strategy_keeps_k_and_the_limit_in_persons(way: dict[str, Any], tmp_path: Path) -> None:
-    check_way(way, 1, tmp_path)
+    lost = check_way(way, SUPPRESSING, tmp_path)
+    assert lost or way != {"strategy": "optimal"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())))
 def test_every_strategy_keeps_k_and_the_limit_in_persons_many(way: dict[str, Any], tmp_path: Path) -> None:
-    for seed in range(2, 2 + examples(6)):
+    for seed in range(SUPPRESSING + 1, SUPPRESSING + 1 + examples(6)):
         check_way(way, seed, tmp_path)
 
 
