@@ -183,7 +183,7 @@ def _draft_withdrawal(
     policy = published.policy
     run = space.run(policy, counted=True)
     steps, levels = StatementRunner(run.engine), published.levels
-    only_its_rows = published.can_mark_rows(run.source)
+    only_its_rows = published.can_republish_own_rows(run.source)
     kind_taking(None, policy).refuse(policy, run.source)
     with source_errors():
         noise = noise_of(steps, run, policy)

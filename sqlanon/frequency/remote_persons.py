@@ -20,7 +20,14 @@ from sqlanon.coding import KNOWN, ROWS, Coded, code_name
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, aliased, all_of, col, named, number, same, select, subquery, template, union_all
 from sqlanon.frequency.distribution import Pairs
-from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION_MOVER, quasi_columns, raw_frequency
+from sqlanon.frequency.statements import (
+    PERSON,
+    PERSONS,
+    POPULATION_MOVER,
+    person_count,
+    quasi_columns,
+    raw_frequency,
+)
 from sqlanon.records import dataclass
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.sources.bound import RemotePersons
@@ -35,7 +42,6 @@ _MOVERS = template("""
         HAVING count(*) > 1
     ) AS m ON r.person IS NOT DISTINCT FROM m.person
 """)
-_PERSON_COUNT = template("SELECT count(*) AS persons FROM (SELECT DISTINCT person FROM :rows) AS p")
 _COMBINATIONS = template("""
     SELECT :keys, sum(r.n)::BIGINT AS n, count(*) FILTER (WHERE m.moves IS NULL) AS persons
     FROM (SELECT :own_keys, person, sum(n)::BIGINT AS n FROM :members GROUP BY :own_keys, person) AS r
@@ -117,7 +123,7 @@ def scan_members(
     members = there.make(work("members"), raw_frequency(persons.relation, quasi, sensitive, person))
     columns = [col(name, "r") for name in (*_numbered("q", quasi), *_numbered("s", sensitive))]
     movers = there.make(work("movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members))
-    moving = there.ask(_PERSON_COUNT(rows=movers), [(1,)])[0][0]
+    moving = there.ask(person_count(movers), [(1,)])[0][0]
     return RemoteMembers(there, members, movers if moving else None, len(quasi))
 
 
@@ -150,7 +156,7 @@ class RemoteMovers:
 
     def count(self, within: exp.Expr | None = None) -> int:
         """The movers, or those of some classes."""
-        return int(self.steps.look_up(_PERSON_COUNT(rows=within or self.coded), [(0,)])[0][0])
+        return int(self.steps.look_up(person_count(within or self.coded), [(0,)])[0][0])
 
 
 def code_movers(

@@ -39,7 +39,7 @@ class PublishedRelease:
         levels = {name: level for name, level in self.manifest.generalization.items() if level is not None}
         return levels if len(levels) == len(self.manifest.generalization) else None
 
-    def can_mark_rows(self, source: Source) -> bool:
+    def can_republish_own_rows(self, source: Source) -> bool:
         """Whether it can be made again from its rows alone: no requirement compares classes with the whole source."""
         return can_mark_rows(self.policy, source, self.manifest) and not needs_source(self.policy.privacy, False)
 
@@ -47,17 +47,18 @@ class PublishedRelease:
 def published_release(run: Run, policy: Policy) -> PublishedRelease:
     """The release of a policy whose rows can be withdrawn."""
     if policy.catalog is None:
-        message = "is missing: its ledger records what was released, and of whom"
+        message = "missing: withdraw needs the catalog in which the release was recorded; set database under [catalog]"
         raise PolicyError([Problem("catalog", message)])
     if policy.release is None or not policy.release.has_a_place:
-        raise PolicyError([Problem("release", "names no place, so no release can be withdrawn from it")])
+        raise PolicyError([Problem("release", "names no place: set the file or table of the release to withdraw from")])
     reach = Reach(policy, run.source)
     ledger = history(run.engine, policy.catalog.database, reach)
     publication = publication_in_place(ledger, run, policy)
     manifest = _read_manifest(run, publication, reach)
     if not policy.made(manifest.policy_hash):
         raise ReleaseError(
-            f"{publication.path} was made by another policy: withdraw from it with that policy, or run anonymize"
+            f"{shown_place(publication.path)} was made by another policy: withdraw from it with that policy, or run "
+            "anonymize"
         )
     others = [earlier for earlier in ledger.publications if earlier.run_id in publication.after]
     return PublishedRelease(policy, publication, manifest, others)
@@ -71,10 +72,12 @@ def publication_in_place(ledger: History, run: Run, policy: Policy) -> Publicati
     if published:
         return max(published, key=lambda publication: publication.published_at)
     if any(_is_at(draft, place, policy) for draft in ledger.drafts):
-        raise ReleaseError(f"{place} is a draft: publish a release in its place first, with sqlanon anonymize")
+        raise ReleaseError(
+            f"{shown_place(place)} is a draft: publish a release in its place first, with sqlanon anonymize"
+        )
     raise ReleaseError(
-        f"the ledger in {policy.catalog.database} has no release of this source at {place}: publish one first, "
-        "with sqlanon anonymize"
+        f"the ledger in {policy.catalog.database} has no release of this source at {shown_place(place)}: publish one "
+        "first, with sqlanon anonymize"
     )
 
 

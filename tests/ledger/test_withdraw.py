@@ -282,7 +282,7 @@ def test_longer_texts_under_a_mask_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [
-        ({"catalog": None}, PolicyError, "catalog is missing|catalog: is missing"),
+        ({"catalog": None}, PolicyError, "catalog is missing|catalog: missing: withdraw needs"),
         ({"privacy": {"k": 2}}, ReleaseError, "was made by another policy"),
         ({"release": {"database": "elsewhere.duckdb"}}, ReleaseError, "has no release of this source"),
     ],
