@@ -140,9 +140,10 @@ def check_policy(policy: Policy, found: Verification) -> list[Check]:
 def explain_failure(found: Verification, change: SourceChange, first: int) -> Verification:
     """Name the change of the source in place of the checks from the first on that fail because of it.
 
-    The release must be as it was published: it was audited then. Without a change, the checks stay as they are.
+    The release must be as it was published: it was audited then. Where its rows were counted and nothing has changed,
+    the checks stay as they are.
     """
-    if not change:
+    if not change and not change.is_uncounted:
         return found
     checks = [
         replace(check, passed=None, message=f"{NOT_COMPARED}: {check.message}")

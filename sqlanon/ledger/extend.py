@@ -241,10 +241,17 @@ def _refuse_changes(
     recoding = FullDomainRecoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
     found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
     if found != [(one.name, one.type) for one in manifest.columns]:
-        wrong.append(Problem("source", "its columns are not those of the release: run anonymize again"))
+        wrong.append(
+            Problem(
+                "source",
+                "its columns are not those of the release: anonymize makes a release of them, which is not compared "
+                "with the one that it replaces",
+            )
+        )
     for name, changed in count_changed_labels(run, prepared, trees, levels).items():
         message = f"{changed:,} values have another label than when the release was made (by a longer text under a "
-        message += "mask, a number with more digits, an edited file): run anonymize again"
+        message += "mask, a number with more digits, an edited file): anonymize makes a release with the new labels, "
+        message += "which is not compared with the one that it replaces"
         wrong.append(Problem(join("attributes", name), message))
     if wrong:
         raise SourceError("; ".join(map(str, wrong)))

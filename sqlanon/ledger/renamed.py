@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import col, template
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.ledger.release_links import ComparedRelease
 
 FEWEST_VALUES = 2
@@ -20,6 +21,8 @@ suppressed other rows."""
 ROWS_OF_A_VALUE = 0.9
 """The share of the rows with values in common that both have of the same value: columns of few values often have all
 of them in common."""
+
+_NUMBERS = {ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING}
 
 _IN_COMMON = template("""
     SELECT
@@ -51,7 +54,7 @@ def renamed_columns(engine: Engine, first: ComparedRelease, second: ComparedRele
     found = []
     for own in only_in(first, second):
         for other in only_in(second, first):
-            if first.columns[own.lower()] != second.columns[other.lower()]:
+            if not _can_be_equal(first.columns[own.lower()], second.columns[other.lower()]):
                 continue
             query = _IN_COMMON(first=col(own, "r"), second=col(other, "r"), one=first.relation, two=second.relation)
             fewer, common, rows, candidates, both = engine.rows(query)[0]
@@ -66,6 +69,16 @@ def renamed_columns(engine: Engine, first: ComparedRelease, second: ComparedRele
         if own not in pairs and other not in pairs.values():
             pairs[own] = other
     return pairs
+
+
+def _can_be_equal(first: str, second: str) -> bool:
+    """Whether values of two types can be equal: a file without types reads numbers as wider ones.
+
+    >>> [_can_be_equal("INTEGER", other) for other in ("INTEGER", "BIGINT", "DOUBLE", "VARCHAR")]
+    [True, True, True, False]
+    """
+    kinds = {column_kind(first), column_kind(second)}
+    return first == second or kinds <= _NUMBERS or (len(kinds) == 1 and kinds != {ColumnKind.OTHER})
 
 
 def without_common_values(engine: Engine, first: exp.Expr, second: exp.Expr, shared: Sequence[str]) -> list[str]:

@@ -75,10 +75,13 @@ class SourceChange:
     @property
     def may_have_lost_rows(self) -> bool:
         """Whether the release shows, or may show, rows that the source does not have any more."""
-        if self.lost_rows or (self.deleted_rows, self.missing_rows) != (None, None):
-            return self.lost_rows
-        # A sample without anybody who has left says nothing of the others.
-        return self.is_estimate or (self.withdrawn_persons is None and self.rows_now < self.rows_before)
+        # A person may keep other rows, and a sample without anybody who has left says nothing of the others.
+        return self.lost_rows or self.is_uncounted
+
+    @property
+    def is_uncounted(self) -> bool:
+        """Whether nobody can tell which rows of the release the source still has."""
+        return (self.deleted_rows, self.missing_rows) == (None, None)
 
     @property
     def losses(self) -> str:
@@ -96,7 +99,7 @@ class SourceChange:
 
         >>> then = datetime(2026, 5, 1)
         >>> SourceChange(then, 100, 100).differences
-        'rows that the release does not show have changed'
+        'rows were deleted or changed; [source] key tells which'
         >>> SourceChange(then, 100, 120, missing_rows=0).differences
         'the source has grown by 20 rows'
         """
@@ -109,6 +112,8 @@ class SourceChange:
             words.append(f"the source has {-grown:,} fewer {'row' if grown == -1 else 'rows'}")
         if self.relabelled:
             words.append(f"the hierarchies of {', '.join(map(repr, self.relabelled))} give other labels")
+        if not words and self.is_uncounted:
+            words.append("rows were deleted or changed; [source] key tells which")
         return "; ".join(words or ["rows that the release does not show have changed"])
 
     def _losses(self) -> Iterator[str]:
@@ -143,7 +148,7 @@ class SourceChange:
     def remedy(self, policy: str) -> str:
         """What to do, with the name of the policy's file."""
         remedies = list[str]()
-        if self.may_have_lost_rows:
+        if self.may_have_lost_rows and not self.relabelled:
             remedies.append(f"`sqlanon withdraw {policy}` publishes the release again without them")
         if self.new_rows or self.rows_now > self.rows_before:
             remedies.append(f"`sqlanon extend {policy}` adds new rows (with [source] key)")

@@ -25,11 +25,11 @@ from sqlanon.expressions import (
     cast,
     col,
     create_temporary_view,
+    fragment,
     named,
     number,
     subquery,
     template,
-    text,
     union_all,
 )
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
@@ -340,6 +340,9 @@ def _are_independent(ask: Ask, sample: exp.Select, names: Sequence[str], alike: 
 
 
 _COLUMNS = template("SELECT :columns FROM :source")
+_TRIMMED = fragment("nullif(trim(:person, :spaces), '')")
+_SPACES = " \t\r\n\f\v\u00a0"
+_SPACES = " \t\r\n\f\v\u00a0"
 
 
 def without_padding(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
@@ -350,9 +353,7 @@ def without_padding(engine: Engine, source: Source, place: WorkNames, person: st
         return source
     view = place.view("persons")
     columns: list[exp.Expr] = [
-        named(exp.Nullif(this=exp.Trim(this=col(column)), expression=text("")), column)
-        if column == name
-        else col(column)
+        named(_TRIMMED(person=col(column), spaces=_SPACES), column) if column == name else col(column)
         for column in engine.columns(source.relation)
     ]
     engine.execute(create_temporary_view(view, _COLUMNS(columns=columns, source=source.relation)))

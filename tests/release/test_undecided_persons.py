@@ -199,6 +199,24 @@ def test_k_of_some_columns_decides_as_k_of_all() -> None:
         db.anonymize(every)
 
 
+def test_spaces_of_any_kind_around_an_id_make_no_person() -> None:
+    connection = duckdb.connect()
+    connection.execute("""
+        CREATE TABLE visits AS
+        SELECT i AS ward, unnest(['A', 'A' || chr(13), chr(9) || 'A', ' A ', 'A' || chr(10)]) || '' AS mrn
+        FROM range(6) AS r(i)
+    """)
+    connection.execute("UPDATE visits SET mrn = replace(mrn, 'A', 'A' || ward)")
+    policy = Policy(
+        source={"table": "visits", "person": "mrn", "undeclared": "drop"},
+        attributes={"ward": {"role": "quasi", "hierarchy": "suppress"}},
+        privacy={"k": 2},
+    )
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(policy)
+    assert (result.persons, result.generalization) == (6, {"ward": 1})
+
+
 def test_an_empty_id_is_nobodys() -> None:
     connection = duckdb.connect()
     connection.execute("""
