@@ -342,7 +342,6 @@ def _are_independent(ask: Ask, sample: exp.Select, names: Sequence[str], alike: 
 _COLUMNS = template("SELECT :columns FROM :source")
 _TRIMMED = fragment("nullif(trim(:person, :spaces), '')")
 _SPACES = " \t\r\n\f\v\u00a0"
-_SPACES = " \t\r\n\f\v\u00a0"
 
 
 def without_padding(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
@@ -363,7 +362,9 @@ def without_padding(engine: Engine, source: Source, place: WorkNames, person: st
 _SMALL_CLASSES = template("""
     SELECT count(*) AS classes, coalesce(sum(rows), 0)::BIGINT AS rows
     FROM (
-        SELECT count(*) AS rows, count(DISTINCT trim(person::VARCHAR)) + max((person IS NULL)::INTEGER) AS persons
+        SELECT
+            count(*) AS rows,
+            count(DISTINCT trim(person::VARCHAR, :spaces)) + max((person IS NULL)::INTEGER) AS persons
         FROM :released
         GROUP BY :keys
     ) AS classes
@@ -380,4 +381,5 @@ def count_small_classes(released: exp.Query, keys: Sequence[str], least: int) ->
     >>> query.named_selects
     ['classes', 'rows']
     """
-    return _SMALL_CLASSES(released=subquery(released, "r"), keys=[col(name) for name in keys], least=least)
+    columns = [col(name) for name in keys]
+    return _SMALL_CLASSES(released=subquery(released, "r"), keys=columns, least=least, spaces=_SPACES)
