@@ -35,16 +35,16 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
         return ()
     least = promised_k(prepared.policy.privacy, prepared.policy.quasi)
     if source.persons is not None:
-        with source.persons.opened():
-            without = source.persons.engine.rows(_WITHOUT(person=col(person), rows=source.persons.relation))[0][0]
+        # It is open as long as a draft is made: all counts are of the same rows.
+        without = source.persons.engine.rows(_WITHOUT(person=col(person), rows=source.persons.relation))[0][0]
         if not without:
             return ()
-        some, where = "each class that has such rows may hold", None
+        some, affected = "each class that has such rows may hold", None
     else:
         without = steps.engine.rows(_WITHOUT(person=col(person), rows=source.relation))[0][0]
         if not without:
             return ()
-        classes, where = steps.engine.rows(
+        classes, affected = steps.engine.rows(
             _CLASSES(released=_released(recoding, person), keys=_keys(recoding), least=least)
         )[0]
         if not classes:
@@ -57,7 +57,7 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
             f"{without:,} {rows} no {person!r}, and {'counts' if one else 'count'} as one person in each class. If "
             f"{they} of people with other rows there, {some} fewer than {least} persons. To be sure of {least}, leave "
             f"{these} out with query = ... under [source]",
-            where,
+            affected,
         ),
     )
 

@@ -54,10 +54,10 @@ def find_undecided_person(
     every = source.every_column(steps.engine)
     if every is None:  # a frequency set has no rows
         return None
-    declared = restricted(every, {*columns.by_attribute.values(), *columns.key})
-    simple = restricted(every, {name for name, type_ in every.types.items() if type_ in _SIMPLE})
+    declared = _restrict_to(every, {*columns.by_attribute.values(), *columns.key})
+    simple = _restrict_to(every, {name for name, type_ in every.types.items() if type_ in _SIMPLE})
     # Its user may read some of the columns only, and some values have no text there.
-    *attempts, last = every, simple, declared, restricted(declared, {*simple.types})
+    *attempts, last = every, simple, declared, _restrict_to(declared, {*simple.types})
     for attempt in attempts:
         with suppress(SourceError):
             return _find_there(source, attempt, columns, rows)
@@ -68,7 +68,7 @@ _SIMPLE = frozenset(["VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BI
 """Types whose values have one text in all engines."""
 
 
-def restricted(every: EveryColumn, names: Collection[str]) -> EveryColumn:
+def _restrict_to(every: EveryColumn, names: Collection[str]) -> EveryColumn:
     """Some of the columns."""
     relation = every.relation.copy()
     assert isinstance(relation, exp.Subquery)

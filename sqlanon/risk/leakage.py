@@ -288,7 +288,7 @@ class AttributeSets:
         self._nullable = [bool(found[f"nulls_{i}"]) for i in self._all]
         if steps.shown is not None:  # what holds for all tables
             self._values, self._nullable = [MANY] * quasi, [True] * quasi
-        table = steps.make(work("coded"), self._coded(rows, counted))
+        table = steps.make(work("coded"), self.coded(rows, counted))
         self._tables = [_Counted(frozenset(self._all), table, steps.count(table), counted)]
         self.known: dict[Attributes, SetFigures] = {}
         self._shrink()
@@ -433,11 +433,8 @@ class AttributeSets:
         code = col(code_name(frequent))
         return _SIZES_APART(count=count, rows=source.table, keys=keys, code=code, others=others)
 
-    def coded(self, rows: exp.Expr) -> exp.Select:
-        """The codes of rows ``r`` of the source."""
-        return self._coded(rows, counted=False)
-
-    def _coded(self, rows: exp.Expr, counted: bool) -> exp.Select:
+    def coded(self, rows: exp.Expr, counted: bool = False) -> exp.Select:
+        """The codes of rows ``r`` of the source; with ``n``, if they are counted."""
         return coded(rows, self.dictionaries, self._values, self._nullable, counted)
 
     def keys(self, attributes: Sequence[int]) -> list[exp.Expr]:

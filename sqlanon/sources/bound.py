@@ -107,15 +107,6 @@ class RemotePersons(ABC):
     def close(self) -> None:
         """Drop there what was made since `open`."""
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Count for a while."""
-        self.open()
-        try:
-            yield
-        finally:
-            self.close()
-
 
 ROWS_THERE = table("rows_there")
 """Stands in a statement for rows of a source that are in another engine."""
