@@ -20,7 +20,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.stage import Recoding, recode, recode_at
 from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
-from sqlanon.release.decoy_check import DecoyCheck, claims_check, filled_again
+from sqlanon.release.decoy_check import CATALOG_CHECK, DecoyCheck, claims_check, filled_again
 from sqlanon.release.draft import suppressed_rows_by
 from sqlanon.release.label_levels import LEVELS, label_levels
 from sqlanon.release.label_levels_check import has_levels, levels_digest
@@ -141,9 +141,10 @@ def explain_failure(found: Verification, change: SourceChange, first: int) -> Ve
     """Name the change of the source in place of the checks from the first on that fail because of it.
 
     The release must be as it was published: it was audited then. Where its rows were counted and nothing has changed,
-    the checks stay as they are.
+    the checks stay as they are; and where the catalog alone is another one.
     """
-    if not change and not change.is_uncounted:
+    of_catalog = [check.name for check in found.checks if check.passed is False] == [CATALOG_CHECK]
+    if not change and (of_catalog or not change.is_uncounted):
         return found
     checks = [
         replace(check, passed=None, message=f"{NOT_COMPARED}: {check.message}")
@@ -152,6 +153,14 @@ def explain_failure(found: Verification, change: SourceChange, first: int) -> Ve
         for i, check in enumerate(found.checks)
     ]
     return replace(found, checks=(*checks, Check(SOURCE_CHECK, False, change.differences)), source_change=change)
+
+
+def check_losses(found: Verification, change: SourceChange) -> Verification:
+    """Add a failed check if persons or rows of the release have left the source, even if it gives the same rows."""
+    if not change.lost_rows:
+        return found
+    checks = (*found.checks, Check(SOURCE_CHECK, False, change.differences))
+    return replace(found, checks=checks, source_change=change)
 
 
 def _audited(audit: SourceAudit, run: Run, relation: exp.Table) -> list[Check]:

@@ -230,10 +230,16 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
     from sqlanon.against_source import (  # noqa: PLC0415  (needed to verify with a policy only)
         check_against_source,
         check_extended,
+        check_losses,
         check_policy,
         explain_failure,
     )
-    from sqlanon.ledger import check_against_ledger, publication_of, recorded_publication  # noqa: PLC0415
+    from sqlanon.ledger import (  # noqa: PLC0415
+        check_against_ledger,
+        count_changes,
+        publication_of,
+        recorded_publication,
+    )
 
     found = place.verify(space.limits, sha256)
     if not found.is_file and (policy.noisy or policy.decoys):
@@ -254,11 +260,11 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
             rows_now = prepared.marginals.rows
         alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
         everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
-        if everything.verified or not alone.verified:
+        publication = recorded_publication(run.engine, policy, found) if alone.verified else None
+        if publication is None:
             return everything
-        publication = recorded_publication(run.engine, policy, found)
-    if publication is None:
-        return everything
+        if everything.verified:  # others may have come with the rows of those who left
+            return check_losses(everything, count_changes(run, policy, publication, found.manifest, rows_now))
     change = measure_source_change(space, policy, place, found.manifest, publication, rows_now)
     return explain_failure(everything, change, len(found.checks) + len(of_policy))
 

@@ -22,6 +22,10 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.values import different_rows, same_to_readers, told_apart
 from sqlanon.search.input import SearchInput
 
+_IN_CATALOG = "decoys in the catalog"
+CATALOG_CHECK = f"{AGAINST}{_IN_CATALOG}"
+"""The check that compares with the catalog: that the source has changed does not explain it alone."""
+
 _MINUS = template("""
     SELECT :columns
     FROM (SELECT :values FROM :rows EXCEPT ALL SELECT :values FROM :others) AS m
@@ -140,11 +144,11 @@ class DecoyCheck:
         """Whether the decoys that `checks` found are those that the catalog has."""
         if table is None:
             message = "the catalog has no decoys of this release, or cannot be read"
-            return Check(f"{AGAINST}decoys in the catalog", None, message)
+            return Check(CATALOG_CHECK, None, message)
         rest = self.work("decoys_found")
         pairs = ((rest, table), (table, rest))
         wrong = sum(self.steps.ask(surplus(*pair, self._types), [(0,)])[0][0] for pair in pairs)
-        return source_check("decoys in the catalog", not wrong, "they are the rows that are not in the source")
+        return source_check(_IN_CATALOG, not wrong, "they are the rows that are not in the source")
 
     @property
     def _types(self) -> dict[str, str]:

@@ -96,6 +96,24 @@ def test_withdrawn_persons_are_counted_with_all_their_rows(visits: Path) -> None
     assert (found.smallest_class, found.small_classes) == (2, 2)  # each was one of three persons
 
 
+@pytest.mark.parametrize("key", [True, False])
+def test_persons_who_left_are_named_where_others_have_come_with_their_rows(tmp_path: Path, key: bool) -> None:
+    publish(tmp_path, key=key)
+    change(tmp_path / "h.duckdb", "UPDATE visits SET pid = 'newcomer', id = id + 1000 WHERE pid = 'p5'")
+    found = source_change(tmp_path, key=key)
+    assert (found.withdrawn_persons, found.deleted_rows, found.new_rows) == (1, *((3, 3) if key else (None, None)))
+    assert found.rows_now == found.rows_before
+    assert "It still shows what has left the source" in found.what_holds
+    assert "sqlanon withdraw" in found.remedy("p.toml")
+
+
+def test_keys_that_left_are_named_where_others_have_come_with_their_rows(tmp_path: Path) -> None:
+    publish(tmp_path, person=False)
+    change(tmp_path / "h.duckdb", "UPDATE visits SET id = 1000 WHERE id = 9")
+    found = source_change(tmp_path, person=False)
+    assert (found.withdrawn_persons, found.deleted_rows, found.new_rows) == (1, 1, 1)
+
+
 def test_a_deleted_row_of_a_person_who_keeps_others_withdraws_nobody(visits: Path) -> None:
     change(visits / "h.duckdb", DELETE_A_VISIT)
     found = source_change(visits)

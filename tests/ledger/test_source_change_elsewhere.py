@@ -93,6 +93,25 @@ def test_withdrawn_persons_in_postgresql_are_counted_by_their_hashes(postgres: S
     assert found.lost_rows
 
 
+@pytest.mark.slow
+def test_persons_who_left_postgresql_are_named_where_others_have_come_with_their_rows(
+    postgres: Server, tmp_path: Path
+) -> None:
+    columns, source = {"pid": "text", "age": "integer", "illness": "text"}, {"postgres": f"env:{VARIABLE}"}
+    postgres.run("DROP SCHEMA IF EXISTS erased CASCADE", "CREATE SCHEMA erased")
+    postgres.load("erased.visits", columns, ROWS)
+    try:
+        with sqlanon.connect() as db:
+            asked = source | {"table": "erased.visits"}
+            db.anonymize(policy(tmp_path, asked)).publish()
+            assert db.verify(tmp_path / "r.duckdb", policy(tmp_path, asked)).verified
+            postgres.run("UPDATE erased.visits SET pid = 'newcomer' WHERE pid = 'p5'")
+            found = source_change(db, tmp_path, asked)
+    finally:
+        postgres.run("DROP SCHEMA erased CASCADE")
+    assert (found.withdrawn_persons, found.rows_now) == (1, 180)
+
+
 @pytest.mark.spark
 def test_withdrawn_persons_in_spark_are_counted_by_their_hashes(
     session: Any, spark_cluster: Any, tmp_path: Path
