@@ -72,7 +72,8 @@ ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       --
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS extends VARCHAR;        -- run_id of the release that it extends
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS replaced_at TIMESTAMP;  -- when another release took its place
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS version INTEGER;        -- its number among those in one file
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS sha256 VARCHAR;         -- of the file when it was published
+ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS sha256 VARCHAR;         -- of the file as it was published; on a server, of the
+                                                                              -- rows
 -- When a run began to publish it. NULL once it is published; if it is not published, the row is deleted.
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS intended_at TIMESTAMP;
 ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS noise VARCHAR;          -- JSON: epsilon by attribute

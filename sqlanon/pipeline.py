@@ -246,7 +246,9 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
         raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
     with space.run(policy, counted=True) as run, source_errors():
         steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
-        recorded, known = check_against_ledger(run.engine, policy, found), publication_of(run.engine, policy, found)
+        sha256_now = place.sha256(run.engine, found.manifest) if found.verified and policy.catalog is not None else None
+        recorded = check_against_ledger(run.engine, policy, found, sha256_now)
+        known = publication_of(run.engine, policy, found)
         if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
             checks.append(source_check("source rows", False, "the source has rows", "the source has no rows"))
         elif known is None or not known.is_part:
@@ -260,7 +262,7 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
             rows_now = prepared.marginals.rows
         alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
         everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
-        publication = recorded_publication(run.engine, policy, found) if alone.verified else None
+        publication = recorded_publication(run.engine, policy, found, sha256_now) if alone.verified else None
         if publication is None:
             return everything
         if everything.verified:  # others may have come with the rows of those who left

@@ -207,8 +207,11 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
     raise ReleaseError(f"{ledger} has no release with these rows, so the releases on which it is based are not known")
 
 
-def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verification) -> list[Check]:
-    """Check that a release is not a draft without its mark, and a file against the recorded hash."""
+def check_against_ledger(
+    engine: DuckDBEngine, policy: Policy, release: Verification, sha256: str | None
+) -> list[Check]:
+    """Check that a release is not a draft without its mark, and its file, or its rows on a server, against the recorded
+    hash."""
     if policy.catalog is None:
         return []
     checks = []
@@ -216,14 +219,21 @@ def check_against_ledger(engine: DuckDBEngine, policy: Policy, release: Verifica
         why = "not recorded: the catalog has a draft with these rows, and no release with them"
         forgets = policy.release is not None and not policy.release.ledger
         checks.append(Check("against the ledger: draft", None if forgets else False, why))
-    if not release.is_file:
-        return checks
-    name, place = "against the ledger: sha256", os.path.realpath(release.path)
-    recorded = catalog.recorded_sha256(engine, policy.catalog.database, place)
+    name, place = "against the ledger: sha256", str(release.path)
+    recorded = catalog.recorded_sha256(
+        engine, policy.catalog.database, os.path.realpath(place) if release.is_file else place
+    )
     if recorded is None:
-        why = "the ledger has no hash of a file in this place, or cannot be read now"
+        why = (
+            f"the ledger has no hash of {'a file' if release.is_file else 'rows'} in this place, or cannot be read now"
+        )
         return [*checks, Check(name, None, f"not recorded: {why}")]
-    return [*checks, replace(file_check(release.path, recorded), name=name)]
+    if release.is_file:
+        return [*checks, replace(file_check(release.path, recorded), name=name)]
+    if sha256 is None:
+        return checks
+    claim, wrong = "the rows are unchanged since they were published", "the rows are not those that were published"
+    return [*checks, Check(name, sha256 == recorded, claim if sha256 == recorded else wrong)]
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Publication:
     version: int | None = None
     """Its number among the versions in its file. None in catalogs of older versions, and for a Parquet file."""
     sha256: str | None = None
-    """The hash of the file after the newest publication there. None on a server, and for older versions."""
+    """The hash of the file after the newest publication there; on a server, that of the rows."""
     intended_at: datetime | None = None
     """When a run that did not finish began to publish it. None: it is published."""
     same_source: str | None = None

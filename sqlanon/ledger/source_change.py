@@ -37,7 +37,6 @@ from sqlanon.ledger.trees import trees_of
 from sqlanon.policy import Policy, ReleaseSection
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
 from sqlanon.records import dataclass
-from sqlanon.release.check import sha256_of
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.source_change import SourceChange
 from sqlanon.release.target import Reach, Verification
@@ -87,20 +86,21 @@ _CLASSES = template("""
 _PERSONS = fragment("count(DISTINCT :person) + coalesce(max((:person IS NULL)::INTEGER), 0)")
 
 
-def recorded_publication(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
-    """The publication of a release that is as the ledger recorded it: its manifest, its rows and, of a file, all of its
-    bytes. None otherwise."""
-    if policy.catalog is None:
+def recorded_publication(
+    engine: DuckDBEngine, policy: Policy, release: Verification, sha256: str | None
+) -> Publication | None:
+    """The publication of a release that is as the ledger recorded it: its manifest, its digest, and the SHA-256 of its
+    file, or of its rows on a server. None otherwise."""
+    if policy.catalog is None or sha256 is None:
         return None
     try:
         ledger = history(engine, policy.catalog.database, Reach(policy))
     except SourceError:  # it cannot be read now
         return None
-    hashed = sha256_of(release.path) if release.is_file else None
     claims = release.manifest.fingerprint()
     for publication in reversed([*ledger.drafts, *ledger.publications]):
         recorded = (publication.manifest_hash, publication.digest, publication.sha256)
-        if publication.intended_at is None and recorded == (claims, release.digest, hashed):
+        if publication.intended_at is None and recorded == (claims, release.digest, sha256):
             return publication
     return None
 

@@ -176,7 +176,7 @@ class Staged(Protocol):
 
     @property
     def sha256(self) -> str | None:
-        """The SHA-256 of the complete file, or None if there is no file."""
+        """The SHA-256 of the complete file, or of the rows on a server; None if no ledger needs that."""
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         """The rows, for the engine of the source."""
@@ -239,7 +239,7 @@ class OpenedRelease(Protocol):
 
     @property
     def is_changed(self) -> bool:
-        """Whether the file was changed since it was published."""
+        """Whether the file, or the rows on a server, were changed since it was published."""
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
         """The rows, temporarily, for another engine."""
@@ -260,6 +260,9 @@ class ReleasePlace(Protocol):
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         """The rows of the release, temporarily, for the engine of the source."""
+
+    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> str:
+        """The SHA-256 that the ledger has of the release: of its file, or of its rows on a server."""
 
     def opened(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool

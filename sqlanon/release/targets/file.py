@@ -269,6 +269,9 @@ class FilePlace:
         with attached(engine, self.path, manifest, VERIFIED) as relation:
             yield relation
 
+    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> str:
+        return sha256_of(self.path)
+
     @contextmanager
     def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedFile]:
         """A version in the file. As it was written, it is as it was audited then."""

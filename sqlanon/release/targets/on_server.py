@@ -100,10 +100,13 @@ class ServerTarget(Generic[AnyServerPlace]):
         return self.place.name
 
 
-class StagedOnServer:
+class StagedOnServer(ABC):
     """A release that nobody on the server can read yet. Its version is its own: no lock of the place is needed."""
 
-    sha256: ClassVar[None] = None  # there is no file
+    @property
+    @abstractmethod
+    def sha256(self) -> str | None:
+        """The SHA-256 of the rows for the ledger; None without one."""
 
     def alone(self) -> AbstractContextManager[None]:
         return nullcontext()

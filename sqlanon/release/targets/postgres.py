@@ -22,6 +22,7 @@ from sqlanon.policy.addresses import MANIFEST
 from sqlanon.records import dataclass
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, comments_on, stable_view
+from sqlanon.release.rows_hash import hash_rows
 from sqlanon.release.target import Draft, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.file import STAGED_FILE, StagedRows, write_rows
@@ -155,6 +156,14 @@ class StagedPostgres(StagedOnServer):
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         return self.staged.beside_source()
+
+    @property
+    def sha256(self) -> str | None:
+        draft = self.staged.draft
+        if draft.prepared.policy.catalog is None:
+            return None
+        with self.rows() as released:
+            return hash_rows(draft.run.engine, released, types_in(draft.columns()))
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
         """Have the view show the new version, and verify the rows, and what PostgreSQL has of the release."""

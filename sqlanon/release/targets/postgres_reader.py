@@ -28,6 +28,7 @@ from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
+from sqlanon.release.rows_hash import hash_rows
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, ServerRelease, copied, manifests_of, refuse_sha256, types_in
@@ -96,6 +97,10 @@ class PostgresPlace(ServerPlace):
         """The rows that the view shows, copied to the engine that has their source."""
         return copied(engine, table(COPIED, "main", "temp"), types_in(manifest.columns), self._stream(manifest))
 
+    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> str:
+        with self.rows(engine, manifest) as released:
+            return hash_rows(engine, released, types_in(manifest.columns))
+
     @contextmanager
     def opened(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
@@ -103,7 +108,11 @@ class PostgresPlace(ServerPlace):
         """The version that the view shows, verified."""
         with self._checked() as checked, _opened(checked.trusted(), limits) as release:
             found = verify_release(self.path, release, fresh=False)
-            yield OpenedPostgres(release, found.manifest, found.digest, found.failures)
+            types = types_in(found.manifest.columns)
+            is_changed = (
+                sha256 is not None and not found.failures and hash_rows(release.engine, SUBJECT, types) != sha256
+            )
+            yield OpenedPostgres(release, found.manifest, found.digest, found.failures, is_changed)
 
     @contextmanager
     def checked_server(self) -> Iterator[PostgresEngine]:
@@ -169,7 +178,7 @@ class OpenedPostgres:
     manifest: Manifest
     digest: str
     failures: Sequence[str]
-    is_changed: ClassVar[bool] = False
+    is_changed: bool
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
         own = self.release.engine

@@ -24,6 +24,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import SUBJECT
+from sqlanon.release.rows_hash import hash_buckets
 from sqlanon.release.target import Draft, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
@@ -34,7 +35,7 @@ from sqlanon.release.targets.on_server import (
     release_section,
     types_in,
 )
-from sqlanon.release.targets.spark_digest import digestible
+from sqlanon.release.targets.spark_digest import digestible, hashed_buckets
 from sqlanon.release.targets.spark_reader import (
     Described,
     SparkPlace,
@@ -129,6 +130,13 @@ class StagedSpark(StagedOnServer):
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         return self.found.copied(self.draft.run.engine)
+
+    @property
+    def sha256(self) -> str | None:
+        if self.draft.prepared.policy.catalog is None:
+            return None
+        relation, types = self.target.place.rows_table(self.version), types_in(self.draft.columns())
+        return hash_buckets(self.target.server, hashed_buckets(relation, types))
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
         server, place, version = self.target.server, self.target.place, self.version

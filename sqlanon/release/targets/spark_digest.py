@@ -100,6 +100,31 @@ _TOTAL = _spark("""
 """)
 _ROWS = _spark("count(*)")
 
+_HASHED_CELL = _spark("coalesce(concat(octet_length(:text), ':', :text), '-')")
+_HASHED_ROW = _spark("sha2(concat(:cells), 256)")
+_LIST_OF_HASHES = _spark("collect_list(row_hash)")
+_BUCKETS = template(
+    """
+    SELECT left(row_hash, 3) AS bucket, sha2(concat_ws('', :sorted), 256) AS rows_hash
+    FROM :rows
+    GROUP BY left(row_hash, 3)
+    """,
+    dialect="spark",
+)
+
+
+def hashed_buckets(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+    """The SHA-256 of the sorted hashes of rows, for each of 4,096 buckets: for `release.rows_hash`."""
+    cells = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
+    raw = _STAGE(values=[named(_raw(col(name), type_), cell) for cell, name, type_ in cells], rows=relation.copy())
+    texts = [cast(col(cell), "STRING") if type_ in NUMBERS else _text(col(cell), type_) for cell, _, type_ in cells]
+    spelled = [named(value, cell) for value, (cell, _, _) in zip(texts, cells, strict=True)]
+    shown = _STAGE(values=spelled, rows=subquery(raw, "raw"))
+    row_hash = _HASHED_ROW(cells=[_HASHED_CELL(text=col(cell)) for cell, _, _ in cells])
+    hashed = _STAGE(values=[named(row_hash, "row_hash")], rows=subquery(shown, "shown"))
+    in_order = anonymous("array_sort", _LIST_OF_HASHES())
+    return _BUCKETS(sorted=in_order, rows=subquery(hashed, "hashed"))
+
 
 @dataclass(frozen=True)
 class TextsOnce:

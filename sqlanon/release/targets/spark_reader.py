@@ -24,6 +24,7 @@ from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_pa
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check, check_of
 from sqlanon.release.manifest import DIGEST, Manifest, versioned
+from sqlanon.release.rows_hash import hash_buckets
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
@@ -35,7 +36,7 @@ from sqlanon.release.targets.on_server import (
     types_in,
     version_of,
 )
-from sqlanon.release.targets.spark_digest import digest_there
+from sqlanon.release.targets.spark_digest import digest_there, hashed_buckets
 from sqlanon.release.targets.spark_rows import all_here, counted, looked_at, types_of
 from sqlanon.release.verify import NOT_READ, verification_sql
 from sqlanon.release.words import comment_on_any_version, comment_on_column, comment_on_release
@@ -133,17 +134,26 @@ class SparkPlace(ServerPlace):
     def _not_read(self, flaw: str) -> BrokenReleaseError:
         return BrokenReleaseError(f"{shown_place(self.path)} was a release of sqlanon; {flaw}. Nothing of it was read")
 
+    def _refuse_flaws(self, server: SparkEngine, manifest: Manifest) -> None:
+        """Refuse to read the rows of a release whose view or tables are not those that sqlanon made."""
+        names = names_there(server, self)
+        view = Described.by(server, self.table) if self.name in names else None
+        checks = checks_of(server, self, view, manifest.version or 1, manifest, names)
+        flaws = [check.message for check in checks if check.name in _BEFORE_ROWS and check.passed is False]
+        if flaws:
+            raise self._not_read("; ".join(flaws))
+
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
         with self.opened_server() as server, server.translated_errors(ReleaseError):
-            names = names_there(server, self)
-            view = Described.by(server, self.table) if self.name in names else None
-            checks = checks_of(server, self, view, manifest.version or 1, manifest, names)
-            flaws = [check.message for check in checks if check.name in _BEFORE_ROWS and check.passed is False]
-            if flaws:
-                raise self._not_read("; ".join(flaws))
+            self._refuse_flaws(server, manifest)
             with all_here(engine, server, self.table, manifest) as rows:
                 yield rows
+
+    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> str:
+        with self.opened_server() as server, server.translated_errors(ReleaseError):
+            self._refuse_flaws(server, manifest)
+            return hash_buckets(server, hashed_buckets(self.table, types_in(manifest.columns)))
 
     def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> NoReturn:
         """Its rows stay there."""

@@ -1,0 +1,71 @@
+"""The SHA-256 of rows: it depends on every value, and not on the order of the rows."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import combinations
+from typing import Any
+
+import duckdb
+import pytest
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.spark import SparkEngine
+from sqlanon.expressions import table
+from sqlanon.release.rows_hash import hash_buckets, hash_rows
+from sqlanon.release.targets.spark_digest import hashed_buckets
+
+ROWS = [("a", "b", 1), ("b", None, 2), (None, "", 3)]
+OTHERS: dict[str, list[tuple[Any, ...]]] = {
+    "as they are": ROWS,
+    "one row twice": [*ROWS, ROWS[0]],
+    "one row fewer": ROWS[1:],
+    "another number": [("a", "b", 4), *ROWS[1:]],
+    "values that run into each other": [("ab", "", 1), *ROWS[1:]],
+    "values of two columns": [("b", "a", 1), *ROWS[1:]],
+    "values of two rows": [("a", None, 1), ("b", "b", 2), ROWS[2]],
+    "the sign of a length": [("a1:b", "-", 1), *ROWS[1:]],
+    "text in place of NULL": [("a", "b", 1), ("b", "NULL", 2), ROWS[2]],
+    "nothing in place of NULL": [("a", "b", 1), ("b", "", 2), ROWS[2]],
+    "NULL in place of nothing": [("a", "b", 1), ("b", None, 2), (None, None, 3)],
+    "no rows": [],
+}
+TYPES = {"x": "VARCHAR", "y": "VARCHAR", "n": "BIGINT"}
+
+
+def hash_here(rows: list[tuple[Any, ...]]) -> str:
+    with closing(duckdb.connect()) as connection:
+        connection.execute("CREATE TABLE r (x VARCHAR, y VARCHAR, n BIGINT)")
+        if rows:
+            connection.executemany("INSERT INTO r VALUES (?, ?, ?)", rows)
+        return hash_rows(DuckDBEngine(connection), table("r"), TYPES)
+
+
+def test_other_rows_have_another_hash() -> None:
+    hashes = {what: hash_here(rows) for what, rows in OTHERS.items()}
+    assert hashes["as they are"] == hash_here(ROWS[::-1])
+    assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
+
+
+def test_the_hash_of_a_time_depends_on_no_zone() -> None:
+    hashes = set()
+    for zone in ("UTC", "Asia/Tokyo"):
+        with closing(duckdb.connect()) as connection:
+            connection.execute("CREATE TABLE r AS SELECT TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t")
+            connection.execute("INSERT INTO r VALUES ('infinity'), ('-infinity'), (NULL)")
+            connection.execute(f"SET TimeZone = '{zone}'")
+            hashes.add(hash_rows(DuckDBEngine(connection), table("r"), {"t": "TIMESTAMP WITH TIME ZONE"}))
+    assert len(hashes) == 1
+
+
+@pytest.mark.spark
+def test_other_rows_in_spark_have_another_hash(session: Any) -> None:
+    with closing(SparkEngine(session, "the release")) as server:
+
+        def hash_there(rows: list[tuple[Any, ...]]) -> str:
+            session.createDataFrame(rows, "x string, y string, n bigint").createOrReplaceTempView("hashed_rows")
+            return hash_buckets(server, hashed_buckets(table("hashed_rows"), TYPES))
+
+        hashes = {what: hash_there(rows) for what, rows in OTHERS.items()}
+        assert hashes["as they are"] == hash_there(ROWS[::-1])
+        assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
