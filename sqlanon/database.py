@@ -189,7 +189,8 @@ class Database:
         from sqlanon.search.compare import policies_of, relation_of  # noqa: PLC0415
 
         found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent, seconds))
-        return Comparison(self._space.engine.relation(relation_of(found)), policy.search.measure)
+        undecided = next((one.undecided_person for one in found if one.undecided_person is not None), None)
+        return Comparison(self._space.engine.relation(relation_of(found)), policy.search.measure, undecided)
 
     def try_strategies(
         self, policy: Policy, candidates: Mapping[str, Mapping[str, str]] | None = None, seconds: float | None = None

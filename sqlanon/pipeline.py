@@ -43,7 +43,12 @@ from sqlanon.release.publish import Ledger, NoLedger, audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
 from sqlanon.release.rows_without_person import warn_of_rows_without_person
 from sqlanon.release.target import Reach, kind_taking, recorded_place, target_for
-from sqlanon.release.undecided_persons import find_undecided_person, refuse_few_persons, refuse_undecided_person
+from sqlanon.release.undecided_persons import (
+    explain_undecided_person,
+    find_undecided_person,
+    refuse_few_persons,
+    refuse_undecided_person,
+)
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import EarlierReleases, SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice, silent
@@ -105,6 +110,7 @@ def compare(
     from sqlanon.engines.deadline import interrupted_after  # noqa: PLC0415  (needed for comparisons only)
     from sqlanon.search.compare import Compared, compared, limited  # noqa: PLC0415
 
+    result = None
     for name, given in policies.items():
         progress(name, 0, 0, None)
         if isinstance(given, PolicyError):
@@ -120,11 +126,22 @@ def compare(
                 found = search(steps, prepared, partial(progress, name))
                 searched = time.perf_counter() - began
                 figures = recode(steps, prepared, found).figures
-                yield compared(name, prepared, found, figures, searched, time.perf_counter() - started)
+                seconds_of_all = time.perf_counter() - started
+                undecided = None if result is not None else _explain_undecided_person(steps, prepared)
+                result = compared(name, prepared, found, figures, searched, seconds_of_all, undecided)
+                yield result
         except OvertimeError as error:
             yield Compared(name, stopped=True, seconds=time.perf_counter() - started, error=str(error))
         except InfeasibleError as error:
             yield Compared(name, seconds=time.perf_counter() - started, error=str(error))
+
+
+def _explain_undecided_person(steps: StatementRunner, prepared: SearchInput) -> str | None:
+    """That a column numbers people whom the policy does not name, so that figures count rows."""
+    source, rows = prepared.source, prepared.marginals.rows
+    with source_errors():
+        person = find_undecided_person(steps, prepared.policy, source, prepared.columns, rows)
+    return None if person is None else f"source.person: {explain_undecided_person(person)}"
 
 
 def extend(space: Workspace, policy: Policy) -> Extension:

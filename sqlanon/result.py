@@ -682,10 +682,14 @@ class Comparison:
     ----------
     relation:
         The relation itself.
+    undecided_person:
+        That a column numbers people with several rows, and the policy does not say who a person is: all figures are of
+        rows then, and `Database.anonymize` may refuse the policy. None: no column does, or the policy says so.
     """
 
-    def __init__(self, relation: duckdb.DuckDBPyRelation, measure: str) -> None:
+    def __init__(self, relation: duckdb.DuckDBPyRelation, measure: str, undecided_person: str | None = None) -> None:
         self.relation = relation
+        self.undecided_person = undecided_person
         self._measure = measure
 
     def __getattr__(self, name: str) -> Any:

@@ -420,6 +420,8 @@ def compare(
         print_json(found)
     else:
         print_comparison(found, loaded, policy, endless_of(loaded) if names is None else [])
+    if relation.undecided_person is not None:
+        _warn([relation.undecided_person])
     if all(one["error"] is not None for one in found):
         raise typer.Exit(1)
 

@@ -119,7 +119,8 @@ def _numbers_people(person: PersonColumn) -> str:
     if person.missing:
         rows = "row without a value counts" if person.missing == 1 else "rows without a value count"
         missing = f" ({person.missing:,} {rows} as one person in each class)"
-    return f"not set, and {person.name!r} numbers people: {person.distinct:,} values in {person.values:,} rows{missing}"
+    figures = f"{'about ' if person.is_estimate else ''}{person.distinct:,} values in {person.values:,} rows{missing}"
+    return f"not set, and {person.name!r} numbers people: {figures}"
 
 
 def _decide(person: PersonColumn) -> str:

@@ -51,7 +51,8 @@ class Compared:
     ``loss`` is the score by the measure of that name, whatever the policy's is. ``checked`` are generalizations, and
     rounds of local strategies; ``seconds`` are of wall time, for reading the source and for the search. Where
     ``guarantees_k`` is false, k-anonymity holds for some quasi-identifiers at a time, and not for all together. What
-    was ``stopped`` by a time limit may find better with more time, or found nothing yet.
+    was ``stopped`` by a time limit may find better with more time, or found nothing yet. ``undecided_person`` is no
+    column: it is of the policy, and says that a column numbers people whom the policy does not name.
     """
 
     strategy: str
@@ -66,6 +67,7 @@ class Compared:
     seconds: float = 0.0
     error: str | None = None
     suppressed_persons: int | None = None
+    undecided_person: str | None = None
 
 
 def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, Policy | PolicyError]:
@@ -113,7 +115,13 @@ def limited(policy: Policy, seconds: float | None) -> Policy:
 
 
 def compared(
-    strategy: str, prepared: SearchInput, found: SearchResult, released: Figures, searched: float, seconds: float
+    strategy: str,
+    prepared: SearchInput,
+    found: SearchResult,
+    released: Figures,
+    searched: float,
+    seconds: float,
+    undecided_person: str | None = None,
 ) -> Compared:
     """What a strategy found, and would release; the seconds of the search, and all of them."""
     search = prepared.policy.search
@@ -129,6 +137,7 @@ def compared(
         stopped=search.time_limit is not None and searched >= search.time_limit,
         seconds=seconds,
         suppressed_persons=released.suppressed_persons,
+        undecided_person=undecided_person,
     )
 
 
@@ -162,7 +171,7 @@ def losses_of(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
 def relation_of(rows: Sequence[Compared]) -> exp.Select:
     """A comparison as a query with `COLUMNS`, in the order of the strategies."""
     values = exp.Values(
-        expressions=[exp.Tuple(expressions=[exp.convert(value) for value in asdict(row).values()]) for row in rows],
+        expressions=[exp.Tuple(expressions=[exp.convert(asdict(row)[name]) for name in COLUMNS]) for row in rows],
         alias=exp.TableAlias(this=ident("c"), columns=[ident(name) for name in COLUMNS]),
     )
     return select([named(cast(col(name), type_), name) for name, type_ in COLUMNS.items()], values)

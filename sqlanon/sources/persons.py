@@ -89,12 +89,14 @@ class KeyColumn:
 
 @dataclass(frozen=True)
 class PersonColumn:
-    """A column that numbers people, with the rows that have a value, its distinct values, and all rows."""
+    """A column that numbers people, with the rows that have a value, its distinct values (an estimate, if these were
+    counted in a sample), and all rows."""
 
     name: str
     values: int
     distinct: int
     rows: int
+    is_estimate: bool = False
 
     @property
     def rows_of_a_person(self) -> float:
@@ -174,7 +176,7 @@ def find_person_column(
         sample = _sample(relation, key.name, [*others], step)
         agreements, persons, repeated = _agreements(ask, sample, [*others])
         if repeated and _numbers_people(ask, sample, key, others, agreements):
-            column = PersonColumn(key.name, key.values, min(persons * step, key.values), rows)
+            column = PersonColumn(key.name, key.values, min(persons * step, key.values), rows, step > 1)
             alike = [one.alike for one in agreements if one.holds and one.kind != AGE]
             found.append((key, column, sum(alike) / max(len(alike), 1)))
     return _best(found)

@@ -154,6 +154,51 @@ def test_risk_says_that_its_figures_count_rows() -> None:
     assert [one.counts for one in decided] == ["rows", "persons"]
 
 
+def test_compare_says_that_its_figures_count_rows() -> None:
+    with sqlanon.connect(visits()) as db:
+        undecided = db.compare(policy_of("mrn", "identifying"), ["datafly", "k_minimal"])
+        assert [row[-2] for row in undecided.fetchall()] == [None, None]  # no error
+        decided = [db.compare(policy_of("mrn", "identifying", person=one), ["datafly"]) for one in (False, "mrn")]
+    assert str(undecided.undecided_person).startswith(
+        "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. Set person = \"mrn\""
+    )
+    assert [one.undecided_person for one in decided] == [None, None]
+
+
+def test_the_command_compare_warns_that_nobody_decided_who_a_person_is(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "visits.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE visits AS {VISITS.format(key='mrn')}")
+    (tmp_path / "policy.toml").write_text("""
+        [source]
+        database = "visits.duckdb"
+        table = "visits"
+        undeclared = "drop"
+        [attributes]
+        sex = { role = "quasi", hierarchy = "suppress" }
+        zip = { role = "quasi", hierarchy = { mask = "right" } }
+        [privacy]
+        k = 5
+    """)
+    ended = cli("compare", "policy.toml", "--strategies", "datafly", cwd=tmp_path)
+    assert ended.status == 0
+    assert "warning: source.person: not set, and 'mrn' numbers people: 60 values in 360 rows" in ended.err
+
+
+def test_the_people_of_a_large_table_are_about_so_many() -> None:
+    """They are counted in a sample."""
+    connection = duckdb.connect()
+    connection.execute("""
+        CREATE TABLE visits AS
+        SELECT i AS mrn, ['m', 'w'][1 + i % 2] AS sex, DATE '1950-01-01' + (i % 20000)::INTEGER AS birth_date,
+            (10000 + i % 997)::VARCHAR AS zip, 'diagnosis ' || (hash(i * 10 + v) % 9) AS diagnosis
+        FROM range(16000) AS persons(i), range(6) AS rows(v)
+    """)
+    with sqlanon.connect(connection) as db:
+        found = db.compare(policy_of("mrn", "identifying"), ["datafly"]).undecided_person
+    assert "'mrn' numbers people: about 1" in str(found)
+    assert " values in 96,000 rows" in str(found)
+
+
 @pytest.mark.parametrize(
     ("persons", "missing", "message"),
     [
