@@ -22,6 +22,7 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.errors import (
     AuditError,
+    HierarchyError,
     InfeasibleError,
     NoMarkedRowsError,
     OvertimeError,
@@ -304,7 +305,8 @@ def measure_source_change(
         if not can_mark_rows(policy, run.source, manifest):
             return change
         steps = StatementRunner(run.engine)
-        with suppress(NoMarkedRowsError, InfeasibleError):  # no row of the release is in the source any more
+        # No row of the release is in the source any more, or its levels are above the top of a hierarchy.
+        with suppress(NoMarkedRowsError, InfeasibleError, HierarchyError):
             prepared = prepare_beside(steps, run, policy, [publication], manifest, {publication.run_id})
             with place.rows(run.engine, manifest) as released:
                 return measure_released_rows(run, prepared, publication, manifest, released, change)

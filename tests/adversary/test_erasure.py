@@ -96,6 +96,77 @@ def test_deleted_rows_beside_the_published_release_are_named(visits: Path) -> No
     assert found.source_change.withdrawn_persons == 1
 
 
+# --- What docs/how-to/erasure.md says of what cannot be withdrawn, and of what stays
+
+
+def masked(folder: Path, mask: str, key: bool = True) -> sqlanon.Policy:
+    return sqlanon.Policy(
+        source={"database": folder / "h.duckdb", "table": "v", "person": "pid", "undeclared": "drop"}
+        | ({"key": ["id"]} if key else {}),
+        attributes={"zip": {"role": "quasi", "hierarchy": {"mask": mask}}, "illness": {"role": "sensitive"}},
+        privacy={"k": 3},
+        search={"suppression_limit": 0},
+        release={"database": folder / "r.duckdb", "table": "v"},
+        catalog={"database": folder / "c.duckdb"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("mask", "key"),
+    [("right", True), pytest.param("right", False, marks=pytest.mark.slow), ("left", True)],
+)
+def test_the_person_with_the_longest_text_under_a_mask_cannot_be_withdrawn(
+    tmp_path: Path, mask: str, key: bool
+) -> None:
+    create = """
+        CREATE TABLE v AS
+        SELECT i AS id, 'p' || i AS pid, (10000 + i)::VARCHAR AS zip, 'i' || i % 4 AS illness FROM range(60) AS r(i)
+    """
+    change(tmp_path / "h.duckdb", create, "INSERT INTO v VALUES (100, 'long', '100001234', 'i1')")
+    with sqlanon.connect() as db:
+        db.anonymize(masked(tmp_path, mask, key)).publish()
+    change(tmp_path / "h.duckdb", "DELETE FROM v WHERE pid = 'long'")
+    with sqlanon.connect() as db:
+        found = db.verify(tmp_path / "r.duckdb", masked(tmp_path, mask, key))
+        assert failed(found) == {SOURCE_CHECK}
+        assert found.source_change.withdrawn_persons == 1
+        if mask == "right":
+            assert bool(found.source_change.relabelled) == key
+        with pytest.raises(sqlanon.SqlanonError, match=r"another label|any more|top level"):
+            db.withdraw(masked(tmp_path, mask, key)).publish(force=True)
+
+
+def test_withdrawn_values_leave_the_bytes_of_a_catalog_that_is_copied(tmp_path: Path) -> None:
+    """And a refused withdrawal is a run, too."""
+    create = """
+        CREATE TABLE v AS
+        SELECT i AS id, 'p' || i AS pid, (10000 + i % 10)::VARCHAR AS zip, 'i' || i % 4 AS illness
+        FROM range(60) AS r(i)
+    """
+    add = "INSERT INTO v SELECT 100 + i, 'q' || i, (98760 + i)::VARCHAR, 'i1' FROM range(5) AS r(i)"
+    change(tmp_path / "h.duckdb", create, add)
+    catalog, fresh = tmp_path / "c.duckdb", tmp_path / "fresh.duckdb"
+    wanted = masked(tmp_path, "right")
+    with sqlanon.connect() as db:
+        db.anonymize(wanted).publish()
+    change(tmp_path / "h.duckdb", "DELETE FROM v WHERE pid = 'q3'")
+    with sqlanon.connect() as db, pytest.raises(sqlanon.AuditError):
+        db.withdraw(wanted).publish()
+    assert fetch(catalog, "SELECT count(*) FROM sqlanon.runs") == [(2,)]
+    with sqlanon.connect() as db:
+        db.withdraw(wanted).publish(force=True)
+    assert b"98763" in catalog.read_bytes()
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{catalog}' AS old (READ_ONLY)")
+        connection.execute(f"ATTACH '{fresh}' AS fresh")
+        connection.execute("COPY FROM DATABASE old TO fresh")
+    assert b"98763" not in fresh.read_bytes()
+    assert b"98762" in fresh.read_bytes()
+    fresh.replace(catalog)
+    with sqlanon.connect() as db:
+        assert db.verify(tmp_path / "r.duckdb", wanted).verified
+
+
 # --- A reader who knows the person of each row, and has both versions
 
 ATTRIBUTES = {
