@@ -27,11 +27,8 @@ CREATE TABLE sqlanon.manifest (
     guarantee VARCHAR NOT NULL,           -- quasi-identifiers: of all of them; combinations: of some at a time
     epsilon DOUBLE,                       -- with noise: ε of a record, over all its attributes with noise
     noise VARCHAR,                        -- JSON: {attribute: {"epsilon": ...}}, with bounds and round as in the policy
-    linking_risk DOUBLE,                  -- NULL; in older releases, the share of records linked to their original
     confidence VARCHAR,                   -- JSON: {"beta": ...}
     decoys BIGINT,                        -- with decoys: the number of decoys among the released rows
-    decoy_classes BIGINT,                 -- NULL; in older releases, the number of classes that they fill
-    smallest_class_without_decoys BIGINT, -- NULL; in older releases, k without them
     heights VARCHAR,                      -- JSON: height of the hierarchy by quasi-identifier, if the release shows it
     version INTEGER,                      -- the rows are in <table_name>_v<version>; the view <table_name> shows the newest
     digest_algorithm VARCHAR NOT NULL,

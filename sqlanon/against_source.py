@@ -23,7 +23,7 @@ from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
 from sqlanon.release.decoy_check import CATALOG_CHECK, DecoyCheck, claims_check, filled_again
 from sqlanon.release.draft import suppressed_rows_by
 from sqlanon.release.label_levels import LEVELS, label_levels
-from sqlanon.release.label_levels_check import has_levels, levels_digest
+from sqlanon.release.label_levels_check import levels_digest
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.noise_check import NoiseCheck
 from sqlanon.release.reader import attached
@@ -207,12 +207,10 @@ def _same_levels(
     run: Run, prepared: SearchInput, generalization: Mapping[str, int | None], found: Verification
 ) -> list[Check]:
     """A failed check if the levels of the release's labels are not those of the policy's hierarchies."""
-    if not found.verified or not found.is_file or found.path.suffix.lower() == ".parquet":
+    if not found.verified or not found.is_file or found.manifest.version is None:
         return []
     engine = run.engine
     with attached(engine, found.path, found.manifest, VERIFIED) as released:
-        if not has_levels(engine, VERIFIED):  # an earlier build wrote it
-            return []
         theirs = levels_digest(engine, table(LEVELS, "sqlanon", VERIFIED))
         ours = levels_digest(engine, subquery(label_levels(engine, prepared, generalization, released)))
     claim = "each label lies under those above it in its hierarchy"

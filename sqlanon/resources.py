@@ -11,10 +11,10 @@ __version__ = "0.1.0"
 
 PLAIN = ("macros.sql",)
 CHECKS = (*PLAIN, "macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql")
-ADDED = ("macros_analysis.sql", "macros_levels.sql")
-LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql", *ADDED)
-"""The files of the macro library: what every release is checked by; what all requirements are; what builds have added,
-one after another; and all of it."""
+_OF_READERS = ("macros_analysis.sql", "macros_levels.sql")
+LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql", *_OF_READERS)
+"""The files of the macro library: what every release is checked by; what all requirements are; what
+readers use in their queries; and all of it."""
 
 POLICY_SCHEMA = Path(__file__).parent / "policy" / "schema.json"
 """The JSON Schema of a policy, for editors."""

@@ -58,7 +58,7 @@ from sqlanon.release.check import Check
 from sqlanon.release.dependencies import Narrowing, measure_dependencies, warn_of_unique_columns
 from sqlanon.release.draft import person_claims
 from sqlanon.release.label_levels import label_levels
-from sqlanon.release.manifest import DIGEST, Facts, Manifest, ReleasedColumn, utc_now
+from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
@@ -467,8 +467,6 @@ class ExtensionDraft:
     def expected(self) -> Expected:
         """The digest is a sum over rows, and so those of the release and of what is added make that of both."""
         engine, macros, before = self.run.engine, self.run.install_macros(PLAIN), self.release.manifest.digest
-        if self.release.manifest.digest_algorithm != DIGEST:
-            before = engine.rows(digest_of(self.release.relation.sql(engine.dialect), macros))[0][1]
         added = engine.rows(digest_of(self._added_rows.sql(engine.dialect), macros))[0][1]
         figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class_rows)
         return Expected(*figures, digest=str(int(before) + int(added)))
@@ -544,9 +542,7 @@ class ExtensionDraft:
             score=None,
             optimal=False,
             digest=facts.digest,
-            digest_algorithm=DIGEST,
             version=facts.version,
-            linking_risk=None,
         )
         # Of the rows that were released before, the source may have others now: the release's own figure counts.
         needs_sizes = MEASURES[claims.measure].needs_squares

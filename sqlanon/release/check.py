@@ -42,27 +42,15 @@ def file_check(path: Path, expected: str) -> Check:
 
 
 def claims_its_decoys(manifest: Manifest) -> bool:
-    """Whether the figures of decoys in a manifest are possible; older releases have more of them."""
+    """Whether the figures of decoys in a manifest are possible."""
     policy = manifest.policy
-    rows, classes, without = manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys
+    rows = manifest.decoys
     if not policy.get("decoys"):
-        return rows is None and classes is None and without is None
+        return rows is None
     k = policy.get("privacy", {}).get("k")
     if rows is None or not isinstance(k, int):
         return False
-    if classes is None and without is None:
-        return rows == 0 or (rows > 0 and k > 1 and manifest.smallest_class == k)
-    if classes is None or without is None:
-        return False
-    if not classes:
-        return rows == 0 and without == manifest.smallest_class
-    return (
-        classes <= rows <= classes * (k - 1)
-        and classes <= manifest.classes
-        and manifest.smallest_class == k
-        and 1 <= without < k
-        and k - without <= rows
-    )
+    return rows == 0 or (rows > 0 and k > 1 and manifest.smallest_class == k)
 
 
 def k_counts_decoys(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
@@ -70,8 +58,6 @@ def k_counts_decoys(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
     if not manifest.decoys:
         return list(checks)
     message = f"k counts {manifest.decoys} decoys, which are invented rows"
-    if manifest.smallest_class_without_decoys is not None:  # in older releases
-        message += f"; without them, the smallest class has {manifest.smallest_class_without_decoys}"
     k = f"{manifest.policy['privacy']['k']}-anonymity"
     names = (k, f"{AGAINST}{k}")
     return [replace(one, message=f"{one.message}; {message}") if one.name in names else one for one in checks]
@@ -81,12 +67,10 @@ def decoy_checks(manifest: Manifest, sizes: Mapping[int, int]) -> list[Check]:
     """Whether enough classes have k rows, as filled classes do. No check if the policy has no decoys."""
     if manifest.decoys is None:
         return []
-    filled, k = manifest.decoy_classes, manifest.policy["privacy"]["k"]
+    k = manifest.policy["privacy"]["k"]
     found = sizes.get(k, 0)
-    where = f"some of the {found}" if filled is None else f"{filled} of the {found}"
-    message = f"{manifest.decoys} decoys in {where} classes of {k} rows; the release does not show which"
-    enough = manifest.decoys <= found * (k - 1) if filled is None else filled <= found
-    return [Check("decoys", enough, message)]
+    message = f"{manifest.decoys} decoys in some of the {found} classes of {k} rows; the release does not show which"
+    return [Check("decoys", manifest.decoys <= found * (k - 1), message)]
 
 
 AGAINST = "against the source: "

@@ -21,7 +21,7 @@ from sqlanon.expressions import column_definitions, create_schema, fragment, lit
 from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import ABOUT, objects
-from sqlanon.resources import ADDED, macro_scripts, sql_text
+from sqlanon.resources import macro_scripts
 from sqlanon.workdir import spill_directory
 
 _HEADER = 4096
@@ -119,9 +119,6 @@ _COLUMNS = template("""
     WHERE database_name = :database AND NOT internal
     ORDER BY column_index
 """)
-_MACROS = template("""
-    SELECT count(*) FROM duckdb_functions() WHERE database_name = :database AND function_name = :name AND NOT internal
-""")
 _INDEXED = template("""
     SELECT DISTINCT schema_name || '.' || table_name FROM duckdb_indexes() WHERE database_name = :database
 """)
@@ -130,7 +127,7 @@ _FREE_BLOCKS = template("SELECT free_blocks FROM pragma_database_size() WHERE da
 
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
     own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
-    described = {f"table sqlanon.{name}" for name in (*ABOUT, LEVELS) if manifests[0].version is not None}
+    described = {f"table sqlanon.{name}" for name in (*ABOUT, LEVELS)}
     return objects(manifests) | own | described
 
 
@@ -165,11 +162,6 @@ def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
 
 def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
     return dict(engine.rows(_VIEWS(database=text(database))))
-
-
-def has_level_macros(engine: DuckDBEngine) -> bool:
-    """Whether an open release file has the macros that read the levels of labels, and so has these."""
-    return bool(engine.rows(_MACROS(database=text(ATTACHED), name="roll_up"))[0][0])
 
 
 def free_blocks(engine: DuckDBEngine) -> int:
@@ -207,19 +199,11 @@ _COMPRESSION = re.compile(r" USING COMPRESSION \w+")
 
 def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
     """The macros of an open release file that are not ours, by name: parameters, their types and defaults, and all
-    overloads count. What has the words of an earlier build is ours. A file without any of the macros that were added
-    last is of a build before them.
-    """
-    ours, before, builds = _our_macros()
+    overloads count."""
     with _beside(engine, schema=False) as beside:
         engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
-        theirs = _exported(engine, beside, folder / "theirs")
-    for added in builds:
-        if added.isdisjoint(map(_named, theirs)):
-            ours = frozenset(one for one in ours if _named(one) not in added)
-    now = {_named(one): one for one in ours - before}
-    renewed = {now[_named(one)] if one in before else one for one in theirs - ours} | theirs & ours
-    changed = [one for one in renewed ^ ours if not one.startswith(_COMPARED_ELSEWHERE)]
+        macros_in_file = _exported(engine, beside, folder / "theirs")
+    changed = [one for one in macros_in_file ^ _our_macros() if not one.startswith(_COMPARED_ELSEWHERE)]
     return sorted(set(map(_named, changed)))
 
 
@@ -228,17 +212,12 @@ def _named(statement: str) -> str:
 
 
 @cache
-def _our_macros() -> tuple[frozenset[str], frozenset[str], Sequence[frozenset[str]]]:
-    """The statements that make our macros, as this DuckDB exports them: those of now, and those of before; and the
-    names of those that earlier builds of this version did not have."""
-    added = [frozenset(re.findall(r"MACRO sqlanon\.(\w+)\(", sql_text(file))) for file in ADDED]
+def _our_macros() -> frozenset[str]:
+    """The statements that make our macros, as this DuckDB exports them."""
     with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine, _beside(engine) as beside:
         with engine.using(beside):
             engine.script(*macro_scripts())
-        ours = frozenset(_exported(engine, beside, spill / "ours"))
-        with engine.using(beside):
-            engine.script(sql_text("macros_before.sql"))
-        return ours, frozenset(_exported(engine, beside, spill / "before")), added
+        return frozenset(_exported(engine, beside, spill / "ours"))
 
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")

@@ -67,13 +67,6 @@ _DIGEST = template("""
 """)
 
 
-_THERE = template("SELECT count(*) FROM duckdb_tables() WHERE database_name = :database AND table_name = :name")
-
-
-def has_levels(engine: DuckDBEngine, database: str) -> bool:
-    return bool(engine.rows(_THERE(database=text(database), name=text(LEVELS)))[0][0])
-
-
 def levels_digest(engine: DuckDBEngine, levels: exp.Expr) -> str:
     """All of them, whatever their order."""
     digest: str = engine.rows(_DIGEST(levels=levels))[0][0]

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from dataclasses import fields as fields_of
 from datetime import datetime, timezone
 from typing import Any
 
@@ -16,10 +17,6 @@ from sqlanon.records import dataclass
 FORMAT = 1
 DIGEST = "sum-xor-cells"
 """The algorithm of ``sqlanon.digest``."""
-
-DIGESTS: Mapping[str, str] = {DIGEST: "digest", "xor-md5-cells": "digest_of_cells", "sum-md5-lower64": "digest_of_rows"}
-"""The macros of the digest algorithms, also of older versions."""
-
 
 _AS_JSON = ("policy", "columns", "generalization", "heights", "noise", "confidence")
 _OF_PERSONS = (
@@ -88,9 +85,6 @@ class Manifest:
     their number among the released rows, or None if the policy has none. ``heights`` has the heights of hierarchies
     that readers can know; an attribute at the top of a mask has level 1 of 1 (`levels`). ``version`` counts the
     releases in one file; it is None in a Parquet file.
-
-    Older releases have more figures: the exact score, ``linking_risk``, the rows suppressed for ``confidence``,
-    ``decoy_classes`` and ``smallest_class_without_decoys``.
     """
 
     table_name: str
@@ -113,11 +107,8 @@ class Manifest:
     guarantee: str = GUARANTEES[0]
     epsilon: float | None = None
     noise: Mapping[str, Mapping[str, Any]] | None = None
-    linking_risk: float | None = None
     confidence: Mapping[str, Any] | None = None
     decoys: int | None = None
-    decoy_classes: int | None = None
-    smallest_class_without_decoys: int | None = None
     smallest_class_rows: int | None = None
     persons: int | None = None
     released_persons: int | None = None
@@ -172,6 +163,7 @@ class Manifest:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Manifest:
         fields = dict(row)
+        _refuse_other_fields(fields)
         for name in _AS_JSON:
             if fields.get(name) is not None:
                 fields[name] = _parsed(fields[name])
@@ -184,11 +176,8 @@ class Manifest:
         return cls(**fields)
 
     def fingerprint(self) -> str:
-        """The SHA-256 of its claims about the rows. Fields that older versions lack count only if they are set."""
+        """The SHA-256 of its claims about the rows."""
         claimed = {name: value for name, value in json.loads(self.to_json()).items() if name != "version"}
-        for name in ("heights", *_OF_PERSONS):
-            if claimed[name] is None:
-                del claimed[name]
         return hashlib.sha256(json.dumps(claimed, ensure_ascii=False).encode()).hexdigest()
 
     def to_json(self) -> str:
@@ -211,7 +200,7 @@ def strange_fields(manifest: Manifest) -> list[str]:
     """The names of fields with unknown content. Only names of the table, columns and attributes are free text."""
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
     heights, confidence = manifest.heights or {}, manifest.confidence or {}
-    optional = (manifest.decoys, manifest.decoy_classes, manifest.smallest_class_without_decoys, manifest.version)
+    optional = (manifest.decoys, manifest.version)
     of_persons = [getattr(manifest, name) for name in _OF_PERSONS]
     sound = {
         "sqlanon_version": _VERSION.fullmatch(manifest.sqlanon_version),
@@ -221,8 +210,7 @@ def strange_fields(manifest: Manifest) -> list[str]:
         "guarantee": manifest.guarantee in GUARANTEES,
         "optimal": type(manifest.optimal) is bool,
         "heights": heights.keys() <= levels.keys() and all(levels[name] <= heights[name] for name in heights),
-        "linking_risk": manifest.linking_risk is None or type(manifest.linking_risk) in (int, float),
-        "confidence": confidence.keys() <= {"beta", "suppressed_rows"}
+        "confidence": confidence.keys() <= {"beta"}
         and all(type(figure) in (int, float) for figure in confidence.values()),
         "decoys": all(figure is None or type(figure) is int for figure in optional),
         "persons": all(figure is None or type(figure) is int for figure in of_persons),
@@ -236,6 +224,15 @@ _ENGINE = re.compile(
     r", python \d+(\.\d+)*((a|b|rc)\d+)?\+?"
 )
 _HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def _refuse_other_fields(row: Mapping[str, Any]) -> None:
+    """Refuse a manifest without all of the fields: a default is nothing that somebody claims."""
+    names = {field.name for field in fields_of(Manifest)}
+    if missing := sorted(names - row.keys()):
+        raise ValueError(f"it lacks {', '.join(missing)}")
+    if row.keys() - names:
+        raise ValueError("it has fields that no manifest has")
 
 
 def _refuse_strange(fields: Mapping[str, Any]) -> None:

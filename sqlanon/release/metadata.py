@@ -159,8 +159,6 @@ def labelled(manifest: Manifest) -> list[str]:
 
 def objects(manifests: Sequence[Manifest]) -> set[str]:
     newest = manifests[0]
-    if newest.version is None:
-        return {f"table main.{newest.table_name}"}
     tables = [one.rows_table for one in manifests] + [labels_table(name) for name in labelled(newest)]
     views = (newest.table_name, *METADATA_VIEWS)
     return {f"table main.{name}" for name in tables} | {f"view main.{name}" for name in views}
@@ -305,8 +303,6 @@ def comments_on(
 
 def comments(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
     found = {}
-    if manifests[0].version is None:
-        return {}
     for one in _comments(manifests, "c"):
         target = one.this
         of_column = isinstance(target, exp.Column)

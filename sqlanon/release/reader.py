@@ -27,9 +27,9 @@ from sqlanon.expressions import (
 )
 from sqlanon.records import dataclass
 from sqlanon.release.contents import ATTACHED, found_objects, is_plain_table
-from sqlanon.release.manifest import DIGEST, Manifest
+from sqlanon.release.manifest import Manifest
 from sqlanon.release.parquet import Layout, read_layout
-from sqlanon.resources import PLAIN, macro_scripts, sql_text
+from sqlanon.resources import PLAIN, macro_scripts
 from sqlanon.sources.formats import file_kind
 from sqlanon.workdir import spill_directory
 
@@ -186,7 +186,6 @@ def open_release(
         manifest = next((one for one in manifests if version in (None, one.version)), None)
         if manifest is None:
             raise ReleaseError(f"{path} no longer has version {version}")
-        load_older(engine, manifest)
         flaw = _flaw_of_rows(engine, manifest, layout)
         if not flaw:
             rows = _rows_of(manifest) if layout is None else read_parquet([str(path)])
@@ -222,11 +221,6 @@ def _flaw_of_rows(engine: DuckDBEngine, manifest: Manifest, layout: Layout | Non
     return "" if is_plain_table(engine, "main", manifest.rows_table) else _NOT_PLAIN
 
 
-def load_older(engine: DuckDBEngine, manifest: Manifest) -> None:
-    if manifest.digest_algorithm != DIGEST:
-        engine.script(sql_text("macros_older.sql"))
-
-
 def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Manifest]:
     _refuse_log(path)
     engine.attach(path, ATTACHED, read_only=True)
@@ -258,8 +252,10 @@ def read_manifests(engine: DuckDBEngine) -> list[Manifest]:
     found = [Manifest.from_row(dict(zip(names, row, strict=True))) for row in rows]
     versions = {one.version for one in found}
     tables = {one.table_name for one in found}
-    if not found or len(versions) < len(found) or len(tables) > 1 or (len(found) > 1 and None in versions):
+    if not found or len(versions) < len(found) or len(tables) > 1:
         raise ValueError(f"its manifest has {len(found)} rows, not one per version")
+    if None in versions:
+        raise ValueError("it names no version, as releases in DuckDB files do")
     return sorted(found, key=lambda one: one.version or 0, reverse=True)
 
 

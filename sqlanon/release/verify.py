@@ -31,12 +31,10 @@ from sqlanon.release.contents import (
     expected_objects,
     found_objects,
     free_blocks,
-    has_level_macros,
     strange_blocks,
     unexpected_definitions,
 )
-from sqlanon.release.label_levels import LEVELS
-from sqlanon.release.manifest import DIGEST, DIGESTS, FORMAT, Manifest, ReleasedColumn, strange_fields
+from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn, strange_fields
 from sqlanon.release.metadata_check import (
     SUPPRESSION,
     about_checks,
@@ -45,7 +43,7 @@ from sqlanon.release.metadata_check import (
     suppression_check,
 )
 from sqlanon.release.parquet import parquet_check
-from sqlanon.release.reader import SUBJECT, OpenRelease, load_older, open_release
+from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
 from sqlanon.release.residual_risk import ResidualRisk, worst_in_rows
 from sqlanon.release.score import follows, released_score
 from sqlanon.release.target import Verification
@@ -85,8 +83,7 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     contents = _contents(release, fresh)
     if contents is not None and not contents.passed:
         return Verification(path, release.manifest, tuple(_checks_without_rows(release, contents)), digest="")
-    macro = DIGESTS.get(release.manifest.digest_algorithm, DIGESTS[DIGEST])
-    digest = release.asked.rows(digest_of(SUBJECT.name, macro=macro))[0][1]
+    digest = release.asked.rows(digest_of(SUBJECT.name))[0][1]
     return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh, contents)
 
 
@@ -214,8 +211,7 @@ def _content_digest(manifest: Manifest, found: str) -> Check:
     check = _equal("content digest", manifest.digest, found)
     if not check.passed:
         return check
-    weak = "" if manifest.digest_algorithm == DIGEST else "a weak digest of an older version: "
-    return replace(check, message=f"{check.message} ({weak}finds accidents, not deliberate changes)")
+    return replace(check, message=f"{check.message} (finds accidents, not deliberate changes)")
 
 
 def _decoys(release: OpenRelease) -> list[Check]:
@@ -257,7 +253,7 @@ def _consistent(manifest: Manifest) -> Check:
     wrong = [
         what
         for what, right in (
-            ("format", manifest.format == FORMAT and manifest.digest_algorithm in DIGESTS),
+            ("format", manifest.format == FORMAT and manifest.digest_algorithm == DIGEST),
             ("requirements", bool(policy.get("privacy"))),
             ("roles", all(roles.get(column.name.lower()) == column.role for column in manifest.columns)),
             ("quasi-identifiers", {name.lower() for name in manifest.quasi} == quasi),
@@ -294,21 +290,16 @@ def _claims_its_noise(manifest: Manifest) -> bool:
     except (KeyError, TypeError, ValueError):
         return False
     beta = manifest.policy["privacy"].get("confidence")
-    return (
-        (manifest.epsilon, manifest.noise) == (epsilon, noise)
-        and (None if manifest.confidence is None else manifest.confidence.get("beta")) == beta
-        and (manifest.linking_risk is None or noise is not None)
-    )
+    return (manifest.epsilon, manifest.noise) == (epsilon, noise) and (
+        None if manifest.confidence is None else manifest.confidence.get("beta")
+    ) == beta
 
 
 def _objects_check(release: OpenRelease, fresh: bool) -> Check:
     """Whether a DuckDB file has the objects of a release, with their definitions, and no others."""
     engine = release.engine
     expected, found = expected_objects(release.manifests), found_objects(engine)
-    missing = expected - found
-    if _LEVELS not in found and (fresh or not has_level_macros(engine)):
-        missing -= {_LEVELS}  # an earlier build wrote it
-    wrong = [f"{name} is missing" for name in sorted(missing)]
+    wrong = [f"{name} is missing" for name in sorted(expected - found)]
     wrong += [f"{name} is not part of the release" for name in sorted(found - expected)]
     if not fresh:
         wrong += [f"table {name} has constraints, defaults or collations" for name in unexpected_definitions(engine)]
@@ -319,18 +310,17 @@ def _objects_check(release: OpenRelease, fresh: bool) -> Check:
 def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     """The checks of a DuckDB file whose objects are those of a release."""
     engine, newest, checks = release.engine, release.manifests[0], list[Check]()
-    if newest.version is not None and release.manifest is newest:
+    if release.manifest is newest:
         checks += [stable_view_check(engine, newest), suppression_check(engine, newest)]
         checks += [_kept(engine, one) for one in release.manifests[1:]]
     if fresh:
         return checks
     checks.append(_no_more_bytes(release))
     writer = (newest.sqlanon_version, newest.engine.partition(",")[0])
-    same_version = newest.digest_algorithm == DIGEST and writer[0] == __version__
+    same_version = writer[0] == __version__
     same_writer = same_version and writer[1] == engine.version
-    if newest.version is not None and release.manifest is newest:
-        with_levels = _LEVELS in found_objects(engine)
-        checks += about_checks(engine, release.manifests, same_version, same_writer, with_levels)
+    if release.manifest is newest:
+        checks += about_checks(engine, release.manifests, same_version, same_writer)
     if not same_writer:  # each version spells macros in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
@@ -339,9 +329,6 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
         wrong = [f"changed: {', '.join(changed)}"] if changed else []
         checks.append(check_of("macros", wrong, "unchanged"))
     return checks
-
-
-_LEVELS = f"table sqlanon.{LEVELS}"
 
 
 def _no_more_bytes(release: OpenRelease) -> Check:
@@ -355,16 +342,12 @@ def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
     name, rows = f"version {manifest.version}", f"version_{manifest.version}"
     relation = table(manifest.rows_table, "main", ATTACHED)
     columns = _columns(manifest.columns, list(engine.columns(relation).items()))
-    if not columns.passed:
-        return Check(name, False, columns.message)
+    for check in (columns, _consistent(manifest)):
+        if not check.passed:
+            return Check(name, False, check.message)
     engine.execute(create_temporary_view(table(rows), star(relation)))
     smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi))[0]
-    macro, place = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST]), None
-    if manifest.digest_algorithm != DIGEST:  # the file may be open for writing, and must not get these macros
-        place = "memory"
-        with engine.using(place):
-            load_older(engine, manifest)
-    found = (engine.rows(digest_of(rows, place, macro))[0][1], count, classes, smallest or 0)
+    found = (engine.rows(digest_of(rows))[0][1], count, classes, smallest or 0)
     claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.fewest_rows)
     return _equal(name, ", ".join(map(str, claimed)), ", ".join(map(str, found)))
 

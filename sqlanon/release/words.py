@@ -71,40 +71,6 @@ def several_levels(summary: str | None, ends: str | None = None) -> str:
     return f"generalized as far as each group of rows needs{more}"
 
 
-_EARLIER = {
-    "as it was": "unchanged",
-    "hidden, all values read the same": "fully suppressed",
-    "each group of rows needs it": "each group of rows needs",
-    "numbers are the middle one of their group": "a number is the median of its group",
-    "20-24 means from 20 to 24, both included; [20, 25) from 20 up to, but not 25": _LABELS["intervals"],
-    "a label is the period that the day is in": _LABELS["dates"],
-    "a label is the period of the day": _LABELS["dates"],
-    "a label is the group that the value is in": _LABELS["file"],
-    " classes, the smallest of ": " classes, smallest: ",
-    "; sqlanon.manifest tells more": "; details: sqlanon.manifest",
-    " that are in the release, in order, with the ends of those that are ranges": IN_ORDER,
-    "rows of the source that were left out, or masked": "rows of the source that were suppressed",
-    "equivalence classes: rows that no quasi-identifier tells apart": CLASSES,
-    "what was lost, by the measure ": "cost by the measure ",
-    ", which follows from values that are not released: not shown": HIDDEN,
-    "1: the strategy proves that no generalization that meets the policy is better": OPTIMAL,
-    "1: proven to be the best generalization that meets the policy": OPTIMAL,
-}
-
-
-def in_todays_words(text: str) -> str:
-    """The comment of an earlier build in the words of this one.
-
-    >>> in_todays_words("insensitive: as it was")
-    'insensitive: unchanged'
-    >>> in_todays_words("5 rows in 1 classes, the smallest of 5; sqlanon.manifest tells more")
-    '5 rows in 1 classes, smallest: 5; details: sqlanon.manifest'
-    """
-    for earlier, now in _EARLIER.items():
-        text = text.replace(earlier, now)
-    return text
-
-
 def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int | None) -> str:
     """What a level of a hierarchy does to an attribute, for `what_was_done`.
 

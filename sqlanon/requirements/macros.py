@@ -48,9 +48,9 @@ def k_anonymity_of(relation: str, quasi: Sequence[str], catalog: str | None = No
     return macro_of("k_anonymity", relation, quasi, catalog=catalog)
 
 
-def digest_of(relation: str, catalog: str | None = None, macro: str = "digest") -> exp.Select:
-    """One row of rows, digest; by the macro of an older algorithm, if one is named."""
-    return macro_of(macro, relation, catalog=catalog)
+def digest_of(relation: str, catalog: str | None = None) -> exp.Select:
+    """One row of rows, digest."""
+    return macro_of("digest", relation, catalog=catalog)
 
 
 def class_sizes_of(relation: str, quasi: Sequence[str], person: str | None, catalog: str | None) -> exp.Select:

@@ -386,7 +386,7 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
     ),
     "a key twice": (
         claim("policy", f"""replace(policy, '{{"undeclared"', '{{"undeclared": "{SECRET}", "undeclared"')"""),
-        "a key twice",
+        "manifest is broken: its JSON has duplicate keys",
     ),
     "space in the JSON": (claim("generalization", "generalization || ' '"), "duplicate keys or extra space"),
     "an unknown attribute is generalized": (
@@ -419,7 +419,6 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
     "the format": (claim("format", "2"), "manifest.*:.*format"),
     "noise that there is not": (claim("epsilon", "1.0"), "manifest.*:.*noise"),
     "confidence that was not asked for": (claim("confidence", f"""'{{"{SECRET}": 1}}'"""), "manifest.*:.*confidence"),
-    "a linking risk without noise": (claim("linking_risk", "0.5"), "manifest.*:.*noise"),
     "decoys that were not asked for": (claim("decoys", "7"), "manifest.*:.*decoys|row counts"),
     "a second manifest": (sql("INSERT INTO sqlanon.manifest FROM sqlanon.manifest"), "manifest"),
     "a column of the manifest": (
@@ -681,13 +680,15 @@ PARQUET: Mapping[str, tuple[Change, str]] = {
     "an unknown claim": (manifest_with(note=SECRET), "manifest is broken"),
     "a claim twice": (
         lambda path: in_manifest(path, lambda text: text.replace('{"', f'{{"table_name": "{SECRET}", "', 1)),
-        "a key twice",
+        "manifest is broken: its JSON has duplicate keys",
     ),
     "a text for a switch": (manifest_with(optimal=SECRET), "manifest.*:.*optimal"),
-    "a text for a risk": (manifest_with(linking_risk=SECRET), "manifest"),
     "a text for the score": (manifest_with(score=SECRET), "score"),
     "a text for the version": (manifest_with(version=SECRET), "manifest"),
-    "a version of a file that has none": (manifest_with(version=4711), "manifest is broken: it has a version"),
+    "a version of a file that has none": (
+        manifest_with(version=4711),
+        "manifest is broken: a Parquet file has no versions",
+    ),
     "a text for the time": (manifest_with(published_at=SECRET), "manifest is broken"),
     "a time in a zone": (manifest_with(published_at="2026-01-01T00:00:00+01:00"), "manifest"),
     "the engine": (manifest_with(engine=SECRET), "manifest.*:.*engine"),

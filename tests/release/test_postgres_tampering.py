@@ -231,6 +231,14 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
     "the owner of the table": ("rights", (f"ALTER TABLE tampered.r_v1 OWNER TO {OTHER}",)),
     "the owner of the manifests": ("rights", (f"ALTER TABLE tampered.sqlanon_manifest OWNER TO {OTHER}",)),
     "a reader of the table": ("rights", (f"GRANT SELECT ON tampered.r_v1 TO {OTHER}",)),
+    "a reader of the table, by a manifest of another sqlanon": (
+        "rights",
+        (
+            f"GRANT SELECT ON tampered.r_v1 TO {OTHER}",
+            "UPDATE tampered.sqlanon_manifest SET manifest = regexp_replace(manifest::text, "
+            """'"sqlanon_version": "[^"]*"', '"sqlanon_version": "0.0.1"')""",
+        ),
+    ),
     "a reader of a column": ("rights", (f"GRANT SELECT (a) ON tampered.r_v1 TO {OTHER}",)),
     "a writer of the view": ("rights", (f"GRANT UPDATE ON tampered.r TO {OTHER}",)),
     "a writer of the table": ("rights", ("GRANT INSERT ON tampered.r_v1 TO PUBLIC",)),

@@ -24,7 +24,8 @@ from support import change, failed_alone, fetch
 
 import sqlanon
 import sqlanon.release.targets.file as publishing
-from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.errors import AuditError, BrokenReleaseError, ReleaseError
+from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.verify import verify_file
 from sqlanon.resources import sql_text
 
@@ -40,9 +41,9 @@ ATTRIBUTES: dict[str, Any] = {
 MANIFEST_COLUMNS = {
     "table_name", "format", "published_at", "sqlanon_version", "engine", "policy", "policy_hash", "columns",
     "generalization", "rows", "released_rows", "suppressed_rows", "classes", "smallest_class", "measure", "score",
-    "optimal", "guarantee", "epsilon", "noise", "linking_risk", "confidence", "decoys",
-    "decoy_classes", "smallest_class_without_decoys", "smallest_class_rows", "persons", "released_persons",
-    "suppressed_persons", "partly_released_persons", "heights", "version", "digest_algorithm", "digest",
+    "optimal", "guarantee", "epsilon", "noise", "confidence", "decoys", "smallest_class_rows",
+    "persons", "released_persons", "suppressed_persons", "partly_released_persons", "heights", "version",
+    "digest_algorithm", "digest",
 }  # fmt: skip
 
 # The rows stand in the order of `stay`, which is released: a release in the source's order would show.
@@ -332,62 +333,46 @@ UNUSED = {"file"}
 """A block that a change leaves unused is found, too: whether there is one depends on the size of the file."""
 
 
-def made_older(path: Path, version: str) -> None:
-    """As releases were when a digest was of whole rows."""
-    older = sql_text("macros_older.sql")
-    query = "SELECT digest FROM sqlanon.digest('patients')"
-    claims = f"digest_algorithm = 'sum-md5-lower64', sqlanon_version = '{version}', digest = ({query})"
-    change(path, older.replace("digest_of_rows", "digest"), f"UPDATE sqlanon.manifest SET {claims}")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("version", some(["0.0.1", sqlanon.__version__], 2))  # before a version is released, it changes
-def test_a_release_with_the_digest_of_an_older_version_is_verified(copy: Path, source: Path, version: str) -> None:
-    made_older(copy, version)
-    assert failed_alone(copy) - UNUSED == set()
-    assert not fails_against_source(copy, policy_for(source))
-    change(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
-    assert failed_alone(copy) - UNUSED == {"content digest"}
+@pytest.mark.parametrize("script", ["macros_analysis.sql", "macros_levels.sql"])
+def test_a_file_without_a_part_of_the_macros_fails(copy: Path, script: str) -> None:
+    macros = dict(re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text(script), re.DOTALL))
+    assert macros
+    change(copy, *(f"DROP MACRO {'TABLE ' if kind == 'AS TABLE' else ''}{name}" for name, kind in macros.items()))
+    assert failed_alone(copy) - UNUSED == {"macros"}
+
+
+def test_a_file_without_the_levels_of_labels_fails(copy: Path, source: Path) -> None:
+    macros = re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text("macros_levels.sql"), re.DOTALL)
+    drops = [f"DROP MACRO {'TABLE ' if kind == 'AS TABLE' else ''}{name}" for name, kind in macros]
+    change(copy, *dict.fromkeys(drops), f"DROP TABLE sqlanon.{LEVELS}")
+    assert "contents" in failed_alone(copy)
     assert fails_against_source(copy, policy_for(source))
 
 
-@pytest.mark.slow
-def test_macros_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> None:
-    words = sql_text("macros_before.sql")
-    assert words.partition("CREATE")[2] not in sql_text("macros.sql")
-    change(copy, words)
-    assert failed_alone(copy) - UNUSED == set()
-    assert fetch(copy, "FROM sqlanon.digest('patients')") == fetch(
-        copy, "SELECT released_rows, digest FROM sqlanon.manifest"
-    )
-    change(copy, words.replace(">> 32", ">> 31"))
-    assert failed_alone(copy) - UNUSED == {"macros"}
-
-
-@pytest.mark.slow
-def test_comments_in_the_words_of_an_earlier_build_are_verified(copy: Path) -> None:
-    with duckdb.connect(str(copy), read_only=True) as connection:
-        found = connection.execute("SELECT table_name, column_name, comment FROM duckdb_columns()").fetchall()
-    old = {one: one[2].replace("unchanged", "as it was") for one in found if one[2] and "unchanged" in one[2]}
-    assert old
+def test_comments_in_other_words_fail(copy: Path) -> None:
     change(copy, "UPDATE sqlanon.attributes SET what_was_done = replace(what_was_done, 'unchanged', 'as it was')")
-    change(copy, *(f"COMMENT ON COLUMN {table}.{column} IS '{words}'" for (table, column, _), words in old.items()))
-    assert failed_alone(copy) - UNUSED == set()
-    (table, column, _), words = next(iter(old.items()))
-    change(copy, f"COMMENT ON COLUMN {table}.{column} IS '{words}, nearly'")
     assert failed_alone(copy) - UNUSED == {"comments and views"}
 
 
-@pytest.mark.slow
-def test_macros_that_an_earlier_build_did_not_have_are_not_missed(copy: Path) -> None:
-    later = dict(re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text("macros_analysis.sql"), re.DOTALL))
-    kinds = {"AS": "MACRO", "AS TABLE": "MACRO TABLE"}
-    dropped = [f"DROP {kinds[kind]} {name}" for name, kind in later.items()]
-    assert len(dropped) == 7
-    change(copy, dropped[0])
-    assert failed_alone(copy) - UNUSED == {"macros"}
-    change(copy, *dropped[1:])
-    assert failed_alone(copy) - UNUSED == set()
+@pytest.mark.parametrize("name", ["decoys", "guarantee", "heights", "digest_algorithm", "format"])
+def test_a_manifest_without_a_column_is_refused(copy: Path, name: str) -> None:
+    """A default in its place would be a claim that nobody makes."""
+    change(copy, f"ALTER TABLE sqlanon.manifest DROP COLUMN {name}")
+    with pytest.raises(BrokenReleaseError, match=f"its manifest is broken: it lacks {name}$"):
+        verify_file(copy)
+
+
+def test_a_database_without_a_version_is_refused(copy: Path) -> None:
+    """Without its views it would be a plain table that looks complete."""
+    change(
+        copy,
+        "DROP VIEW patients",
+        "ALTER TABLE patients_v1 RENAME TO patients",
+        "UPDATE sqlanon.manifest SET version = NULL",
+    )
+    with pytest.raises(BrokenReleaseError, match="its manifest is broken: it names no version"):
+        verify_file(copy)
 
 
 def test_a_digest_by_no_known_algorithm_verifies_nothing(copy: Path) -> None:

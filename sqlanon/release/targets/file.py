@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -198,7 +197,7 @@ class FileTarget:
             refuse_types({column.name: column.type for column in draft.columns()}, None)
         there = _what_is_at(path)
         before = _refuse_to_destroy(path, self.table_name, draft.run.engine.limits)
-        version = None if self.is_parquet else (before[0].version or 1) + 1 if before else 1
+        version = None if self.is_parquet else 1 + max((one.version or 0 for one in before), default=0)
         name = self.table_name if version is None else versioned(self.table_name, version)
         if draft.as_draft:
             refuse_draft_over(before, path)
@@ -491,22 +490,16 @@ def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Ve
     return verify_file(staged.file, fresh=True, limits=engine.limits) if is_parquet else verification
 
 
-def _keep(engine: DuckDBEngine, staged: StagedFile) -> list[Manifest]:
-    """Copy the rows of earlier versions to the file that is in use; their manifests, with the number that they have
-    there."""
-    if not staged.kept:
-        return []
-    manifests = []
+def _keep(engine: DuckDBEngine, staged: StagedFile) -> Sequence[Manifest]:
+    """Copy the rows of earlier versions to the file that is in use; their manifests."""
     for one in staged.kept:
-        copied = replace(one, version=one.version or 1)
-        target = table(copied.rows_table, "main", ATTACHED)
+        target = table(one.rows_table, "main", ATTACHED)
         with attached(engine, staged.target.path, one, BEFORE) as before:
             if _what_is_at(staged.target.path) != staged.there:
                 raise OvertakenError(f"another run has just published to {staged.target.path}: try again")
             engine.execute(column_definitions(target.copy(), [(column.name, column.type) for column in one.columns]))
             engine.execute(exp.Insert(this=target, expression=star(before)))
-        manifests.append(copied)
-    return manifests
+    return staged.kept
 
 
 def _write_manifest(

@@ -22,7 +22,6 @@ from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.metadata import comments_on
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, shown_columns, types_in, version_of
-from sqlanon.release.words import in_todays_words
 from sqlanon.resources import __version__
 
 _READ = "SELECT"
@@ -155,10 +154,8 @@ class _InCatalog:
         notes = [what for number in self.numbers.values() for (what,) in rows(ps.notes(), [number])]
         if not strange and not notes and self.manifest.sqlanon_version != __version__:
             return Check("comments", None, f"written by sqlanon {self.manifest.sqlanon_version}, not by this one")
-        expected = _todays(
-            _told(comments_on("VIEW", self.place.table, self.manifest, f"{self.place.schema}.{MANIFEST}"))
-        )
-        there = _todays(found[name])
+        expected = _told(comments_on("VIEW", self.place.table, self.manifest, f"{self.place.schema}.{MANIFEST}"))
+        there = found[name]
         changed = sorted(one for one in expected.keys() | there.keys() if expected.get(one) != there.get(one))
         wrong = [f"those of {one!r} were not written by sqlanon" for one in strange]
         wrong += [f"{one} was not written by sqlanon: remove it" for one in notes]
@@ -172,20 +169,15 @@ class _InCatalog:
         """Whether readers get at the rows by the view alone, can change nothing, and all is of one owner."""
         owners = {one: self.server.rows(ps.relation(), [number]) for one, number in self.numbers.items()}
         named = {one: found[0][2] for one, found in owners.items() if found}
-        wrong, older = list[str](), list[str]()
+        wrong = list[str]()
         if len(set(named.values())) > 1:
             wrong.append("they are of several owners: " + ", ".join(f"{one!r} of {who}" for one, who in named.items()))
         for one, number in self.numbers.items():
             for role, privilege, _, _ in self.server.rows(ps.rights(), [number]):
                 message = f"{role or 'everybody'} has {privilege} on {one!r}"
-                if privilege != _READ:
+                if privilege != _READ or one == self.own:
                     wrong.append(message)
-                elif one == self.own:
-                    (wrong if self.manifest.sqlanon_version == __version__ else older).append(message)
-        if older and not wrong:
-            return Check("rights", None, f"an older sqlanon left it so: {'; '.join(dict.fromkeys(older))}; REVOKE it")
-        faults = list(dict.fromkeys([*wrong, *older]))
-        return check_of("rights", faults, "only the owner can change the release; readers read the view")
+        return check_of("rights", dict.fromkeys(wrong), "only the owner can change the release; readers read the view")
 
     def _schema(self) -> Check:
         """What is in the schema, or built upon the release, and is of no release: others may have made it in good
@@ -263,10 +255,6 @@ def index_name(relation: str, columns: str, ending: str) -> str:
 def _told(comments: Iterable[exp.Comment]) -> dict[str, str]:
     """By column ('' for the relation itself), what statements say of it."""
     return {one.this.name if isinstance(one.this, exp.Column) else "": one.expression.name for one in comments}
-
-
-def _todays(comments: Mapping[str, str]) -> dict[str, str]:
-    return {of: in_todays_words(comment) for of, comment in comments.items()}
 
 
 def _few(names: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ from sqlanon.policy.addresses import MANIFEST
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
+from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease
 from sqlanon.release.rows_hash import hash_rows
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import postgres_statements as ps
@@ -239,7 +239,6 @@ def _opened(checked: CheckedRelease, limits: Limits) -> Iterator[OpenRelease]:
                 f"{shown_place(checked.place.path)} cannot be read: a value does not fit its type"
             ) from error
         engine.execute(create_view(SUBJECT.copy(), star(target.copy())))
-        load_older(engine, manifest)
         # Of rows alone.
         yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))
 

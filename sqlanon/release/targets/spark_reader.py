@@ -23,7 +23,7 @@ from sqlanon.policy import shown_place, table_parts
 from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_path
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check, check_of
-from sqlanon.release.manifest import DIGEST, Manifest, versioned
+from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.rows_hash import hash_buckets
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import spark_statements as sr
@@ -113,8 +113,7 @@ class SparkPlace(ServerPlace):
             of_catalog = (Check("manifest table", of_this, message), *checks)
             if any(check.passed is False for check in checks if check.name in _BEFORE_ROWS):
                 return Verification(self.path, manifest, (NOT_READ, *of_catalog), digest="")
-            older = None if manifest.digest_algorithm == DIGEST else manifest
-            with counted(server, self.table, manifest.columns, wanted, limits, older) as rows_there:
+            with counted(server, self.table, manifest.columns, wanted, limits) as rows_there:
                 found = rows_there.verified(manifest, self.path)
             return replace(found, checks=(*found.checks, *of_catalog))
 
@@ -407,11 +406,7 @@ class SparkRelease(ServerRelease[SparkPlace]):
         """The statements behind `verify`. Two run in Spark: the content digest, and the combinations of values that the
         requirements look at. The rest runs in DuckDB, over these."""
         there = [
-            *(
-                [digest_there(self.place.table, types_in(self.manifest.columns))]
-                if self.manifest.digest_algorithm == DIGEST
-                else []
-            ),
+            digest_there(self.place.table, types_in(self.manifest.columns)),
             sr.combinations(self.place.table, _looked_at(self.manifest), _COUNT),
         ]
         here = [one for one in verification_sql(self.manifest) if ".DIGEST(" not in one.upper()]

@@ -41,15 +41,14 @@ from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
-from sqlanon.release.manifest import DIGEST, DIGESTS, Manifest, ReleasedColumn
-from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease, load_older
+from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease
 from sqlanon.release.target import Verification
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import copied, types_in
 from sqlanon.release.targets.spark_digest import TextsOnce, digest_there, digestible
 from sqlanon.release.verify import verify_rows
 from sqlanon.requirements import looked_at_sensitive
-from sqlanon.requirements.macros import digest_of
 from sqlanon.resources import PLAIN, macro_scripts
 from sqlanon.workdir import spill_directory
 
@@ -130,9 +129,8 @@ def counted(
     columns: Sequence[ReleasedColumn],
     wanted: Mapping[str, str],
     limits: Limits,
-    older: Manifest | None = None,
 ) -> Iterator[CountedRelease]:
-    """Count rows that are in Spark; of a release with an older digest, by its manifest."""
+    """Count rows that are in Spark."""
     types = types_of(server, relation)
     as_claimed = list(types.items()) == list(types_in(columns).items())
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
@@ -149,10 +147,7 @@ def counted(
                 invalid |= _invalid_texts(server, relation, [name for name in texts if name not in wanted])
                 if not invalid:
                     _fetch(engine, server, target, combinations, {**wanted, count: "BIGINT"}, combined)
-                    if older is None:
-                        digest = _digest(engine, server, relation, types, target, wanted, count, combinations, combined)
-                    else:
-                        digest = _older_digest(engine, server, relation, older)
+                    digest = _digest(engine, server, relation, types, target, wanted, count, combinations, combined)
         except duckdb.Error as error:
             raise BrokenReleaseError("a value of the release does not fit its type in DuckDB") from error
         if invalid:
@@ -182,14 +177,6 @@ def all_here(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, man
             yield view
     finally:
         engine.execute(drop_table(target.copy()))
-
-
-def _older_digest(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest) -> str:
-    """By an algorithm that Spark is not taught any more."""
-    load_older(engine, manifest)
-    with all_here(engine, server, relation, manifest) as here:
-        macro = DIGESTS.get(manifest.digest_algorithm, DIGESTS[DIGEST])
-        return str(engine.rows(digest_of(here.sql(engine.dialect), macro=macro))[0][1])
 
 
 HASHED_ONCE = 200_000
