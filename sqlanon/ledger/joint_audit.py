@@ -1,9 +1,7 @@
 """The joint audit: whether a new release is safe beside an earlier one.
 
 It runs the attacks of a reader of both files, the complementary release and the temporal attack, for combinations
-with fewer rows than the smaller k of the two. The parts of these statements are made as tables, once for all queries of
-two releases: the engine knows the sizes of tables, but not of parts of a statement, and too many pairs to compare
-show early.
+with fewer rows than the smaller k of the two.
 """
 
 from __future__ import annotations
@@ -14,16 +12,14 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import (
-    Namer,
-    aliased,
     col,
     create_table,
     drop_table,
@@ -35,8 +31,10 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
+from sqlanon.ledger.class_unions import Union, new_in_unions
 from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.joint_attacks import MEETING, complementary_release, complementary_victims, temporal
+from sqlanon.ledger.joint_attacks import complementary_release, temporal
+from sqlanon.ledger.pair_audit import NotComparedError, PairAudit
 from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (
     ComparedRelease,
@@ -53,15 +51,7 @@ from sqlanon.ledger.renamed import (
     said_of_uncompared,
     without_common_values,
 )
-from sqlanon.ledger.row_matching import (
-    FIRST,
-    SECOND,
-    ReleaseLink,
-    is_met,
-    met_name,
-    swapped_met,
-    titled,
-)
+from sqlanon.ledger.row_matching import ReleaseLink, titled
 from sqlanon.ledger.same_people import SharedPeople
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.policy import ReleaseSection, shown_place
@@ -75,9 +65,6 @@ from sqlanon.release.target import Reach, kind_at
 from sqlanon.requirements import promised_k
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
-
-MOST_MEETING = 20_000_000
-"""The most pairs of groups that can be the same rows: they take some gigabytes."""
 
 SHOWN_CATALOGS = 3
 """The most other catalogs that a warning names."""
@@ -95,91 +82,11 @@ _GROUPED = template("""
     FROM :release AS release
     GROUP BY :columns
 """)
-_FEW = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")
-_COUNT = template("SELECT count(*) FROM :rows")
 
 
 def grouped(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """The distinct rows of a release in some columns, with their counts."""
     return _GROUPED(columns=[col(name) for name in columns], release=release)
-
-
-@dataclass(frozen=True)
-class PairAudit:
-    """The audit of two releases for fewer than k rows, with the parts of its queries that were made."""
-
-    engine: Engine
-    work: Namer
-    linked: ReleaseLink
-    k: int
-    _parts: dict[str, exp.Expr] = field(default_factory=dict)
-    _tables: list[exp.Table] = field(default_factory=list)
-
-    @classmethod
-    @contextmanager
-    def of(cls, engine: Engine, work: Namer, linked: ReleaseLink, k: int) -> Iterator[PairAudit]:
-        """An audit, whose tables are dropped at the end of its context."""
-        audit = cls(engine, work, linked, k)
-        try:
-            yield audit
-        finally:
-            for one in audit._tables:
-                engine.execute(drop_table(one))
-
-    def complementary(self) -> tuple[int, int]:
-        """The combinations of fewer than k rows that both show together, and their rows."""
-        combinations, rows = self._rows(complementary_victims(self.linked, self.k))[0]
-        return combinations, rows
-
-    def came(self) -> tuple[int, int]:
-        """The classes of the second release with new rows, fewer than k, and these rows."""
-        few = temporal(self.linked, self.k)
-        with_ = few.args.pop("with_")
-        query = _FEW(few=few)
-        query.set("with_", with_)
-        classes, rows = self._rows(query)[0]
-        return classes, rows or 0
-
-    def gone(self) -> tuple[int, int]:
-        """The classes of the first release with rows that the second does not have, fewer than k, and these rows."""
-        swapped, theirs = self.linked.swapped, {FIRST: SECOND, SECOND: FIRST}
-        parts: dict[str, exp.Expr] = {theirs[name]: self._parts[name] for name in theirs if name in self._parts}
-        met = met_name(len(swapped.several_levels))
-        if met in self._parts:
-            parts[met] = subquery(swapped_met(self._parts[met]))
-        return replace(self, linked=swapped, _parts=parts).came()
-
-    def _rows(self, query: exp.Select) -> list[tuple[Any, ...]]:
-        """The rows of a query, whose parts are made first."""
-        parts = {one.alias: one.this for one in query.args.pop("with_").expressions}
-        return self.engine.rows(self._placed(query, parts))
-
-    def _placed(self, query: exp.Expr, parts: dict[str, exp.Expr]) -> exp.Expr:
-        """A query that reads tables in place of its parts; those that are not there yet are made."""
-
-        def place(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in {*parts, *self._parts}:
-                return node
-            if node.name not in self._parts:
-                self._make(node.name, parts)
-            return aliased(self._parts[node.name], node.alias_or_name)
-
-        return query.transform(place, copy=False)
-
-    def _make(self, name: str, parts: dict[str, exp.Expr]) -> None:
-        query = self._placed(parts[name].copy(), parts)
-        assert isinstance(query, exp.Query)
-        is_large = is_met(name) or name == MEETING
-        if is_large:
-            query = query.limit(MOST_MEETING + 1, copy=False)
-        target = self.work(f"joint {len(self._tables)}")
-        self.engine.execute(create_table(target.copy(), query))
-        self._tables.append(target)
-        self._parts[name] = target
-        if is_large and self.engine.rows(_COUNT(rows=target))[0][0] > MOST_MEETING:
-            raise _NotComparedError(
-                f"more than {MOST_MEETING:,} pairs of their groups can be the same rows: too many to compare"
-            )
 
 
 @dataclass(frozen=True)
@@ -191,14 +98,6 @@ class _Refusal:
     can_be_base: bool
     breaks: bool
     remedy: str | None = None
-
-
-class _NotComparedError(ReleaseError):
-    """Two releases cannot be compared; ``remedy`` would make them comparable."""
-
-    def __init__(self, message: str, remedy: str | None = None) -> None:
-        super().__init__(message)
-        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -360,7 +259,7 @@ class JointAudit:
                 can_be_base = one.can_be_base
                 found = self._found(one, new)
         except ReleaseError as error:
-            if publication.run_id in self.prepared.earlier.after and not isinstance(error, _NotComparedError):
+            if publication.run_id in self.prepared.earlier.after and not isinstance(error, NotComparedError):
                 raise
             why = str(error)
             if publication.intended_at is not None:
@@ -507,7 +406,7 @@ class JointAudit:
     def _found(self, one: Earlier, new: ComparedRelease) -> list[_Attack]:
         """The attacks that find somebody."""
         if not kind_at(self.target).compares:  # only what requirements look at comes here
-            raise _NotComparedError("the new release is in Spark, where releases cannot be compared yet")
+            raise NotComparedError("the new release is in Spark, where releases cannot be compared yet")
         trees = self._trees(one, new)
         found, different = self._found_by_names(one, new, trees, {})
         if found:
@@ -526,23 +425,43 @@ class JointAudit:
     ) -> tuple[list[_Attack], list[str]]:
         """The attacks that find somebody, with columns of the earlier release called as in the new one; and the shared
         columns without a value in common."""
-        first_texts, new_texts = one.with_set_texts.renamed(pairs), new.with_set_texts
-        linked = link(first_texts, new_texts, trees[0])
+        both = one.with_set_texts.renamed(pairs), new.with_set_texts
+        with self._linked(one, new, trees, pairs, *both) as (linked, public):
+            found = self._attacks(one, linked, public, masks := one.masks or new.masks)
+            without_common = without_common_values(self.run.engine, linked.first, linked.second, linked.shared)
+        if masks:
+            unmasked = [each.without_masked_rows(trees[0]) for each in both]
+            with self._linked(one, new, trees, pairs, *unmasked) as (linked, public):
+                known = {attack.message for attack in found}
+                found += [each for each in self._attacks(one, linked, public) if each.message not in known]
+        if found:
+            found[0] = replace(found[0], message=said_of_renamed(pairs) + found[0].message)
+        return found, without_common
+
+    @contextmanager
+    def _linked(
+        self,
+        one: Earlier,
+        new: ComparedRelease,
+        trees: tuple[Trees, Trees],
+        pairs: Mapping[str, str],
+        first: ComparedRelease,
+        second: ComparedRelease,
+    ) -> Iterator[tuple[ReleaseLink, ReleaseLink]]:
+        """The link of both, their rows grouped; and by names that people can use."""
+        linked = link(first, second, trees[0])
         if linked.missing:
-            raise _NotComparedError(f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}")
+            raise NotComparedError(f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}")
         with self._grouped(linked) as (own, theirs):
             # Labels are read as they are, also where they are compared as values of another type.
-            first = replace(first_texts, relation=own) if linked.first is first_texts.relation else first_texts
-            second = replace(new_texts, relation=theirs) if linked.second is new_texts.relation else new_texts
+            first = replace(first, relation=own) if linked.first is first.relation else first
+            second = replace(second, relation=theirs) if linked.second is second.relation else second
             kinds = kinds_of_both(self.run.engine, linked, first, second)
             if isinstance(kinds, str):
-                raise _NotComparedError(kinds, 'publish both with [search] summary = "range"')
+                raise NotComparedError(kinds, 'publish both with [search] summary = "range"')
             groups = replace(linked, first=own, second=theirs, count=STANDS_FOR)
             groups = compared_with(self.run.engine, groups, kinds.ranges, kinds.sets)
-            found = list(self._attacks(one, groups, self._public_link(one, new, trees[1], groups, pairs)))
-            if found:
-                found[0] = replace(found[0], message=said_of_renamed(pairs) + found[0].message)
-            return found, without_common_values(self.run.engine, own, theirs, linked.shared)
+            yield groups, self._public_link(one, new, trees[1], groups, pairs)
 
     @contextmanager
     def _grouped(self, linked: ReleaseLink) -> Iterator[tuple[exp.Table, exp.Table]]:
@@ -574,42 +493,61 @@ class JointAudit:
         )
         return replace(shown, attributes=attributes)
 
-    def _attacks(self, one: Earlier, linked: ReleaseLink, public: ReleaseLink) -> Iterator[_Attack]:
-        policy = self.prepared.policy
-        promised = promised_k(policy.privacy, policy.quasi)
-        k, shared = min(promised, one.promised), linked.shared
-        based = one.publication.run_id in self.prepared.earlier.after
-        most_rows = 1
-        if not based:
-            # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
-            # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
-            most_rows = self._most_rows_of_a_person(one.publication)
-        persons, k = k, (k - 1) * most_rows + 1
-        why = _why_more_rows(k, persons, most_rows)
-        has_rows = one.publication.source == self.run.identity or one.publication.source in self.history.shares
-        if not (has_rows or shared or any(attribute.is_shared for attribute in linked.attributes)):
-            return  # other records of the same people, without a column in common
+    def _attacks(
+        self, one: Earlier, linked: ReleaseLink, public: ReleaseLink, masks: bool | None = None
+    ) -> list[_Attack]:
+        """The attacks that find somebody.
 
+        Parameters
+        ----------
+        masks:
+            Whether rows may be masked, which are a class of their own; None: they are left out.
+        """
+        has_rows = one.publication.source == self.run.identity or one.publication.source in self.history.shares
+        if not (has_rows or linked.shared or any(attribute.is_shared for attribute in linked.attributes)):
+            return []  # other records of the same people, without a column in common
+        found, (k, why) = list[_Attack](), self._threshold(one)
         with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
-            if shared:
+            if linked.shared:
                 combinations, count = audit.complementary()
                 if combinations:
                     few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
                     message = f"joined with it, {_counted(combinations, 'combination')} of values {few}"
                     message += f" ({_counted(count, 'row')} in all; complementary release)"
-                    yield _Attack(message, complementary_release, public, k, why)
-            if one.publication.run_id in self.prepared.earlier.by_person:
-                return  # its rows are other records: parts of classes have been counted by the people that it has
-            classes, rows = audit.came()
-            if classes:
-                message = _few(rows, "new", k, classes)
-                yield _Attack(f"{message} (temporal attack)", temporal, public, k, why)
-            if based:  # what has left the source is in no release of it
-                return
-            classes, rows = audit.gone()
-            if classes:
-                message = _few(rows, "gone", k, classes)
-                yield _Attack(f"{message} (temporal attack)", temporal, public.swapped, k, why)
+                    found.append(_Attack(message, complementary_release, public, k, why))
+        return found + self._temporal_attacks(one, linked, public, masks)
+
+    def _temporal_attacks(
+        self, one: Earlier, linked: ReleaseLink, public: ReleaseLink, masks: bool | None
+    ) -> list[_Attack]:
+        """Few rows that are new, or gone."""
+        if one.publication.run_id in self.prepared.earlier.by_person:
+            return []  # its rows are other records: parts of classes have been counted by the people that it has
+        found, (k, why) = list[_Attack](), self._threshold(one)
+        with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
+            sides = [("new", audit, public), ("gone", audit.swapped, public.swapped)]
+            if one.publication.run_id in self.prepared.earlier.after:
+                sides.pop()  # what has left the source is in no release of it
+            for what, side, shown in sides:
+                for union in _unions(linked, masks):
+                    count, rows = side.came() if union is None else side.came_in(union)
+                    if count:
+                        build = temporal if union is None else partial(new_in_unions, union=union)
+                        message = f"{_few(rows, what, k, count, union)} (temporal attack)"
+                        found.append(_Attack(message, build, shown, k, why))
+                        break
+        return found
+
+    def _threshold(self, one: Earlier) -> tuple[int, str]:
+        """The fewest rows that an attack may find, and why so many."""
+        policy = self.prepared.policy
+        k, most_rows = min(promised_k(policy.privacy, policy.quasi), one.promised), 1
+        if one.publication.run_id not in self.prepared.earlier.after:
+            # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
+            # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
+            most_rows = self._most_rows_of_a_person(one.publication)
+        rows = (k - 1) * most_rows + 1
+        return rows, _why_more_rows(rows, k, most_rows)
 
     def _most_rows_of_a_person(self, publication: Publication) -> int:
         """The most rows of one person, in this source or in that of an earlier release."""
@@ -662,8 +600,24 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _few(rows: int, what: str, k: int, classes: int) -> str:
-    each = "in one class" if classes == 1 else f"in each of {classes:,} classes"
+def _unions(linked: ReleaseLink, masks: bool | None) -> list[Union | None]:
+    """The unions of classes in which few rows are looked for, in this order; None: a class of the second release."""
+    several: list[Union | None] = ["class"] if linked.several_levels else []
+    if masks:
+        return [*several, "table"]
+    regions: list[Union | None] = ["region"] if linked.several_levels else []
+    return [None, *regions] if masks is None else [None, *several, *regions, "table"]
+
+
+def _few(rows: int, what: str, k: int, classes: int, union: Union | None) -> str:
+    match union:
+        case "region":
+            nouns = "one group of overlapping classes", "groups of overlapping classes"
+        case "table":
+            nouns = "the whole table", ""
+        case _:
+            nouns = "one class", "classes"
+    each = f"in {nouns[0]}" if classes == 1 else f"in each of {classes:,} {nouns[1]}"
     return f"{_counted(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k:,} {each}"
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import cast, col, fragment, named, select, subquery, table, template, union_all
+from sqlanon.expressions import all_of, cast, col, fragment, named, select, subquery, table, template, text, union_all
 from sqlanon.hierarchies.build import released_column
+from sqlanon.hierarchies.parts import TOP
 from sqlanon.ledger.row_matching import (
     LinkedAttribute,
     ReleaseLink,
@@ -57,6 +58,7 @@ _SET_TEXT = fragment(r"""
         ) || '}'
     END
 """)
+_TOP_LABEL = template("SELECT any_value(:label)::VARCHAR FROM :hierarchy")
 _LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
 _LABEL_COUNT = fragment("count(DISTINCT :label)")
 _LABELS = template("SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r")
@@ -101,6 +103,7 @@ class ComparedRelease:
     path: Path
     manifest: Manifest
     relation: exp.Table | exp.Subquery
+    leaves_masked_rows_out: bool = field(default=False, kw_only=True)
 
     @property
     def sensitive(self) -> list[str]:
@@ -160,6 +163,17 @@ class ComparedRelease:
             relation=subquery(select(output, self.relation.copy()), "release"),
         )
 
+    def without_masked_rows(self: Subject, trees: Trees) -> Subject:
+        """The same release without its masked rows: those with the top label of every quasi-identifier."""
+        if not self.masks:
+            return self
+        tops = []
+        for name in self.manifest.quasi:
+            tree = trees.hierarchies.get(name.lower())
+            tops.append(cast(col(name), "VARCHAR").eq(text(TOP) if tree is None else tree.top))
+        query = select([exp.Star()], self.relation.copy()).where(exp.not_(all_of(tops)), copy=False)
+        return replace(self, relation=subquery(query, "release"), leaves_masked_rows_out=True)
+
     def column(self, name: str) -> str | None:
         """Its column of a name in lower case, whatever the role, without noise."""
         if name not in self.columns:
@@ -189,6 +203,10 @@ class ComparedRelease:
     @property
     def masks(self) -> bool:
         """Whether it may have rows that are masked."""
+        return not self.leaves_masked_rows_out and self.has_masked_rows
+
+    @property
+    def has_masked_rows(self) -> bool:
         return self.manifest.policy.get("suppressed") == "mask" and self.manifest.suppressed_rows > 0
 
     @property
@@ -234,6 +252,11 @@ class Tree:
         labels = [released_column(level, open_ends) for level in range(height + 1)]
         output: list[exp.Expr] = [named(col(name), f"level_{i}") for i, name in enumerate(["level_0", *labels])]
         return cls(subquery(select(output, table.copy()), "h"), height + 1, below=1)
+
+    @property
+    def top(self) -> exp.Expr:
+        """Its one label at the top."""
+        return subquery(_TOP_LABEL(label=col(f"level_{self.height}"), hierarchy=self.table.copy()))
 
     def level(self, release: ComparedRelease, name: str) -> int | None:
         """The one level of a column's labels in a release; None where there are several, of masked rows too."""

@@ -21,9 +21,10 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.expressions import table
-from sqlanon.ledger import joint_audit
+from sqlanon.ledger import pair_audit
+from sqlanon.ledger.class_unions import Union
 from sqlanon.ledger.joint_attacks import complementary_release
-from sqlanon.ledger.joint_audit import PairAudit
+from sqlanon.ledger.pair_audit import PairAudit
 from sqlanon.ledger.release_links import ComparedRelease, compared_with
 from sqlanon.ledger.renamed import renamed_columns
 from sqlanon.ledger.row_matching import LinkedAttribute
@@ -43,7 +44,10 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
             link = compared_with(engine, link, frozenset())
         with PairAudit.of(engine, lambda name: table(name, "main", "memory"), link, k) as audit:
             assert audit.complementary() == oracle.complementary_victims(**case)
-            came, gone = audit.came(), audit.gone()
+            came, gone = audit.came(), audit.swapped.came()
+            unions: tuple[Union, ...] = ("class", "region", "table") if link.several_levels else ("table",)
+            new = {union: audit.came_in(union) for union in unions}
+            lost = {union: audit.swapped.came_in(union) for union in unions}
         left = connection.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'joint%'").fetchall()
     expected = oracle.temporal(case["first"], case["second"], case["shared"], case["attributes"], k)
     assert came == (len(expected), sum(expected.values()))
@@ -52,6 +56,9 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
         for one in case["attributes"]
     ]
     pairs = [(j, i) for i, j in case["shared"]]
+    for union in unions:
+        assert new[union] == oracle.new_in_unions(**case, union=union)
+        assert lost[union] == oracle.new_in_unions(case["second"], case["first"], pairs, back, k, union)
     expected = oracle.temporal(case["second"], case["first"], pairs, back, k)
     assert gone == (len(expected), sum(expected.values()))
     assert not left
@@ -62,7 +69,7 @@ def test_what_is_too_much_to_compare_is_refused(hospital: Any, monkeypatch: pyte
     """The same again is safe, as it is, and is refused where it cannot be compared."""
     publish(policy(hospital, "one", FINE_RACE))
     publish(policy(hospital, "two", FINE_RACE))
-    monkeypatch.setattr(joint_audit, "MOST_MEETING", 3)
+    monkeypatch.setattr(pair_audit, "MOST_MEETING", 3)
     with pytest.raises(AuditError, match="more than 3 pairs of their groups can be the same rows: too many to compare"):
         publish(policy(hospital, "three", FINE_RACE))
     result, _ = publish(policy(hospital, "three", FINE_RACE), force=True)
@@ -124,7 +131,7 @@ def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
             "s",
         )
         with PairAudit.of(DuckDBEngine(connection), lambda name: table(name, "main", "memory"), linked, k) as audit:
-            victims, came, gone = audit.complementary(), audit.came(), audit.gone()
+            victims, came, gone = audit.complementary(), audit.came(), audit.swapped.came()
         shown = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     pairs = [(count, count)]
     assert victims == oracle.complementary_victims(first, second, pairs, attributes, k)

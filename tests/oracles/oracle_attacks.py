@@ -136,6 +136,45 @@ def temporal(
     return {labels: n for labels, n in new.items() if 0 < n < k}
 
 
+def new_in_unions(
+    first: Sequence[Row],
+    second: Sequence[Row],
+    shared: Sequence[tuple[int, int]],
+    attributes: Sequence[Attribute],
+    k: int,
+    union: str,
+) -> tuple[int, int]:
+    """Unions of classes that both have, with new rows, but fewer than k; and these rows."""
+    both = [a for a in attributes if a.first is not None and a.second is not None]
+    classes = [
+        *((True, _looks(row, [a.first for a in both])) for row in first),
+        *((False, _looks(row, [a.second for a in both])) for row in second),
+    ]
+    values = [
+        *(_looks(row, [i for i, _ in shared]) for row in first),
+        *(_looks(row, [j for _, j in shared]) for row in second),
+    ]
+    regions = {one: i for i, one in enumerate(dict.fromkeys(classes))}
+    pairs = [
+        (classes[i], classes[len(first) + j])
+        for i, one in enumerate(first)
+        for j, two in enumerate(second)
+        if meet(one, two, shared, both) is not None
+    ]
+    while any(regions[one] != regions[two] for one, two in pairs):
+        for one, two in pairs:
+            regions[one] = regions[two] = min(regions[one], regions[two])
+    found: dict[Any, Counter[Row]] = defaultdict(Counter)
+    there = set()
+    for one, value in zip(classes, values, strict=True):
+        place = {"class": one[1], "region": regions[one], "table": None}[union]
+        there |= {(one[0], place)}
+        found[place][value] += -1 if one[0] else 1
+    new = {place: sum(n for n in counts.values() if n > 0) for place, counts in found.items()}
+    few = [n for place, n in new.items() if 0 < n < k and (True, place) in there]
+    return len(few), sum(few)
+
+
 def _key(row: Row, shared: Sequence[tuple[int, int]], both: Sequence[Attribute], second: bool) -> Row:
     """What both releases can tell of a row: shared values, and labels at the coarser level."""
     parts = [row[pair[second]] for pair in shared]

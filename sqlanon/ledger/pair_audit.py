@@ -1,0 +1,134 @@
+"""The audit of two releases for fewer than k rows.
+
+The parts of its queries are made as tables, once for all queries: the engine knows the sizes of tables, but not of
+parts of a statement, and too many pairs to compare show early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.errors import ReleaseError
+from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template
+from sqlanon.ledger.class_unions import REGIONS, Union, make_regions, new_in_unions, swapped_regions
+from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, temporal
+from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, swapped_met
+from sqlanon.records import dataclass
+
+MOST_MEETING = 20_000_000
+"""The most pairs of groups that can be the same rows: they take some gigabytes."""
+
+_FEW = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")
+_COUNT = template("SELECT count(*) FROM :rows")
+
+
+class NotComparedError(ReleaseError):
+    """Two releases cannot be compared; ``remedy`` would make them comparable."""
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class PairAudit:
+    """The audit of two releases for fewer than k rows, with the parts of its queries that were made."""
+
+    engine: Engine
+    work: Namer
+    linked: ReleaseLink
+    k: int
+    _parts: dict[str, exp.Expr] = field(default_factory=dict)
+    _tables: list[exp.Table] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def of(cls, engine: Engine, work: Namer, linked: ReleaseLink, k: int) -> Iterator[PairAudit]:
+        """An audit, whose tables are dropped at the end of its context."""
+        audit = cls(engine, work, linked, k)
+        try:
+            yield audit
+        finally:
+            for one in audit._tables:
+                engine.execute(drop_table(one))
+
+    def complementary(self) -> tuple[int, int]:
+        """The combinations of fewer than k rows that both show together, and their rows."""
+        combinations, rows = self._rows(complementary_victims(self.linked, self.k))[0]
+        return combinations, rows
+
+    def came(self) -> tuple[int, int]:
+        """The classes of the second release with new rows, fewer than k, and these rows."""
+        return self._few(temporal(self.linked, self.k))
+
+    def came_in(self, union: Union) -> tuple[int, int]:
+        """The unions of classes with new rows, fewer than k, and these rows."""
+        if union == "region" and REGIONS not in self._parts:
+            regions = make_regions(self.engine, self.work, self.linked, self._with_tables)
+            self._tables.append(regions)
+            self._parts[REGIONS] = regions
+        return self._few(new_in_unions(self.linked, self.k, union))
+
+    @property
+    def swapped(self) -> PairAudit:
+        """The same for the rows that are gone, with what was made for those that came."""
+        swapped, theirs = self.linked.swapped, {FIRST: SECOND, SECOND: FIRST}
+        parts: dict[str, exp.Expr] = {theirs[name]: self._parts[name] for name in theirs if name in self._parts}
+        met = met_name(len(swapped.several_levels))
+        if met in self._parts:
+            parts[met] = subquery(swapped_met(self._parts[met]))
+        if REGIONS in self._parts:
+            parts[REGIONS] = subquery(swapped_regions(self._parts[REGIONS]))
+        return replace(self, linked=swapped, _parts=parts)
+
+    def _few(self, query: exp.Select) -> tuple[int, int]:
+        """How many rows a query finds, and the sum of their ``n``."""
+        with_ = query.args.pop("with_")
+        counted = _FEW(few=query)
+        counted.set("with_", with_)
+        found, rows = self._rows(counted)[0]
+        return found, rows or 0
+
+    def _with_tables(self, query: exp.Select) -> exp.Select:
+        """A query that reads tables in place of its parts."""
+        parts = {one.alias: one.this for one in query.args.pop("with_").expressions}
+        placed = self._placed(query, parts)
+        assert isinstance(placed, exp.Select)
+        return placed
+
+    def _rows(self, query: exp.Select) -> list[tuple[Any, ...]]:
+        """The rows of a query, whose parts are made first."""
+        return self.engine.rows(self._with_tables(query))
+
+    def _placed(self, query: exp.Expr, parts: dict[str, exp.Expr]) -> exp.Expr:
+        """A query that reads tables in place of its parts; those that are not there yet are made."""
+
+        def place(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in {*parts, *self._parts}:
+                return node
+            if node.name not in self._parts:
+                self._make(node.name, parts)
+            return aliased(self._parts[node.name], node.alias_or_name)
+
+        return query.transform(place, copy=False)
+
+    def _make(self, name: str, parts: dict[str, exp.Expr]) -> None:
+        query = self._placed(parts[name].copy(), parts)
+        assert isinstance(query, exp.Query)
+        is_large = is_met(name) or name == MEETING
+        if is_large:
+            query = query.limit(MOST_MEETING + 1, copy=False)
+        target = self.work(f"joint {len(self._tables)}")
+        self.engine.execute(create_table(target.copy(), query))
+        self._tables.append(target)
+        self._parts[name] = target
+        if is_large and self.engine.rows(_COUNT(rows=target))[0][0] > MOST_MEETING:
+            raise NotComparedError(
+                f"more than {MOST_MEETING:,} pairs of their groups can be the same rows: too many to compare"
+            )
