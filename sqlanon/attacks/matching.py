@@ -20,8 +20,9 @@ from sqlglot import exp
 from sqlanon.attacks.attacker import Attacker, Found, why_not_both, why_strange
 from sqlanon.attacks.findings import Finding
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
+from sqlanon.ledger.class_unions import shown_unions
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, rows_in, temporal
-from sqlanon.ledger.release_links import ComparedRelease, Trees
+from sqlanon.ledger.release_links import ComparedRelease, Trees, link
 from sqlanon.ledger.row_matching import (
     LinkedAttribute,
     ReleaseLink,
@@ -348,6 +349,9 @@ def _people(linked: ReleaseLink) -> dict[str, Any]:
 
 # --- The attacks
 
+MOST_CLASSES = 5000
+"""The most classes of two releases whose regions are compared: `sqlanon anonymize` compares any number."""
+
 Pair = tuple[ComparedRelease, ComparedRelease, ReleaseLink]
 
 
@@ -365,14 +369,24 @@ def find_complementary_release(attacker: Attacker) -> Found:
 
 
 def find_temporal(attacker: Attacker) -> Found:
-    """Few rows of a class that came, or went, between two releases."""
+    """Few rows that came, or went, between two releases: of a class, of classes that overlap, or of the table."""
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for first, second, linked in pairs:
         k = min(first.k, second.k)
-        added, removed = temporal(linked, k), temporal(linked.swapped, k)
-        counts = {"added": attacker.victims(added), "removed": attacker.victims(removed)}
-        sql = attacker.script(*(titled(query, linked.titles) for query in (added, removed)))
+        unmasked = linked
+        if first.masks or second.masks:
+            trees = attacker.trees
+            unmasked = link(first.without_masked_rows(trees), second.without_masked_rows(trees), trees)
+        counts, shown = dict[str, int](), list[exp.Select]()
+        for name, side, without in (("added", linked, unmasked), ("removed", linked.swapped, unmasked.swapped)):
+            queries = [temporal(without, k), *(shown_unions(side, k, union) for union in ("class", "table"))]
+            if without.several_levels and first.manifest.classes + second.manifest.classes <= MOST_CLASSES:
+                queries.append(shown_unions(without, k, "region"))
+            victims = [attacker.victims(query) for query in queries]
+            counts[name] = max(victims)
+            shown += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
+        sql = attacker.script(*(titled(query, linked.titles) for query in shown))
         findings.append(_finding(first, second, sum(counts.values()), sql, {**counts, "k": k}))
     return findings, reasons
 

@@ -23,6 +23,7 @@ from sqlanon.expressions import (
     col,
     create_table,
     drop_table,
+    ident,
     named,
     number,
     same,
@@ -99,6 +100,15 @@ _NEARER = template("""
     JOIN nearest AS r ON r.class = n.region
 """)
 _MOVED = template("SELECT count(*) FROM :before AS b JOIN :after AS a ON a.class = b.class WHERE a.region <> b.region")
+# The same in one statement: all pairs of a region are made for it.
+_REACHED_FIRST = template('SELECT region AS class, region FROM "sqlanon classes" AS c')
+_REACHED_NEXT = template("""
+    SELECT e.b AS class, r.region
+    FROM "sqlanon reached" AS r
+    JOIN "sqlanon edges" AS e ON e.a = r.class
+""")
+_BACKWARDS = template("SELECT b AS a, a AS b FROM :edges AS e")
+_LEAST = template('SELECT class, min(region) AS region FROM "sqlanon reached" AS r GROUP BY class')
 _SWAPPED = template("SELECT * REPLACE (NOT is_first AS is_first) FROM :regions AS r")
 _REGIONS = template(
     "SELECT c.* REPLACE (r.region AS region) FROM :classes AS c JOIN :regions AS r ON r.class = c.region"
@@ -143,6 +153,18 @@ def _same_labels(linked: ReleaseLink, other: str) -> exp.Expr:
     return all_of(same(col(f"l{i}", "g"), col(f"l{i}", other)) for i, _ in linked.both)
 
 
+def _labels(linked: ReleaseLink) -> list[exp.Expr]:
+    return [col(f"l{i}", "g") for i, _ in linked.both]
+
+
+def _edges(linked: ReleaseLink, classes: exp.Table) -> exp.Select:
+    """The classes of the two releases that can have rows in common: their numbers, ``a`` and ``b``."""
+    last = len(linked.several_levels)
+    return _EDGES(
+        met=table(met_name(last)), prefix=col(f"p{last}", "g"), classes=classes, same=_same_labels(linked, "c")
+    )
+
+
 def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place) -> exp.Table:
     """Make the table of the classes of both releases with their ``region``: ``is_first``, and the labels ``l0`` ..
 
@@ -151,7 +173,6 @@ def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place)
     place:
         Puts tables in the place of the parts of a query, as `both_grouped` names them.
     """
-    labels = [col(f"l{i}", "g") for i, _ in linked.both]
     classes, edges, regions = (work(f"joint {name}") for name in ("classes", "edges", "regions"))
     steps = 0
 
@@ -159,12 +180,8 @@ def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place)
         engine.execute(create_table(target.copy(), query))
         return target
 
-    make(classes, place(both_grouped(_CLASSES(labels=labels), linked, finest=None)))
-    last = len(linked.several_levels)
-    edge = _EDGES(
-        met=table(met_name(last)), prefix=col(f"p{last}", "g"), classes=classes, same=_same_labels(linked, "c")
-    )
-    make(edges, place(both_grouped(edge, linked, finest=None)))
+    make(classes, place(both_grouped(_CLASSES(labels=_labels(linked)), linked, finest=None)))
+    make(edges, place(both_grouped(_edges(linked, classes), linked, finest=None)))
     nearest = make(work("joint nearest 0"), _ROOTS(classes=classes))
     while True:
         steps += 1
@@ -178,6 +195,31 @@ def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place)
     for one in (classes, edges, nearest):
         engine.execute(drop_table(one))
     return regions
+
+
+def shown_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
+    """`new_in_unions` as one statement, with the regions: for few classes, as it takes all pairs of those in a region.
+
+    >>> from sqlanon.ledger.row_matching import LinkedAttribute
+    >>> attribute = LinkedAttribute("x", "x", "x", (0, 1), (0, 1), table("h"), height=1)
+    >>> linked = ReleaseLink(table("one"), table("two"), (), (attribute,))
+    >>> shown_unions(linked, 5, "region").args["with_"].args["recursive"]
+    True
+    """
+    found = new_in_unions(linked, k, union)
+    if union != "region":
+        return found
+    classes, edges = table("sqlanon classes"), table("sqlanon edges")
+    parts: dict[str, exp.Query] = {
+        classes.name: _CLASSES(labels=_labels(linked)),
+        edges.name: union_all(_edges(linked, classes), _BACKWARDS(edges=subquery(_edges(linked, classes)))),
+        "sqlanon reached": exp.union(_REACHED_FIRST(), _REACHED_NEXT()),
+        REGIONS: _REGIONS(classes=classes, regions=subquery(_LEAST())),
+    }
+    for name, part in parts.items():
+        found.with_(ident(name), as_=part, copy=False)
+    found.args["with_"].set("recursive", True)
+    return found
 
 
 def swapped_regions(regions: exp.Expr) -> exp.Select:

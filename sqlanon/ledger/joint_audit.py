@@ -31,7 +31,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
-from sqlanon.ledger.class_unions import Union, new_in_unions
+from sqlanon.ledger.class_unions import Union, shown_unions
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
 from sqlanon.ledger.pair_audit import NotComparedError, PairAudit
@@ -525,14 +525,16 @@ class JointAudit:
             return []  # its rows are other records: parts of classes have been counted by the people that it has
         found, (k, why) = list[_Attack](), self._threshold(one)
         with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
-            sides = [("new", audit, public), ("gone", audit.swapped, public.swapped)]
+            new = "new" if masks is not None else "new, or were masked before"
+            gone = "gone" if masks is not None else "gone, or are masked now"
+            sides = [(new, audit, public), (gone, audit.swapped, public.swapped)]
             if one.publication.run_id in self.prepared.earlier.after:
                 sides.pop()  # what has left the source is in no release of it
             for what, side, shown in sides:
                 for union in _unions(linked, masks):
                     count, rows = side.came() if union is None else side.came_in(union)
                     if count:
-                        build = temporal if union is None else partial(new_in_unions, union=union)
+                        build = temporal if union is None else partial(shown_unions, union=union)
                         message = f"{_few(rows, what, k, count, union)} (temporal attack)"
                         found.append(_Attack(message, build, shown, k, why))
                         break

@@ -22,7 +22,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.expressions import table
 from sqlanon.ledger import pair_audit
-from sqlanon.ledger.class_unions import Union
+from sqlanon.ledger.class_unions import Union, shown_unions
 from sqlanon.ledger.joint_attacks import complementary_release
 from sqlanon.ledger.pair_audit import PairAudit
 from sqlanon.ledger.release_links import ComparedRelease, compared_with
@@ -48,6 +48,7 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
             unions: tuple[Union, ...] = ("class", "region", "table") if link.several_levels else ("table",)
             new = {union: audit.came_in(union) for union in unions}
             lost = {union: audit.swapped.came_in(union) for union in unions}
+        shown = {union: connection.execute(shown_unions(link, k, union).sql("duckdb")).fetchall() for union in unions}
         left = connection.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'joint%'").fetchall()
     expected = oracle.temporal(case["first"], case["second"], case["shared"], case["attributes"], k)
     assert came == (len(expected), sum(expected.values()))
@@ -57,6 +58,7 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
     ]
     pairs = [(j, i) for i, j in case["shared"]]
     for union in unions:
+        assert new[union] == (len(shown[union]), sum(row[-1] for row in shown[union]))
         assert new[union] == oracle.new_in_unions(**case, union=union)
         assert lost[union] == oracle.new_in_unions(case["second"], case["first"], pairs, back, k, union)
     expected = oracle.temporal(case["second"], case["first"], pairs, back, k)
