@@ -524,18 +524,16 @@ class JointAudit:
         if one.publication.run_id in self.prepared.earlier.by_person:
             return []  # its rows are other records: parts of classes have been counted by the people that it has
         found, (k, why) = list[_Attack](), self._threshold(one)
+        # What has left the source is in no release that is based on another one.
+        sides = [True] if one.publication.run_id in self.prepared.earlier.after else [True, False]
         with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
-            new = "new" if masks is not None else "new, or were masked before"
-            gone = "gone" if masks is not None else "gone, or are masked now"
-            sides = [(new, audit, public), (gone, audit.swapped, public.swapped)]
-            if one.publication.run_id in self.prepared.earlier.after:
-                sides.pop()  # what has left the source is in no release of it
-            for what, side, shown in sides:
+            for is_new in sides:
+                side, shown = (audit, public) if is_new else (audit.swapped, public.swapped)
                 for union in _unions(linked, masks):
                     count, rows = side.came() if union is None else side.came_in(union)
                     if count:
                         build = temporal if union is None else partial(shown_unions, union=union)
-                        message = f"{_few(rows, what, k, count, union)} (temporal attack)"
+                        message = f"{_few(rows, _what(is_new, masks), k, count, union)} (temporal attack)"
                         found.append(_Attack(message, build, shown, k, why))
                         break
         return found
@@ -609,6 +607,13 @@ def _unions(linked: ReleaseLink, masks: bool | None) -> list[Union | None]:
         return [*several, "table"]
     regions: list[Union | None] = ["region"] if linked.several_levels else []
     return [None, *regions] if masks is None else [None, *several, *regions, "table"]
+
+
+def _what(is_new: bool, masks: bool | None) -> str:
+    """What rows are that one release shows, and the other does not."""
+    if masks is None:
+        return "new, or were masked before" if is_new else "gone, or are masked now"
+    return "new" if is_new else "gone"
 
 
 def _few(rows: int, what: str, k: int, classes: int, union: Union | None) -> str:
