@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import pytest
 from conftest import examples, some
@@ -23,11 +25,13 @@ def false_alarms(seeds: range) -> list[tuple[int, tuple[str, ...]]]:
 
 def missed_dependencies(seeds: range) -> list[tuple[int, str]]:
     tables = [planted(seed) for seed in seeds]
-    return [
-        (table.seed, table.kind)
-        for table in tables
-        if not any(repr(table.planted) in warning for warning in warnings_of(table))
-    ]
+    return [(table.seed, table.kind) for table in tables if not names_planted_dependency(table)]
+
+
+def names_planted_dependency(table: Table) -> bool:
+    """Whether a warning says that the planted column narrows another one, alone or with a second column."""
+    pattern = re.compile(rf"{table.planted!r}.* narrows? ")
+    return any(pattern.search(warning) for warning in warnings_of(table))
 
 
 def test_a_warning_of_independent_columns_is_rare() -> None:
@@ -39,7 +43,7 @@ def test_a_warning_of_independent_columns_is_rare() -> None:
 @pytest.mark.parametrize("kind", some(PLANTED, 3))
 def test_a_dependency_of_each_kind_is_found(kind: str) -> None:
     seed = next(seed for seed in range(1000) if 400 < planted(seed, kind).rows < 3000)
-    assert any("'planted'" in warning for warning in warnings_of(planted(seed, kind)))
+    assert names_planted_dependency(planted(seed, kind))
 
 
 TABLES = max(40, examples(200))
