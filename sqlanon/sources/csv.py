@@ -1,7 +1,9 @@
 """CSV files: how to read them.
 
-The engine's sniffer says how the files are written; then everything is spelled out, so that a column of codes
-(02139) stays text, and so that the names in the file are seen before anything renames them.
+The engine's sniffer says how a file is written; then everything is spelled out, so that a column of codes
+(02139) stays text, and so that the names in the file are seen before anything renames them. Each of several files is
+read with its own options: the engine drops rows without an error where the new lines, or the lines above the header,
+are those of another file.
 
 To sniff a whole file takes longer than to read it. So the first rows tell the types, and the one pass that copies a
 file holds every value against them. Where one does not fit (a late 1.5 in a column of whole numbers would be rounded
@@ -10,13 +12,14 @@ in silence, a late 02139 would lose its zero), the files are sniffed as a whole 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     anonymous,
     cast,
@@ -30,6 +33,7 @@ from sqlanon.expressions import (
     select,
     star,
     subquery,
+    template,
     text,
     union_all,
 )
@@ -57,17 +61,37 @@ _PLAIN = {
 """How values of a type are spelled that are of it wherever they stand in a file. There are other spellings, too."""
 
 
+_FORMATS = {"dateformat": "DATE", "timestampformat": "TIMESTAMP"}  # the types that these options are for
+
+_NO_DELIMITER = "\x1f"  # a line is then one value
+_COMMENTS_IN_ROWS = template("""
+    SELECT count(*)
+    FROM :lines
+    WHERE CASE WHEN starts_with(line, :comment) THEN length(string_split(line, :delimiter)) >= :fields
+        -- the parts of the line that are not quoted
+        ELSE contains(array_to_string(list_slice(string_split(line, :quote), 1, -1, 2), ''), :comment) END
+""")
+
+Options = Mapping[str, str | bool | int]
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    path: str
+    options: Options  # the arguments of ``read_csv``
+    columns: Mapping[str, str]  # the type of each column by its name, in order
+
+
 @dataclass(frozen=True)
 class Layout:
-    options: Mapping[str, str | bool | int]  # what ``read_csv`` is told
-    columns: Mapping[str, str]  # the type of each column by its name, in order
-    orders: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)  # the files, by order of columns
+    columns: Mapping[str, str]  # of all files: the type of each column by its name, in the order of the first file
+    files: Sequence[CsvFile]
 
 
 def copy_csv(
     engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
 ) -> Layout:
-    """Copy CSV files of one layout to a table, in one pass if their first rows are like the others.
+    """Copy CSV files with the same columns to a table, in one pass if their first rows are like the others.
 
     Where no value of the first rows is quoted, ``"`` is taken for the quote: a later ``'x'`` keeps its apostrophes.
     """
@@ -76,7 +100,7 @@ def copy_csv(
     except (duckdb.ConversionException, duckdb.InvalidInputException):
         layout = None  # the first rows misled, or the files are broken: then the sniffer knows more
     if layout is None:
-        layout = _layout([_sniff(engine, path, sample_size=_WHOLE_FILE) for path in paths], paths, text_columns)
+        layout = _sniff_files(engine, paths, text_columns, sample_size=_WHOLE_FILE)
         output: list[exp.Expr] = [col(name) for name in _wanted(layout, wanted)]
         engine.execute(create_table(target.copy(), _united(layout, output)))
     return layout
@@ -94,7 +118,7 @@ def read_every_column(layout: Layout, wanted: Collection[str]) -> exp.Query | No
 
 def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Query:
     """The query that would read CSV files, by their first rows alone: it is for its columns."""
-    layout = _layout([_sniff(engine, path) for path in paths], paths, text_columns)
+    layout = _sniff_files(engine, paths, text_columns)
     return _united(layout, [col(name) for name in layout.columns])
 
 
@@ -102,13 +126,11 @@ def _copy_by_sample(
     engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
 ) -> Layout | None:
     """As `copy_csv`, by the first rows; None, and no table, where they do not tell enough."""
-    sniffed = [_sniff(engine, path, sample_size=_SAMPLE) for path in paths]
-    layout = _layout(sniffed, paths, text_columns)
-    same_types = all(_by_lower(one.columns) == _by_lower(sniffed[0].columns) for one in sniffed)
+    layout = _sniff_files(engine, paths, text_columns, sample_size=_SAMPLE)
+    same_types = all(_by_lower(file.columns) == _by_lower(layout.files[0].columns) for file in layout.files)
     if not same_types or not {"VARCHAR", *_PLAIN}.issuperset(layout.columns.values()):
         return None
-    quote = layout.options["quote"] or '"'  # there may be quotes later
-    layout = replace(layout, options={**layout.options, "quote": quote, "escape": layout.options["escape"] or quote})
+    layout = replace(layout, files=[_with_quotes(file) for file in layout.files])  # there may be quotes later
     names = _wanted(layout, wanted)
     engine.execute(create_table(target.copy(), _checked(layout, names)))
     free = [name for name in names if layout.columns[name] == "VARCHAR" and name.lower() not in text_columns]
@@ -133,8 +155,8 @@ def _checked(layout: Layout, names: list[str]) -> exp.Query:
 def _is_checked(layout: Layout, name: str) -> bool:
     type_ = layout.columns[name]
     # With a format of their own, the reader itself refuses all others.
-    formats = {"DATE": "dateformat", "TIMESTAMP": "timestampformat"}
-    return type_ != "VARCHAR" and formats.get(type_) not in layout.options
+    formats = {type_: option for option, type_ in _FORMATS.items()}
+    return type_ != "VARCHAR" and not all(formats.get(type_) in file.options for file in layout.files)
 
 
 def _plain_only(name: str, type_: str) -> exp.Expr:
@@ -153,18 +175,64 @@ def _have_values(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> b
     return all(counts)
 
 
-def _layout(sniffed: list[Layout], paths: list[str], text_columns: Collection[str]) -> Layout:
+def _with_quotes(file: CsvFile) -> CsvFile:
+    quote = file.options["quote"] or '"'
+    return replace(file, options={**file.options, "quote": quote, "escape": file.options["escape"] or quote})
+
+
+def _sniff_files(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], **sample_size: int) -> Layout:
     """The layout of all files: columns are matched by name, and those of several types are text."""
-    refuse_different_columns([(path, dict.fromkeys(one.columns)) for path, one in zip(paths, sniffed, strict=True)])
-    names = {name.lower(): name for name in sniffed[0].columns}
-    types, orders = dict(sniffed[0].columns), dict[tuple[str, ...], tuple[str, ...]]()
-    for path, file_layout in zip(paths, sniffed, strict=True):
-        order = tuple(names[name.lower()] for name in file_layout.columns)
-        orders[order] = (*orders.get(order, ()), path)
-        for name, type_ in zip(order, file_layout.columns.values(), strict=True):
-            if types[name] != type_ or name.lower() in text_columns:
-                types[name] = "VARCHAR"
-    return Layout(sniffed[0].options, types, orders)
+    files = [_sniff(engine, path, sample_size) for path in paths]
+    for file in files:
+        _refuse_comments_in_rows(engine, file)
+        _refuse_lines_above_rows(file)
+    refuse_different_columns([(file.path, dict.fromkeys(file.columns)) for file in files])
+    for option, type_ in _FORMATS.items():
+        files = _agree_on_format(engine, files, option, type_, text_columns, sample_size)
+    names = {name.lower(): name for name in files[0].columns}
+    types = dict(files[0].columns)
+    for file in files:
+        for name, type_ in file.columns.items():
+            if types[names[name.lower()]] != type_ or name.lower() in text_columns:
+                types[names[name.lower()]] = "VARCHAR"
+    return Layout(types, files)
+
+
+def _agree_on_format(
+    engine: DuckDBEngine,
+    files: list[CsvFile],
+    option: str,
+    type_: str,
+    text_columns: Collection[str],
+    sample_size: Mapping[str, int],
+) -> list[CsvFile]:
+    """The files, sniffed again with the one format of dates that fits them all: the 01/02/2026 of one file has the
+    meaning that the 02/13/2026 of another file shows."""
+
+    def columns_of_type(file: CsvFile) -> set[str]:
+        return {name.lower() for name, kind in file.columns.items() if kind == type_} - {*text_columns}
+
+    common = set.intersection(*map(columns_of_type, files))
+    formats = list(dict.fromkeys(file.options.get(option) for file in files))
+    if not common or len(formats) == 1:
+        return files
+    fitting: list[list[CsvFile]] = []
+    for format_ in formats:
+        given = {} if format_ is None else {option: format_}
+        again = [_sniff(engine, file.path, {**sample_size, **given}) for file in files]
+        if all(file.options.get(option) == format_ and common <= columns_of_type(file) for file in again):
+            fitting.append(again)
+    if len(fitting) == 1:
+        return fitting[0]
+    other = next(file for file in files if file.options.get(option) != formats[0])
+    raise SourceError(
+        f"source.files: {_format_in(files[0], option)}, and {_format_in(other, option)}; write the dates of all files "
+        "alike, best as 2026-01-31"
+    )
+
+
+def _format_in(file: CsvFile, option: str) -> str:
+    return f"{shown_name(file.path)} writes dates as {file.options.get(option, '2026-01-31 23:59:59')}"
 
 
 def _by_lower(columns: Mapping[str, str]) -> dict[str, str]:
@@ -172,15 +240,27 @@ def _by_lower(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 def _united(layout: Layout, output: list[exp.Expr]) -> exp.Query:
-    """The rows of all files: each is read in the order of its own columns."""
-    parts = [
-        (list(paths), replace(layout, columns={name: layout.columns[name] for name in order}))
-        for order, paths in layout.orders.items()
-    ]
-    return union_all(*(select([one.copy() for one in output], _read(paths, part)) for paths, part in parts))
+    """The rows of all files: those that are written alike are read together."""
+    return union_all(*(select([one.copy() for one in output], _read(files)) for files in _alike(layout)))
 
 
-def _sniff(engine: DuckDBEngine, path: str, **options: int) -> Layout:
+def _alike(layout: Layout) -> list[list[CsvFile]]:
+    """The files with the columns of the layout, by their options and by the order of their columns."""
+    names = {name.lower(): name for name in layout.columns}
+    groups: list[list[CsvFile]] = []
+    for file in layout.files:
+        order = [names[name.lower()] for name in file.columns]
+        typed = replace(file, columns={name: layout.columns[name] for name in order})
+        for group in groups:
+            if group[0].options == typed.options and [*group[0].columns] == order:
+                group.append(typed)
+                break
+        else:
+            groups.append([typed])
+    return groups
+
+
+def _sniff(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
     call = anonymous("sniff_csv", literal_path(path), *_named_arguments(options))
     names = (
         "Delimiter", "Quote", "Escape", "NewLineDelimiter", "Comment", "SkipRows", "HasHeader", "Columns",
@@ -195,34 +275,57 @@ def _sniff(engine: DuckDBEngine, path: str, **options: int) -> Layout:
     if newline in ("\\n", "\\r\\n", "\\r"):
         written["new_line"] = newline
     written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
-    types = {column["name"]: column["type"] for column in columns}
+    file = CsvFile(path, written, {column["name"]: column["type"] for column in columns})
     if header:
-        _refuse_ambiguous_header(engine, path, written, len(types))
-    return Layout(written, types)
+        _refuse_ambiguous_header(engine, file)
+    return file
 
 
 def _given(value: str | None) -> str:
     return "" if value in (None, "(empty)") else value or ""
 
 
-def _refuse_ambiguous_header(engine: DuckDBEngine, path: str, written: dict[str, str | bool | int], width: int) -> None:
+def _refuse_ambiguous_header(engine: DuckDBEngine, file: CsvFile) -> None:
     """Read the header line as data: a scan renames columns that differ in case only."""
-    options = {**written, "header": False}
-    options.pop("dateformat", None)
-    options.pop("timestampformat", None)
-    plain = Layout(options, {f"c{i}": "VARCHAR" for i in range(width)})
-    names = [name or "" for name in engine.rows(star(_read([path], plain)).limit(1))[0]]
-    refuse_ambiguous(names, shown_name(path))
+    options = {name: value for name, value in file.options.items() if name not in _FORMATS}
+    plain = CsvFile(file.path, {**options, "header": False}, {f"c{i}": "VARCHAR" for i in range(len(file.columns))})
+    names = [name or "" for name in engine.rows(star(_read([plain])).limit(1))[0]]
+    refuse_ambiguous(names, shown_name(file.path))
 
 
-def _read(paths: list[str], layout: Layout) -> exp.Table:
-    columns = exp.Struct(
-        expressions=[exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in layout.columns.items()]
-    )
+def _refuse_comments_in_rows(engine: DuckDBEngine, file: CsvFile) -> None:
+    """A reader that skips comments also skips rows that begin with the same character, and cuts values that have it."""
+    comment = str(file.options["comment"])
+    if not comment:
+        return
+    options = {**file.options, "delim": _NO_DELIMITER, "quote": "", "escape": "", "comment": "", "header": False}
+    plain = {name: value for name, value in options.items() if name not in _FORMATS}
+    arguments = {"comment": comment, "delimiter": str(file.options["delim"]), "quote": file.options["quote"] or '"'}
+    lines = _read([CsvFile(file.path, plain, {"line": "VARCHAR"})])
+    count = engine.rows(_COMMENTS_IN_ROWS(lines=lines, fields=len(file.columns), **arguments))[0][0]
+    if count:
+        raise SourceError(
+            f"source.files: {shown_name(file.path)} has comments after {comment}, and {comment} also stands in "
+            f"{count:,} {'line' if count == 1 else 'lines'} that may be rows; remove the comments from the file"
+        )
+
+
+def _refuse_lines_above_rows(file: CsvFile) -> None:
+    """Without a header, a first row that is shorter than the others looks like a title."""
+    if file.options["skip"] and not file.options["header"]:
+        raise SourceError(
+            f"source.files: {shown_name(file.path)} has no header line, and its first rows differ in length; give it a "
+            "header line, and remove the lines above it"
+        )
+
+
+def _read(files: Sequence[CsvFile]) -> exp.Table:
+    """The rows of files with the same options and columns."""
+    types = [exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in files[0].columns.items()]
     arguments = [
-        exp.Array(expressions=[literal_path(path) for path in paths]),
-        *_named_arguments({"auto_detect": False, "hive_partitioning": False, **layout.options}),
-        exp.Var(this="columns").eq(columns),
+        exp.Array(expressions=[literal_path(file.path) for file in files]),
+        *_named_arguments({"auto_detect": False, "hive_partitioning": False, **files[0].options}),
+        exp.Var(this="columns").eq(exp.Struct(expressions=types)),
     ]
     return exp.Table(this=anonymous("read_csv", *arguments))
 

@@ -237,6 +237,8 @@ def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[
     if name == "csv" and texts:
         types = [exp.PropertyEQ(this=ident(column), expression=text("VARCHAR")) for column in texts]
         options.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
+    if name == "csv" and len(paths) > 1:
+        options.append(exp.Var(this="union_by_name").eq(exp.true()))  # then DuckDB sniffs each file
     if name in ("parquet", "csv", "json"):
         return exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
     return subquery(union_all(*(star(exp.Table(this=anonymous(format_.function, path))) for path in paths)), "files")

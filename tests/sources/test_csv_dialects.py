@@ -1,0 +1,168 @@
+"""Several CSV files, each written in its own way: no row is lost, and no value changes."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import examples, make_policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_sources import published
+
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.expressions import table
+from sqlanon.sources import csv
+
+COLUMNS = ("name", "age", "diagnosis")
+Row = tuple[str, int, str]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    newline: str = "\n"
+    delimiter: str = ","
+    quote: str = ""
+    above: str = ""  # lines above the header, each with an end
+    columns: tuple[str, ...] = COLUMNS
+    final_newline: bool = True
+
+    def write(self, path: Path, rows: list[Row]) -> str:
+        values = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        lines = [self.delimiter.join(self.columns)]
+        lines += [self.delimiter.join(self._quoted(row[name]) for name in self.columns) for row in values]
+        content = self.above + "\n".join(lines) + "\n" * self.final_newline
+        path.write_bytes(content.replace("\n", self.newline).encode())
+        return str(path)
+
+    def _quoted(self, value: str | int) -> str:
+        return f"{self.quote}{value}{self.quote}" if isinstance(value, str) else str(value)
+
+
+def people(first: int, last: int, prefix: str = "n") -> list[Row]:
+    return [(f"{prefix}{i}", i % 3, f"ill{i % 5}") for i in range(first, last)]
+
+
+def copied_rows(paths: list[str]) -> Counter[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        engine = DuckDBEngine(connection).in_utc()
+        csv.copy_csv(engine, paths, (), set(COLUMNS), table("copy"))
+        return Counter(connection.execute(f"SELECT {', '.join(COLUMNS)} FROM copy").fetchall())
+
+
+def refusal(paths: list[str]) -> str:
+    roles = {"name": "identifying", "age": "suppress", "diagnosis": "insensitive"}
+    with sqlanon.connect() as db, pytest.raises(SourceError) as caught:
+        db.anonymize(make_policy(roles, source={"files": paths}, k=1))
+    return str(caught.value)
+
+
+DIALECTS = [
+    Dialect(newline="\r\n"),
+    Dialect(newline="\r"),
+    Dialect(newline="\r\n", final_newline=False),
+    Dialect(newline="\r\n", quote='"'),
+    Dialect(above="Export of 2001\n"),
+    Dialect(above="Export of 2001\nward 3\n", columns=("diagnosis", "name", "age")),
+    Dialect(above="\n"),
+    Dialect(above="# a comment\n"),
+    Dialect(quote="'"),
+    Dialect(quote='"'),
+    Dialect(delimiter=";"),
+    Dialect(delimiter="\t", newline="\r\n"),
+]
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["second", "first"])
+@pytest.mark.parametrize("dialect", DIALECTS, ids=repr)
+def test_each_file_is_read_as_it_is_written(dialect: Dialect, first: bool, tmp_path: Path) -> None:
+    dialects = [dialect, Dialect()] if first else [Dialect(), dialect]
+    paths = [written.write(tmp_path / f"f{i}.csv", people(50 * i, 50 * (i + 1))) for i, written in enumerate(dialects)]
+    assert copied_rows(paths) == Counter(people(0, 100))
+
+
+def test_comment_lines_of_a_file_cost_no_rows_of_another(tmp_path: Path) -> None:
+    first = Dialect().write(tmp_path / "f0.csv", people(0, 25))
+    with Path(first).open("a") as file:
+        file.write("# half\n" + "".join(f"{name},{age},{ill}\n" for name, age, ill in people(25, 50)))
+    second = Dialect().write(tmp_path / "f1.csv", people(50, 100, prefix="#n"))
+    assert copied_rows([first, second]) == Counter(people(0, 50) + people(50, 100, prefix="#n"))
+
+
+@pytest.mark.parametrize("row", ["#n,1,ill1", "n,1,ill #1"])
+def test_rows_that_look_like_comments_are_refused(row: str, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text(",".join(COLUMNS) + "\nn0,1,ill1\n" * 20 + "# half\n" + f"{row}\n" * 3)
+    said = refusal([str(path)])
+    assert "people.csv has comments after #, and # also stands in 3 lines that may be rows" in said
+    path.write_text(path.read_text().replace("# half\n", ""))
+    assert copied_rows([str(path)]).total() == 23
+
+
+def test_a_quoted_number_sign_is_no_comment(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text(",".join(COLUMNS) + "\nn0,1,ill1\n" * 20 + "# half\n" + 'n0,1,"ill #1"\n' * 3)
+    assert copied_rows([str(path)]) == {("n0", 1, "ill1"): 20, ("n0", 1, "ill #1"): 3}
+
+
+def test_short_first_rows_without_a_header_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("1,2\n" + "1,2,3\n" * 20)
+    assert "people.csv has no header line, and its first rows differ in length" in refusal([str(path)])
+
+
+def dated(path: Path, days: list[str]) -> str:
+    path.write_text("name,age,diagnosis\n" + "".join(f"n{i},1,{day}\n" for i, day in enumerate(days)))
+    return str(path)
+
+
+@pytest.mark.parametrize("first", ["early days", "late days"])
+def test_the_days_of_one_file_show_the_format_of_another(first: str, tmp_path: Path) -> None:
+    """02/03/2001 alone may be of February or of March."""
+    days = {"early days": ["02/03/2001", "02/04/2001"], "late days": ["02/13/2001", "02/14/2001"]}
+    order = [first, *({*days} - {first})]
+    paths = [dated(tmp_path / f"f{i}.csv", days[name]) for i, name in enumerate(order)]
+    expected = {datetime.date(2001, 2, day) for day in (3, 4, 13, 14)}
+    assert {day for _, _, day in copied_rows(paths)} == expected
+
+
+def test_formats_of_dates_that_differ_are_named(tmp_path: Path) -> None:
+    paths = [dated(tmp_path / "f0.csv", ["13/02/2001"] * 3), dated(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
+    said = refusal(paths)
+    assert "f0.csv writes dates as %d/%m/%Y, and f1.csv writes dates as %m/%d/%Y" in said
+
+
+def test_a_release_of_two_dialects_has_all_rows(tmp_path: Path) -> None:
+    Dialect().write(tmp_path / "f0.csv", people(0, 50))
+    Dialect(newline="\r\n", above="Export of 2001\n").write(tmp_path / "f1.csv", people(50, 100))
+    roles = {"name": "insensitive", "age": "suppress", "diagnosis": "insensitive"}
+    rows, _ = published(None, roles, tmp_path, source={"files": [str(tmp_path / "*.csv")]}, k=1)
+    assert {row[0] for row in rows} == {name for name, _, _ in people(0, 100)}
+
+
+dialects = st.builds(
+    Dialect,
+    newline=st.sampled_from(["\n", "\r\n", "\r"]),
+    delimiter=st.sampled_from([",", ";", "\t", "|"]),
+    quote=st.sampled_from(["", "'", '"']),
+    above=st.sampled_from(["", "\n", "Export of 2001\n", "Export of 2001\nward 3\n", "# a comment\n"]),
+    columns=st.permutations(COLUMNS).map(tuple),
+    final_newline=st.booleans(),
+)
+
+
+@settings(max_examples=examples(40))
+@given(st.lists(st.tuples(dialects, st.integers(1, 30)), min_size=1, max_size=4))
+def test_no_row_of_any_dialect_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, files: list[tuple[Dialect, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    rows = [people(100 * i, 100 * i + count) for i, (_, count) in enumerate(files)]
+    paths = [dialect.write(folder / f"f{i}.csv", rows[i]) for i, (dialect, _) in enumerate(files)]
+    assert copied_rows(paths) == Counter(row for part in rows for row in part)
