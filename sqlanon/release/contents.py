@@ -91,6 +91,11 @@ _OBJECTS = fragment("""
 """)
 """Constraints except the manifest's own NOT NULL; a condition may contain a value."""
 
+_TRIGGERS = template("""
+    SELECT 'trigger ' || schema_name || '.' || trigger_name FROM duckdb_triggers() WHERE database_name = :file
+""")
+"""Since DuckDB 2.0, which older versions do not read: with them, these are all kinds of objects that a file stores."""
+
 _COMMENTS = fragment("""
     WITH commented AS (
         SELECT schema_name, table_name AS name, '' AS column_name, comment FROM duckdb_tables()
@@ -133,7 +138,8 @@ def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
 
 def found_objects(engine: DuckDBEngine, database: str = ATTACHED) -> set[str]:
     """The objects of an open release file, and columns with defaults; without macros and comments."""
-    return {name for (name,) in engine.rows(_OBJECTS(file=text(database)))} - {"schema main.main"}
+    queries = [_OBJECTS] if duckdb.__version__.startswith("1.") else [_OBJECTS, _TRIGGERS]
+    return {name for query in queries for (name,) in engine.rows(query(file=text(database)))} - {"schema main.main"}
 
 
 def is_plain_table(engine: DuckDBEngine, schema: str, name: str, database: str = ATTACHED) -> bool:
