@@ -63,6 +63,7 @@ _PLAIN = {
 
 _FORMATS = {"dateformat": "DATE", "timestampformat": "TIMESTAMP"}  # the types that these options are for
 
+_MOST_FILES = 3  # that an error names
 _NO_DELIMITER = "\x1f"  # a line is then one value
 _COMMENTS_IN_ROWS = template("""
     SELECT count(*)
@@ -183,6 +184,7 @@ def _with_quotes(file: CsvFile) -> CsvFile:
 def _sniff_files(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], **sample_size: int) -> Layout:
     """The layout of all files: columns are matched by name, and those of several types are text."""
     files = [_sniff(engine, path, sample_size) for path in paths]
+    _refuse_files_without_header(files)
     for file in files:
         _refuse_comments_in_rows(engine, file)
         _refuse_lines_above_rows(file)
@@ -307,6 +309,19 @@ def _refuse_comments_in_rows(engine: DuckDBEngine, file: CsvFile) -> None:
         raise SourceError(
             f"source.files: {shown_name(file.path)} has comments after {comment}, and {comment} also stands in "
             f"{count:,} {'line' if count == 1 else 'lines'} that may be rows; remove the comments from the file"
+        )
+
+
+def _refuse_files_without_header(files: Sequence[CsvFile]) -> None:
+    """Columns of several files are matched by name, and without a header line their names are only positions."""
+    without = [shown_name(file.path) for file in files if not file.options["header"]]
+    if len(files) > 1 and without:
+        more = len(without) - _MOST_FILES
+        shown = [*without[:_MOST_FILES], *([f"{more:,} more"] if more > 0 else [])]
+        verb = "has" if len(without) == 1 else "have"
+        raise SourceError(
+            f"source.files: {' and '.join(shown)} {verb} no header line, and the columns of "
+            "several files are matched by name; give each file a header line, or name one file"
         )
 
 

@@ -117,6 +117,28 @@ def test_short_first_rows_without_a_header_are_refused(tmp_path: Path) -> None:
     assert "people.csv has no header line, and its first rows differ in length" in refusal([str(path)])
 
 
+@pytest.mark.parametrize("headers", [(False, False), (True, False), (False, True)], ids=str)
+def test_several_files_without_headers_are_refused(headers: tuple[bool, bool], tmp_path: Path) -> None:
+    """Their columns have positions only: in another order, names would be released as diagnoses."""
+    orders = [COLUMNS, ("diagnosis", "age", "name")]
+    paths = [Dialect(columns=order).write(tmp_path / f"f{i}.csv", people(0, 50)) for i, order in enumerate(orders)]
+    for path, header in zip(paths, headers, strict=True):
+        if not header:
+            Path(path).write_text(Path(path).read_text().split("\n", 1)[1])
+    said = refusal(paths)
+    without = " and ".join(f"f{i}.csv" for i, header in enumerate(headers) if not header)
+    assert f"{without} {'has' if any(headers) else 'have'} no header line" in said
+    assert "give each file a header line, or name one file" in said
+
+
+def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("".join(f"{name},{age},{ill}\n" for name, age, ill in people(0, 50)))
+    roles = {"column0": "insensitive", "column1": "suppress", "column2": "insensitive"}
+    rows, _ = published(None, roles, tmp_path, source={"files": [str(path)]}, k=1)
+    assert Counter((name, ill) for name, _, ill in rows) == Counter((name, ill) for name, _, ill in people(0, 50))
+
+
 def dated(path: Path, days: list[str]) -> str:
     path.write_text("name,age,diagnosis\n" + "".join(f"n{i},1,{day}\n" for i, day in enumerate(days)))
     return str(path)
