@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -16,7 +17,9 @@ from postgres_server import VARIABLE, Server
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS
+from sqlanon.expressions import text
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata import comments_on
 from sqlanon.release.target import place_of
 from sqlanon.release.targets.postgres_reader import PostgresPlace, PostgresRelease
 
@@ -283,3 +286,95 @@ def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest
             with pytest.raises(sqlanon.ReleaseError, match="not read"):
                 PostgresRelease(place, manifest).class_sizes()
         assert server.intruder.sprung() == []
+
+
+@pytest.mark.slow
+def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged: tuple[Server, Manifest]) -> None:
+    """All that the catalog has is as the manifest says: but no release in PostgreSQL has such a column."""
+    server, manifest = forged
+    place = PostgresPlace.of(HERE, "shared.r")
+    columns = tuple(replace(one, type="traps.mood") if one.name == "b" else one for one in manifest.columns)
+    named = replace(manifest, columns=columns)
+    for statement in (
+        *FORGED["a type with a cast"],
+        f"UPDATE shared.sqlanon_manifest SET manifest = {text(named.to_json()).sql('postgres')}",
+        *(one.sql("postgres") for one in comments_on("VIEW", place.table, named, "shared.sqlanon_manifest")),
+    ):
+        server.intruder.run(statement)
+    for variable in (VARIABLE, "READER"):
+        place = PostgresPlace.of(f"env:{variable}", "shared.r")
+        failed = {one.name: one.message for one in place.verify().checks if one.passed is False}
+        assert failed == {"table": "the manifest names types that no release in PostgreSQL has, of 'b'"}
+        with duckdb.connect() as connection, pytest.raises(sqlanon.ReleaseError, match="not read"):
+            with place.rows(DuckDBEngine(connection), named):
+                pass
+    assert server.intruder.sprung() == []
+
+
+SWAP = (
+    "ALTER SCHEMA shared RENAME TO was",
+    "ALTER SCHEMA elsewhere RENAME TO shared",
+    "ALTER SCHEMA was RENAME TO elsewhere",
+)
+"""A schema cannot be locked: whoever owns it can rename it at any moment."""
+
+
+@pytest.fixture
+def two_schemas(forged: tuple[Server, Manifest]) -> Iterator[tuple[Server, Manifest]]:
+    """Beside the schema of the release another one of its owner's, with the same names and traps."""
+    server, manifest = forged
+    server.run("DROP SCHEMA IF EXISTS elsewhere CASCADE", f"CREATE SCHEMA elsewhere AUTHORIZATION {INTRUDER}")
+    server.run(f"GRANT CREATE ON DATABASE postgres TO {INTRUDER}")
+    for name in ("r", "sqlanon_manifest"):
+        server.intruder.run(
+            f"CREATE VIEW elsewhere.{name} AS SELECT * FROM shared.{name} WHERE traps.constant(1) = 1 AND traps.spring()"
+        )
+        server.intruder.run(f"GRANT SELECT ON elsewhere.{name} TO {READER}")
+    server.intruder.run("CREATE TABLE elsewhere.r_v1 AS TABLE shared.r_v1")
+    server.intruder.run(f"GRANT USAGE ON SCHEMA elsewhere TO {READER}")
+    server.intruder.sprung()
+    yield server, manifest
+    server.run("DROP SCHEMA elsewhere CASCADE")
+    server.run(f"REVOKE CREATE ON DATABASE postgres FROM {INTRUDER}")
+
+
+def looked_at(place: PostgresPlace, manifest: Manifest) -> dict[str, Any]:
+    """All that reads a release that may be forged."""
+
+    def copy(what: Any) -> None:
+        with what:
+            pass
+
+    engine = DuckDBEngine(duckdb.connect())
+    return {
+        "verify": place.verify,
+        "manifests": lambda: place.manifests(NO_LIMITS),
+        "rows": lambda: copy(place.rows(engine, manifest)),
+        "opened": lambda: copy(place.opened(NO_LIMITS, None, None, True)),
+        "class sizes": lambda: PostgresRelease(place, manifest).class_sizes(),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["verify", "manifests", "rows", "opened", "class sizes"])
+@pytest.mark.parametrize("variable", [VARIABLE, "READER"])
+def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
+    two_schemas: tuple[Server, Manifest], what: str, variable: str
+) -> None:
+    server, manifest = two_schemas
+    place = PostgresPlace.of(f"env:{variable}", "shared.r")
+    number, is_there = 0, True
+    while is_there:
+
+        def is_chosen(at: int, _: str, chosen: int = number) -> bool:
+            return at == chosen
+
+        with changed_before(is_chosen, lambda: server.intruder.attempt(*SWAP)) as statements:
+            with suppress(sqlanon.SqlanonError):
+                looked_at(place, manifest)[what]()
+        is_there = statements.changed
+        assert server.intruder.sprung() == [], (what, number, statements.texts[number - 1 : number + 1])
+        if is_there:
+            assert server.intruder.attempt(*SWAP) == len(SWAP)
+        number += 1
+    assert number > 5

@@ -113,6 +113,9 @@ class MemoryPlace:
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         return engine.registered(OUT[self.path.name].rows)
 
+    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> None:
+        """It keeps none."""
+
     @contextmanager
     def opened(self, limits: Any, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedInMemory]:
         yield OpenedInMemory(OUT[self.path.name], self.verify())

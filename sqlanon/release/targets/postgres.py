@@ -265,7 +265,7 @@ def _lock_manifests(server: PostgresEngine, place: PostgresPlace, mode: str) -> 
     _refuse_of_others(server, place, MANIFEST)
     server.execute(ps.locked(ps.manifests(place.schema), mode))
     _refuse_of_others(server, place, MANIFEST)  # it may be another since
-    if wrong := manifest_table_flaws(server, place.schema):
+    if wrong := manifest_table_flaws(server, number_of(server, place.schema, MANIFEST)):
         raise ReleaseError(f"{place.schema}.{MANIFEST} was changed: it {wrong}; undo that first")
 
 

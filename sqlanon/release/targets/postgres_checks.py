@@ -41,24 +41,41 @@ def number_of(server: PostgresEngine, schema: str, name: str) -> int | None:
     return found
 
 
-def server_checks(server: PostgresEngine, place: ServerPlace, manifest: Manifest) -> list[Check]:
-    return list(_InCatalog(server, place, manifest).checks())
+@dataclass(frozen=True)
+class Relations:
+    """The view of a release and the table of manifests: their numbers, and what reads them."""
+
+    view_number: int | None
+    view: exp.Table
+    manifests_number: int | None
+    manifests: exp.Table
+
+    @classmethod
+    def by_name(cls, server: PostgresEngine, place: ServerPlace) -> Relations:
+        """For a schema that nobody else can exchange."""
+        numbers = [number_of(server, place.schema, name) for name in (place.name, MANIFEST)]
+        return cls(numbers[0], place.table, numbers[1], ps.manifests(place.schema))
 
 
-def manifest_table_flaws(server: PostgresEngine, schema: str) -> str:
+def server_checks(
+    server: PostgresEngine, place: ServerPlace, manifest: Manifest, relations: Relations | None = None
+) -> list[Check]:
+    """The checks of what the catalog has of a release; of the relations that are read, where they are not its names."""
+    return list(_InCatalog(server, place, manifest, relations or Relations.by_name(server, place)).checks())
+
+
+def manifest_table_flaws(server: PostgresEngine, number: int | None) -> str:
     """What the table of manifests is, or has, that sqlanon did not make; '' if nothing."""
-    number = number_of(server, schema, MANIFEST)
     unlike = _unlike(server, number, ps.MANIFEST_TYPES)
     strange, plain = _indexes(server, MANIFEST, number)
     return ", ".join([unlike] * bool(unlike) + strange + [f"has index {one!r}" for one in plain if one != _KEY])
 
 
-def refuse_to_read_manifests(server: PostgresEngine, schema: str) -> None:
+def refuse_to_read_manifests(server: PostgresEngine, schema: str, number: int | None) -> None:
     """An error if PostgreSQL would evaluate anything of others where the table of manifests is read.
 
     The table is locked before, and so stays as it is.
     """
-    number = number_of(server, schema, MANIFEST)
     types = {
         name: (type_, "pg_catalog.default" if type_ == "text" else "") for name, type_ in ps.MANIFEST_TYPES.items()
     }
@@ -76,6 +93,7 @@ class _InCatalog:
     server: PostgresEngine
     place: ServerPlace
     manifest: Manifest
+    relations: Relations
 
     def checks(self) -> Iterator[Check]:
         yield self._view()
@@ -94,7 +112,13 @@ class _InCatalog:
 
     @cached_property
     def numbers(self) -> Mapping[str, int | None]:
-        return {one: number_of(self.server, self.place.schema, one) for one in (self.place.name, self.own, MANIFEST)}
+        view = self.relations.view_number
+        beside = self.server.rows(ps.beside_relation(), [view, self.own])
+        return {
+            self.place.name: view,
+            self.own: beside[0][0] if beside else None,
+            MANIFEST: self.relations.manifests_number,
+        }
 
     def _view(self) -> Check:
         """Whether the view shows the columns of the table of its version, and does nothing more."""
@@ -111,8 +135,13 @@ class _InCatalog:
 
     def _table(self) -> Check:
         """Whether the table behind the view is a plain one, with the released columns and nothing else."""
-        types = {name: pg.type_there(type_) or type_ for name, type_ in types_in(self.manifest.columns).items()}
-        wrong = _unlike(self.server, self.numbers[self.own], types, "C")
+        types = {name: pg.type_there(type_) for name, type_ in types_in(self.manifest.columns).items()}
+        # Another type, and its casts, may be of whoever made the release.
+        if strange_types := [name for name, type_ in types.items() if type_ is None]:
+            names = ", ".join(map(repr, strange_types))
+            return Check("table", False, f"the manifest names types that no release in PostgreSQL has, of {names}")
+        known = {name: type_ for name, type_ in types.items() if type_ is not None}
+        wrong = _unlike(self.server, self.numbers[self.own], known, "C")
         strange, plain = _indexes(self.server, self.own, self.numbers[self.own])
         fine = f"{self.own!r} is a plain table with the released columns"
         fine += f", with plain indexes that sqlanon did not create: {', '.join(plain)}" if plain else ""
@@ -134,9 +163,9 @@ class _InCatalog:
     def _one_manifest(self) -> Check:
         """Whether the release has one row in the table of manifests, of its version, and that table is a plain one."""
         name, version, wrong = self.place.name, self.manifest.version, []
-        if unlike := manifest_table_flaws(self.server, self.place.schema):
+        if unlike := manifest_table_flaws(self.server, self.relations.manifests_number):
             wrong.append(f"{MANIFEST!r} {unlike}")
-        known = self.server.rows(ps.manifest_of(manifests=ps.manifests(self.place.schema)), [name])
+        known = self.server.rows(ps.manifest_of(manifests=self.relations.manifests.copy()), [name])
         versions = [one for one, _ in known]
         if len(versions) != 1:
             wrong.append(f"there are {len(versions)} manifests of {name!r}")
@@ -184,7 +213,7 @@ class _InCatalog:
         faith, or to tell anything."""
         schema, rows = self.place.schema, self.server.rows
         there = rows(ps.beside(), [schema])
-        known = rows(ps.releases_of(manifests=ps.manifests(schema)))
+        known = rows(ps.releases_of(manifests=self.relations.manifests.copy()))
         pairs = {view: {(view, "v"), (versioned(view, version), "r")} for view, version in known}
         whole = {view: pair for view, pair in pairs.items() if pair <= {(one, kind) for _, one, kind in there}}
         ours = {(MANIFEST, "r")}.union(*whole.values())

@@ -21,18 +21,19 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.expressions import col, create_view, select, star, table
+from sqlanon.expressions import col, create_temporary_view, create_view, select, star, table
 from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
+from sqlanon.release.class_sizes import class_sizes
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease
 from sqlanon.release.rows_hash import hash_rows
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, ServerRelease, copied, manifests_of, refuse_sha256, types_in
-from sqlanon.release.targets.postgres_checks import number_of, refuse_to_read_manifests, server_checks
+from sqlanon.release.targets.postgres_checks import Relations, number_of, refuse_to_read_manifests, server_checks
 from sqlanon.release.verify import residual_risk_of, verification_sql, verify_release
 from sqlanon.resources import PLAIN, macro_scripts
 from sqlanon.workdir import spill_directory
@@ -81,11 +82,14 @@ class PostgresPlace(ServerPlace):
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one that the schema has of the release."""
-        with self.opened_server() as server, server.reading_locked(ReleaseError):
-            # The server may still be at the commit of a run that is gone.
-            server.rows(ps.lock(name=self.lock_name))
-            known = types_of(server, self.schema, MANIFEST)
-            rows = _manifests(server, self) if known else []
+        with self.opened_server() as server:
+            with server.reading_locked(ReleaseError):
+                # The server may still be at the commit of a run that is gone.
+                server.rows(ps.lock(name=self.lock_name))
+                if number_of(server, self.schema, MANIFEST) is None:
+                    return manifests_of([])
+            with _reading(server, self, needs_view=False) as relations:
+                rows = _manifests(server, self, relations)
         return manifests_of(text for _, text in rows)
 
     @property
@@ -115,10 +119,10 @@ class PostgresPlace(ServerPlace):
             yield OpenedPostgres(release, found.manifest, found.digest, found.failures, is_changed)
 
     @contextmanager
-    def checked_server(self) -> Iterator[PostgresEngine]:
-        """A connection on which the release can be read, as its catalog was checked, until the end."""
+    def checked_relation(self) -> Iterator[tuple[PostgresEngine, exp.Table]]:
+        """A connection, and the relation on it that shows the release as its catalog was checked, until the end."""
         with self._checked() as checked:
-            yield checked.trusted().server
+            yield checked.trusted().server, checked.relations.view
 
     @contextmanager
     def _stream(self, manifest: Manifest) -> Iterator[Any]:
@@ -137,9 +141,10 @@ class PostgresPlace(ServerPlace):
         Nothing of it is evaluated before: a view, an index or a policy may call functions of others, which run with
         the rights of whoever reads.
         """
-        with self.opened_server() as server, server.reading_locked(ReleaseError):
-            manifest = _locked_manifest(server, self)
-            yield CheckedRelease(self, server, manifest, server_checks(server, self, manifest))
+        with self.opened_server() as server, _reading(server, self) as relations:
+            manifest = _locked_manifest(server, self, relations)
+            checks = server_checks(server, self, manifest, relations)
+            yield CheckedRelease(self, server, relations, manifest, checks)
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,7 @@ class CheckedRelease:
 
     place: PostgresPlace
     server: PostgresEngine
+    relations: Relations
     manifest: Manifest
     checks: Sequence[Check]
 
@@ -167,7 +173,7 @@ class CheckedRelease:
     def stream(self) -> AbstractContextManager[Any]:
         """The rows, as readers see them."""
         types = types_in(self.manifest.columns)
-        return self.server.stream(travelling(select([col(name) for name in types], self.place.table), types))
+        return self.server.stream(travelling(select([col(name) for name in types], self.relations.view.copy()), types))
 
 
 @dataclass(frozen=True)
@@ -220,8 +226,8 @@ class PostgresRelease(ServerRelease[PostgresPlace]):
 
     def class_sizes(self) -> list[tuple[int, int]]:
         """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
-        with self.place.checked_server() as server:
-            return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
+        with self.place.checked_relation() as (server, relation):
+            return [(size, classes) for size, classes, _ in server.rows(class_sizes(relation, self.manifest.quasi))]
 
 
 @contextmanager
@@ -243,12 +249,50 @@ def _opened(checked: CheckedRelease, limits: Limits) -> Iterator[OpenRelease]:
         yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))
 
 
-def _locked_manifest(server: PostgresEngine, place: PostgresPlace) -> Manifest:
-    """Lock the view, what it reads, and the table of manifests; and read the manifest of the release."""
-    schemas = server.rows(ps.schema(), [place.schema])
-    if schemas and not schemas[0][1]:
-        raise ReleaseError(f"this user may not use the schema {place.schema!r}: GRANT USAGE ON SCHEMA")
-    numbers = {name: number_of(server, place.schema, name) for name in (MANIFEST, place.name)}
+@contextmanager
+def _reading(server: PostgresEngine, place: PostgresPlace, needs_view: bool = True) -> Iterator[Relations]:
+    """The relations of a release, locked, in a transaction in which nothing can be written.
+
+    Whoever owns the schema can rename it and put another in its place, and no lock stops that. So a schema of somebody
+    else is read by temporary views: they read relations by number, whatever these are called by then.
+    """
+    with server.reading_locked(ReleaseError):
+        schemas = server.rows(ps.schema(), [place.schema])
+        if schemas and not schemas[0][1]:
+            raise ReleaseError(f"this user may not use the schema {place.schema!r}: GRANT USAGE ON SCHEMA")
+        if not schemas or schemas[0][3]:
+            relations = Relations.by_name(server, place)
+            _refuse_unreadable(server, place, relations, needs_view)
+            if needs_view and server.rows(ps.relation(), [relations.view_number])[0][0] in ps.LOCKABLE:
+                server.execute(ps.locked(place.table, ps.READING))
+                relations = Relations.by_name(server, place)  # it may be another since
+            yield relations
+            return
+    with server.undone_unless_committed(ReleaseError):
+        _refuse_without_temporary_views(server, place, schemas[0][2])
+        _refuse_unreadable(server, place, Relations.by_name(server, place), needs_view)
+        view, view_number = _view_by_number(server, _RELEASE, place.table) if needs_view else (place.table, None)
+        manifests, number = _view_by_number(server, _MANIFESTS, ps.manifests(place.schema))
+        server.execute(exp.Command(this="SET", expression="TRANSACTION READ ONLY"))
+        yield Relations(view_number, view, number, manifests)
+
+
+_RELEASE, _MANIFESTS = "sqlanon release", "sqlanon manifests"
+"""The temporary views that read by number."""
+
+
+def _refuse_without_temporary_views(server: PostgresEngine, place: PostgresPlace, owner: str) -> None:
+    if server.rows(pg.may_make_temporary())[0][0]:
+        return
+    raise ReleaseError(
+        f"the schema {place.schema!r} belongs to {owner}, who could replace what is in it while it is read, and this "
+        "user may not make temporary views here, which prevent that: GRANT TEMPORARY ON DATABASE, not on a read "
+        f"replica; or read as {owner}"
+    )
+
+
+def _refuse_unreadable(server: PostgresEngine, place: PostgresPlace, relations: Relations, needs_view: bool) -> None:
+    numbers = {MANIFEST: relations.manifests_number} | ({place.name: relations.view_number} if needs_view else {})
     if None in numbers.values():
         raise place.without_manifest()
     for name, number in numbers.items():
@@ -256,19 +300,30 @@ def _locked_manifest(server: PostgresEngine, place: PostgresPlace) -> Manifest:
             raise ReleaseError(
                 f"this user may not read {place.schema}.{name}: verify needs SELECT on the view and on {MANIFEST}"
             )
-    if server.rows(ps.relation(), [numbers[place.name]])[0][0] in ps.LOCKABLE:
-        server.execute(ps.locked(place.table, ps.READING))
-    manifests = _manifests(server, place)
+
+
+def _view_by_number(server: PostgresEngine, name: str, relation: exp.Table) -> tuple[exp.Table, int | None]:
+    """Make a temporary view of a relation, and lock both; the number of the relation. Nothing of it is evaluated."""
+    view = table(name, "pg_temp")
+    server.execute(create_temporary_view(table(name), star(relation)))
+    own = number_of(server, "pg_temp", name)
+    server.execute(ps.locked(view, ps.READING))
+    numbers = [number for (number,) in server.rows(ps.behind(), [own])]
+    return view, numbers[0] if len(numbers) == 1 else None
+
+
+def _locked_manifest(server: PostgresEngine, place: PostgresPlace, relations: Relations) -> Manifest:
+    """The manifest of the release."""
+    manifests = _manifests(server, place, relations)
     if not manifests:
         raise place.without_manifest()
     with place.manifest_read():
         return Manifest.from_json(manifests[0][1])
 
 
-def _manifests(server: PostgresEngine, place: PostgresPlace) -> list[tuple[int, str]]:
+def _manifests(server: PostgresEngine, place: PostgresPlace, relations: Relations) -> list[tuple[int, str]]:
     """Version and text of the manifests of a release, from a table that is locked and checked before it is read."""
-    manifests = ps.manifests(place.schema)
-    refuse_to_read_manifests(server, place.schema)
-    server.execute(ps.locked(manifests, ps.READING))
-    refuse_to_read_manifests(server, place.schema)
-    return server.rows(ps.manifest_of(manifests=manifests), [place.name])
+    refuse_to_read_manifests(server, place.schema, relations.manifests_number)
+    server.execute(ps.locked(relations.manifests, ps.READING))
+    refuse_to_read_manifests(server, place.schema, relations.manifests_number)
+    return server.rows(ps.manifest_of(manifests=relations.manifests.copy()), [place.name])

@@ -308,12 +308,22 @@ upon = _query("""
     LEFT JOIN pg_catalog.pg_class AS c ON c.oid = r.ev_class
     LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE d.deptype = 'n' AND c.oid IS DISTINCT FROM $1::oid AND c.oid IS DISTINCT FROM $2::oid
+        AND c.relnamespace IS DISTINCT FROM pg_catalog.pg_my_temp_schema()
         AND (d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = $1::oid
             OR d.refclassid = 'pg_catalog.pg_type'::regclass
             AND d.refobjid = (SELECT t.reltype FROM pg_catalog.pg_class AS t WHERE t.oid = $1::oid))
     ORDER BY 1
 """)
-"""What depends on a relation or its row type, by name; but for the one whose number is parameter 2."""
+"""What depends on a relation or its row type, by name; but for the one whose number is parameter 2, and for temporary
+relations of this session."""
+
+beside_relation = _query("""
+    SELECT b.oid::bigint AS number
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_class AS b ON b.relnamespace = c.relnamespace
+    WHERE c.oid = $1::oid AND b.relname = $2::name
+""")
+"""The number of the relation that parameter 2 names, in the schema of a relation."""
 
 definition = _query("SELECT pg_get_viewdef($1::oid) AS query")
 """The query of a view."""
