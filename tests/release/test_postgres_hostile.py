@@ -305,9 +305,8 @@ def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged: tuple[S
         place = PostgresPlace.of(f"env:{variable}", "shared.r")
         failed = {one.name: one.message for one in place.verify().checks if one.passed is False}
         assert failed == {"table": "the manifest names types that no release in PostgreSQL has, of 'b'"}
-        with duckdb.connect() as connection, pytest.raises(sqlanon.ReleaseError, match="not read"):
-            with place.rows(DuckDBEngine(connection), named):
-                pass
+        with pytest.raises(sqlanon.ReleaseError, match="not read"):
+            looked_at(place, named)["rows"]()
     assert server.intruder.sprung() == []
 
 
@@ -325,10 +324,9 @@ def two_schemas(forged: tuple[Server, Manifest]) -> Iterator[tuple[Server, Manif
     server, manifest = forged
     server.run("DROP SCHEMA IF EXISTS elsewhere CASCADE", f"CREATE SCHEMA elsewhere AUTHORIZATION {INTRUDER}")
     server.run(f"GRANT CREATE ON DATABASE postgres TO {INTRUDER}")
+    trap = "traps.constant(1) = 1 AND traps.spring()"
     for name in ("r", "sqlanon_manifest"):
-        server.intruder.run(
-            f"CREATE VIEW elsewhere.{name} AS SELECT * FROM shared.{name} WHERE traps.constant(1) = 1 AND traps.spring()"
-        )
+        server.intruder.run(f"CREATE VIEW elsewhere.{name} AS SELECT * FROM shared.{name} WHERE {trap}")
         server.intruder.run(f"GRANT SELECT ON elsewhere.{name} TO {READER}")
     server.intruder.run("CREATE TABLE elsewhere.r_v1 AS TABLE shared.r_v1")
     server.intruder.run(f"GRANT USAGE ON SCHEMA elsewhere TO {READER}")
@@ -369,9 +367,9 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
         def is_chosen(at: int, _: str, chosen: int = number) -> bool:
             return at == chosen
 
-        with changed_before(is_chosen, lambda: server.intruder.attempt(*SWAP)) as statements:
-            with suppress(sqlanon.SqlanonError):
-                looked_at(place, manifest)[what]()
+        changed = changed_before(is_chosen, lambda: server.intruder.attempt(*SWAP))
+        with changed as statements, suppress(sqlanon.SqlanonError):
+            looked_at(place, manifest)[what]()
         is_there = statements.changed
         assert server.intruder.sprung() == [], (what, number, statements.texts[number - 1 : number + 1])
         if is_there:
