@@ -22,6 +22,7 @@ from sqlanon.requirements import requirements_of
 _MATCHED = template("SELECT p.* FROM :raw AS p WHERE :listed")
 _LISTED = fragment("EXISTS(SELECT 1 FROM :hierarchy AS h WHERE :same)")
 _ROW_COUNT = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :rows")
+_LACKS = template("SELECT count(*) FROM :raw AS p WHERE NOT :listed")
 
 
 def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hierarchy, ...], work: Namer) -> Scanned:
@@ -36,7 +37,8 @@ def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hiera
     matched, unmatched = _matched(scanned, closed, work)
     covering = requirements_of(policy.privacy, policy.generalized).covering
     if unmatched and covering is not None:
-        names = ", ".join(repr(one.attribute) for one in closed.values())
+        lacking = [one for i, one in closed.items() if _lacks_values(scanned, i, one)]
+        names = ", ".join(repr(one.attribute) for one in lacking)
         raise InfeasibleError(
             f"{covering.name}: {unmatched:,} rows of the population have values that are not in the hierarchy of "
             f"{names}, and its top label does not stand for them: no release has rows that match these people. Add the "
@@ -51,13 +53,22 @@ def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hiera
 def _matched(scanned: Scanned, hierarchies: Mapping[int, Hierarchy], work: Namer) -> tuple[Scan | None, int]:
     """The population without these people, None where there are none; and their rows."""
     assert scanned.population is not None
-    reader, whole, types = scanned.reader, scanned.population.scan, scanned.types
-    listed = (
-        _LISTED(hierarchy=one.table, same=same(cast(col(f"q{i}", "p"), types[i]), col("level_0", "h")))
-        for i, one in hierarchies.items()
-    )
+    reader, whole = scanned.reader, scanned.population.scan
+    listed = (_listed(scanned, i, one) for i, one in hierarchies.items())
     raw: exp.Table = reader.make(work("matched_frequency_raw"), _MATCHED(raw=whole.raw, listed=all_of(listed)))
     before, after = (reader.look_up(_ROW_COUNT(rows=rows), [(0,)])[0][0] for rows in (whole.raw, raw))
     if before == after:
         return None, 0
     return with_members(reader, raw, whole.quasi, whole.persons, work, "matched_"), int(before - after)
+
+
+def _listed(scanned: Scanned, i: int, hierarchy: Hierarchy) -> exp.Expr:
+    value = cast(col(f"q{i}", "p"), scanned.types[i])
+    return _LISTED(hierarchy=hierarchy.table, same=same(value, col("level_0", "h")))
+
+
+def _lacks_values(scanned: Scanned, i: int, hierarchy: Hierarchy) -> bool:
+    """Whether a hierarchy lacks values of the population."""
+    assert scanned.population is not None
+    query = _LACKS(raw=scanned.population.scan.raw, listed=_listed(scanned, i, hierarchy))
+    return bool(scanned.reader.look_up(query, [(0,)])[0][0])
