@@ -13,7 +13,6 @@ import pytest
 from support import cli
 from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
-from sqlanon import Policy, connect
 from sqlanon.attacks import NAMES
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.ledger.catalog import init_database
@@ -50,17 +49,11 @@ def test_every_attack_and_every_macro_is_told_of() -> None:
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A smaller hospital, and two releases of it."""
+    """A smaller hospital, and the policy that the demo leaves beside it."""
     folder = tmp_path_factory.mktemp("attacks")
     (folder / FOLDER).mkdir()
     make_hospital(folder / FOLDER / "hospital.duckdb", rows=3000)
-    first = blocks("toml", FIRST_POLICY)[0]
-    (folder / FOLDER / "first.toml").write_text(first, encoding="utf-8")
-    other = first.replace("first.duckdb", "other.duckdb").replace('"right" }', '"right" }, min_level = 4')
-    (folder / FOLDER / "other.toml").write_text(other, encoding="utf-8")
-    for name in ("first", "other"):
-        with connect() as db:
-            db.anonymize(Policy.load(folder / FOLDER / f"{name}.toml")).publish(force=name == "other")
+    (folder / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
     return folder
 
 
@@ -69,9 +62,10 @@ def test_the_commands_and_the_python(workshop: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(workshop)
     (commands,) = blocks("sh", ATTACKS)
     for line in commands.splitlines():
-        done = cli(*shlex.split(line)[1:])
-        assert done.status == 0
-        assert "linking" in done.out
+        arguments = shlex.split(line)[1:]
+        done = cli(*arguments)
+        assert done.status == 0, line
+        assert "linking" in done.out or arguments[0] == "anonymize"
     (program,) = blocks("python", ATTACKS)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -126,7 +126,7 @@ def test_what_a_tool_finds(public: Path) -> None:
 
 @pytest.mark.slow
 def test_the_file_is_put_in_its_place(public: Path) -> None:
-    (script,) = blocks("sh", PAGE.partition("## Lock the reader's process")[0])
+    script = blocks("sh", PAGE.partition("## Lock the reader's process")[0])[-1]
     (public / "served").mkdir()
     (public / "served" / "first.duckdb").write_text("the old one")
     subprocess.run(["sh", "-e", "-c", script], cwd=public, check=True)

@@ -9,7 +9,6 @@ import pytest
 from support import cli
 from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
-from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.report.facts import SAMPLE, SMALL
 from sqlanon.report.notebook import Charts
@@ -30,8 +29,6 @@ def test_the_commands_and_the_python(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=3000)
     (tmp_path / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
-    with connect() as db:
-        db.anonymize(Policy.load(tmp_path / FOLDER / "first.toml")).publish()
     monkeypatch.chdir(tmp_path)
     (commands,) = blocks("sh", PAGE)
     for line in commands.splitlines():

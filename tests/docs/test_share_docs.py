@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import cli
-from test_readme import FIRST_POLICY, ROOT, blocks
+from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 from sqlanon.cli.printing import DRAFT
 from sqlanon.demo.hospital import make_hospital
@@ -18,8 +18,9 @@ PAGE = (ROOT / "docs" / "how-to" / "share.md").read_text(encoding="utf-8")
 
 def test_the_commands_run_and_the_checklist_quotes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = blocks("toml", FIRST_POLICY)[0]
-    (tmp_path / "first.toml").write_text(policy, encoding="utf-8")
-    make_hospital(tmp_path / "hospital.duckdb", rows=2000)
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "first.toml").write_text(policy, encoding="utf-8")
+    make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=2000)
     monkeypatch.chdir(tmp_path)
     printed = ""
     for line in blocks("sh", PAGE)[0].splitlines():
@@ -28,7 +29,7 @@ def test_the_commands_run_and_the_checklist_quotes_them(tmp_path: Path, monkeypa
             ended = cli(*arguments)
             assert ended.status == 0, line
             printed += ended.out + ended.err
-    printed += cli("anonymize", "first.toml", "--draft", "-o", "draft.duckdb").out
+    printed += cli("anonymize", f"{FOLDER}/first.toml", "--draft", "-o", "draft.duckdb").out
     checklist = PAGE.partition("## The checklist")[2].partition("## Who signs")[0]
     quoted = [text for text in re.findall("`([^`]+)`", checklist) if text not in ("quasi", "[source] person")]
     assert DRAFT in quoted and DRAFT in printed
