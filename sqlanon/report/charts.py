@@ -55,7 +55,14 @@ def styled(chart: Chart) -> Chart:
     )
     harmless_: Chart = _harmless(found)
     object.__setattr__(harmless_, "_repr_mimebundle_", partial(_show_offline, harmless_))  # Altair's would be a key
+    object.__setattr__(harmless_, "save", partial(_save_offline, harmless_))
     return harmless_
+
+
+def _save_offline(chart: Chart, fp: Any, format: str | None = None, **options: Any) -> None:
+    """Save a chart as Altair does; a page brings its scripts, which Altair's own would load from a network."""
+    is_page = format == "html" or (format is None and str(fp).lower().endswith(".html"))
+    type(chart).save(chart, fp, format, **({"inline": True} if is_page else {}) | options)  # type: ignore[arg-type]
 
 
 def _show_offline(chart: Chart, *_: object, **__: object) -> dict[str, Any]:

@@ -844,7 +844,9 @@ for kind in ("svg", "png", "html"):
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, timeout=120)
     drawn = xml.etree.ElementTree.parse(tmp_path / "chart.svg")
     assert {"\\x00", "a\\x01", "\\uffff", "\\ud800"} <= {one.text for one in drawn.iter() if one.text}
-    assert "</script><" not in (tmp_path / "chart.html").read_text(encoding="utf-8").partition("vegaEmbed(")[2][:3000]
+    page = (tmp_path / "chart.html").read_text(encoding="utf-8")
+    assert "</script><" not in page.rpartition("vegaEmbed(")[2][:3000]
+    assert not re.search(r"<(script|link)[^>]*(src|href)=", page), "it loads nothing from a network"
 
 
 # What follows from what is told
