@@ -497,7 +497,7 @@ def print_attackers(found: Risk) -> None:
         say(f"journalist's risk: {figures} ({by[journalist.population]})")
         if journalist.rows_of_nobody:
             say(f"rows that match nobody in the population: {journalist.rows_of_nobody:,}")
-        say(f"marketer's risk: {_share(marketer.average)}, or {marketer.expected:,.4g} of the {found.counts}")
+        say(f"marketer's risk: {_share(marketer.average)}, or {figure(marketer.expected)} of the {found.counts}")
     if found.population is not None:
         one = found.population
         share = "no estimate" if one.dankar is None else f"{100 * one.dankar:.4g} %"
@@ -507,7 +507,7 @@ def print_attackers(found: Risk) -> None:
             say(sentence)
     if found.individual is not None:
         risk = found.individual
-        figures = f"highest {_share(risk.highest)}, average {_share(risk.average)}, {risk.expected:,.4g} expected"
+        figures = f"highest {_share(risk.highest)}, average {_share(risk.average)}, {figure(risk.expected)} expected"
         say(f"individual risk by weights: {figures}")
     if found.household is not None:
         home = found.household

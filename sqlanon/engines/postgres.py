@@ -130,6 +130,8 @@ _TRAVELLING = {
 _OF_LIBPQ = "[libpq]"
 """Stands in what the driver says of a stream that ends early."""
 
+_STATEMENT_TIMEOUT = "canceling statement due to statement timeout"
+
 _CANCELLED = "canceling statement due to user request"
 
 _NAMES_ONLY = "42"
@@ -398,6 +400,10 @@ def reason_of(error: Any) -> str:
     ...     sqlstate, details = "42P01", [(b"PG_DIAG_MESSAGE_PRIMARY", b'relation "t" does not exist')]
     >>> reason_of(Missing())
     'relation "t" does not exist'
+    >>> class Late(Exception):
+    ...     sqlstate = "57014"
+    >>> reason_of(Late("ERROR:  canceling statement due to statement timeout"))
+    'it took longer than statement_timeout allows: raise that limit for this user (SQLSTATE 57014)'
     """
     state = str(getattr(error, "sqlstate", None) or "")
     if state.startswith(_NAMES_ONLY):
@@ -406,5 +412,7 @@ def reason_of(error: Any) -> str:
         reason = primary.decode(errors="replace") if isinstance(primary, bytes) else str(primary)
         if reason:
             return reason
+    if _STATEMENT_TIMEOUT in str(error):
+        return f"it took longer than statement_timeout allows: raise that limit for this user (SQLSTATE {state})"
     kind = _KINDS.get(state) or _KINDS.get(state[:2], "it failed")
     return f"{kind} (SQLSTATE {state})" if state else "the connection was lost, or the driver failed"

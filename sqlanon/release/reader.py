@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -207,9 +208,9 @@ def _opened(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manif
         message = f"{path} cannot be read as a release of sqlanon: {_reason(error)}"
         if _reason(error) == _NO_MANIFEST and file_kind(path.name) is not None:
             message = f"{path} is data, not a release: it has no manifest. To make a release of it: sqlanon suggest "
-            message += f"{path.name} -o policy.toml, then sqlanon anonymize policy.toml"
+            message += f"{shlex.quote(path.name)} -o policy.toml, then sqlanon anonymize policy.toml"
         if path.suffix.lower() == ".toml":
-            message = f"{path} is a policy, not a release: sqlanon verify RELEASE --policy {path.name}"
+            message = f"{path} is a policy, not a release: sqlanon verify RELEASE --policy {shlex.quote(path.name)}"
         raise ReleaseError(message) from error
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error

@@ -318,7 +318,9 @@ class Unpublished:
                 narrowing_risk(
                     self.dependencies, prepared.source.why_not_measured(), prepared.policy.privacy.k, sizes.rows
                 ),
-                uniques_in_source(sizes, prepared.policy.risk, sizes.rows),
+                uniques_in_source(
+                    sizes, prepared.policy.risk, sizes.rows, has_population=prepared.policy.population is not None
+                ),
             ),
             explorer=explorer(self.draft) if whole else None,
             losses=loss_by_column(self.draft),

@@ -59,7 +59,9 @@ def _being_found(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
     return ResidualRisk(title, finding, remedy, graded(average, claims), average, percent(average), line, advice)
 
 
-def uniques_in_source(before: ClassSizes, section: RiskSection | None, rows: int) -> ResidualRisk:
+def uniques_in_source(
+    before: ClassSizes, section: RiskSection | None, rows: int, has_population: bool = False
+) -> ResidualRisk:
     """How unique people are in the source, which somebody who has another copy of it would use; for a private page."""
     title = "Being unique in the source"
     share = before.uniques / before.rows if before.rows else 0.0
@@ -68,12 +70,12 @@ def uniques_in_source(before: ClassSizes, section: RiskSection | None, rows: int
     if section is not None and population is None and section.sampling_fraction:
         population = round(rows / section.sampling_fraction)
     if population is None:
-        return ResidualRisk(
-            title,
-            finding,
-            "Set `population` in `[risk]` for an estimate of how many of them are unique in the population, too.",
-            "unknown",
-        )
+        remedy = "Set `population` in `[risk]` for an estimate of how many of them are unique in the population, too."
+        if has_population:
+            remedy = (
+                "`sqlanon risk` counts the people of the population table who share the quasi-identifiers of a row."
+            )
+        return ResidualRisk(title, finding, remedy, "unknown")
     found = population_risk(before.sizes, before.count, population)
     estimate = found.dankar
     told = (

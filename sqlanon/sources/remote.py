@@ -97,7 +97,11 @@ def _count_rows(there: There, relation: exp.Expr, texts: Sequence[str]) -> int:
     counts = [] if there.dialect.count_invalid_texts is None else list(map(there.dialect.count_invalid_texts, texts))
     with there.server.translated_errors():
         rows, *invalid = there.server.rows(_COUNTS(invalid=counts, rows=relation))[0]
-    broken = [f"{name!r} ({count:,} values)" for name, count in zip(texts, invalid, strict=False) if count]
+    broken = [
+        f"{name!r} ({count:,} {'value' if count == 1 else 'values'})"
+        for name, count in zip(texts, invalid, strict=False)
+        if count
+    ]
     if broken:
         raise SourceError(
             f"{there.server.place}: text that is not UTF-8 in {', '.join(broken)}: mend it with query = ... under "

@@ -631,6 +631,20 @@ def test_verify_finds_rows_removed_or_repeated_in_parquet(
     assert {"rows", "content digest"} <= failed_alone(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("a b.csv", "sqlanon suggest 'a b.csv' -o policy.toml"),
+        ("a b.toml", "sqlanon verify RELEASE --policy 'a b.toml'"),
+    ],
+)
+def test_commands_for_a_file_that_is_no_release_quote_its_name(name: str, command: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("zip,age\n02138,30\n")
+    with pytest.raises(ReleaseError) as caught:
+        verify_file(tmp_path / name)
+    assert command in str(caught.value)
+
+
 def test_a_parquet_file_without_a_manifest_is_no_release(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
     rewrite(path, f"FROM '{path}'", with_manifest=False)

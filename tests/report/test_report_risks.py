@@ -18,9 +18,11 @@ import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.policy import AboutSection
 from sqlanon.release.check import Check
+from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.residual_risk import ResidualRisk, by_severity
 from sqlanon.report.facts import ReportFacts
 from sqlanon.report.page import page
+from sqlanon.report.risks import uniques_in_source
 
 K = 4
 # Wards 0 to 8 have one diagnosis each, the others four; ten rows a ward. One cost is in two rows, three in one, and
@@ -281,6 +283,13 @@ def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp
         again = db.anonymize(policy)._unpublished().facts(private=True)
         assert "Compared with one earlier release" in risk(again, "Linking with earlier releases").finding
         assert not [one for one in db.anonymize(policy)._unpublished().facts().risks if "earlier" in one.title]
+
+
+def test_a_population_table_is_no_missing_population() -> None:
+    sizes = ClassSizes.of({1: 3, 5: 2})
+    without, with_table = (uniques_in_source(sizes, None, 13, has_population=there) for there in (False, True))
+    assert without.remedy.startswith("Set `population` in `[risk]`")
+    assert with_table.remedy.startswith("`sqlanon risk` counts the people of the population table")
 
 
 def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:

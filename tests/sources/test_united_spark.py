@@ -79,7 +79,7 @@ def test_a_file_of_two_patterns_is_refused(spark: Any, tmp_path: Path) -> None:
     assert "two patterns match f0.parquet" in said
 
 
-BROKEN = "SELECT zip, diagnosis, IF(age > 2, CAST(X'ff41' AS STRING), name) AS name, age FROM people"
+BROKEN = "SELECT zip, diagnosis, IF(age > 3, CAST(X'ff41' AS STRING), name) AS name, age FROM people"
 
 
 @pytest.mark.parametrize("role", ["insensitive", "sensitive", "suppress"])
@@ -87,11 +87,11 @@ def test_text_that_is_not_utf8_is_refused(spark: Any, role: str, tmp_path: Path)
     spark.createDataFrame(pa.table(FIRST)).createOrReplaceTempView("people")
     try:
         said = refusal(spark, {"query": BROKEN}, {**ROLES, "name": role})
-        assert "text that is not UTF-8 in 'name' (2 values)" in said
+        assert "text that is not UTF-8 in 'name' (1 value)" in said
         mended = BROKEN.replace("SELECT zip, diagnosis, IF(", "SELECT zip, diagnosis, make_valid_utf8(IF(")
         mended = mended.replace(", name) AS name", ", name)) AS name")
         with sqlanon.connect(spark) as db:
             db.anonymize(policy_of({"query": mended})).publish(tmp_path / "r.duckdb", "released")
-        assert {row[2] for row in table_of(tmp_path / "r.duckdb")[0]} == {"a", "b", "\ufffdA"}
+        assert {row[2] for row in table_of(tmp_path / "r.duckdb")[0]} == {"a", "b", "c", "\ufffdA"}
     finally:
         spark.catalog.dropTempView("people")
