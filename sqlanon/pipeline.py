@@ -36,6 +36,7 @@ from sqlanon.frequency.unmatched import without_unmatched
 from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, value_facts
 from sqlanon.notices import Notice
 from sqlanon.policy import Policy, shown_place
+from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.check import Check, source_check
 from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_columns
@@ -315,6 +316,8 @@ def measure_source_change(
 
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
     """From a bound source to all that a release is made of: the stages in their order."""
+    if wrong := list(conflicts(IN_LEDGER, asked_of(dict(policy)))):
+        raise PolicyError(wrong)
     kind_taking(None, policy).refuse(policy, run.source)
     with source_errors():
         noise = noise_of(steps, run, policy)  # what cannot be drawn is refused before the search

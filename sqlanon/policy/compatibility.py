@@ -334,6 +334,7 @@ MASK = PolicyFeature(
 )
 AFTER = _setting("release.after")
 DECOYS = _setting("release.decoys")
+EPSILON_TOTAL = _setting("privacy.epsilon_total")
 DRAFT = _setting("release.draft")
 KEEP = PolicyFeature(
     "`release.keep` of several versions",
@@ -692,6 +693,18 @@ WITH_EARLIER = (
 )
 IN_LEDGER = (
     Row(AFTER, _missing("catalog"), "needs the ledger, which is in the catalog: add [catalog] database = ..."),
+    Row(
+        EPSILON_TOTAL,
+        _missing("catalog"),
+        "needs the ledger, which adds up the noise of all releases: add [catalog] database = ...; without it, readers "
+        "of several releases can average the noise away",
+    ),
+    Row(
+        KEEP,
+        _missing("catalog"),
+        "needs the ledger, which compares the versions before readers do: add [catalog] database = ...; without it, "
+        "two versions can single out whoever has come or gone in between",
+    ),
 )
 WITH_DECOYS = (
     Row(SMALL_K, DECOYS, "decoys fill classes up to k rows: add k = 5, for example"),

@@ -41,6 +41,11 @@ def policy_of(folder: Path, **sections: Any) -> sqlanon.Policy:
     return make_policy(ROLES, k=3, table=None, **{"source": source, **sections})
 
 
+def keeping_two(folder: Path, path: Path) -> sqlanon.Policy:
+    release, catalog = {"database": str(path), "keep": 2}, {"database": str(folder / "catalog.duckdb")}
+    return policy_of(folder, release=release, catalog=catalog)
+
+
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A source, and a release of each kind."""
@@ -78,7 +83,7 @@ def readers_of(path: Path, folder: Path) -> dict[str, Callable[[], Any]]:
 
     def publish_in_its_place() -> Any:
         with sqlanon.connect() as db:
-            db.anonymize(policy_of(folder, release={"database": str(path), "keep": 2})).publish(path, "people")
+            db.anonymize(keeping_two(folder, path)).publish(path, "people")
         return verify_file(path)
 
     return {
@@ -149,7 +154,7 @@ def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> Non
     shutil.copy(path, other)
     DUCKDB["the rows are a view"](other, "people")
     forged = other.read_bytes()
-    policy = policy_of(folder, release={"database": str(path), "keep": 2})
+    policy = keeping_two(folder, path)
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
 

@@ -536,3 +536,26 @@ def test_what_is_no_catalog_is_passed_over(hospital: Path) -> None:
     os.mkfifo(hospital / "pipe.catalog.duckdb")
     result, _ = publish(policy(hospital, "one", FINE_RACE))
     assert not result.warnings
+
+
+@pytest.mark.parametrize(
+    ("place", "sections", "loss"),
+    [
+        ("release.after", {"release": {"after": "all"}}, "needs the ledger, which is in the catalog"),
+        ("release.keep", {"release": {"keep": 2}}, "two versions can single out whoever has come or gone"),
+        ("privacy.epsilon_total", {"privacy": {"k": 2, "epsilon_total": 1}}, "readers of several releases can average"),
+    ],
+)
+def test_what_the_ledger_promises_is_refused_without_one(place: str, sections: dict[str, Any], loss: str) -> None:
+    """Before the search, and not where there is a catalog that records it."""
+    noise = {"noise": {"epsilon": 1.0, "bounds": [0, 9]}} if "epsilon_total" in place else {"hierarchy": "suppress"}
+    sections.setdefault("release", {})["table"] = "r"
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        connection.execute("CREATE TABLE t AS SELECT i % 3 AS q, i % 7 AS x FROM range(30) AS r(i)")
+        policy = sqlanon.Policy(
+            **{"source": {"table": "t"}, "privacy": {"k": 2}, **sections},
+            attributes={"q": {"role": "quasi", "hierarchy": "suppress"}, "x": {"role": "quasi", **noise}},
+        )
+        with pytest.raises(sqlanon.PolicyError, match=loss) as refused:
+            db.anonymize(policy)
+    assert {problem.place for problem in refused.value.problems} == {place}

@@ -226,7 +226,8 @@ def test_the_policy_chooses_the_version_of_the_file(version: str, source: Path, 
         pytest.skip("this DuckDB does not know it")
     path = tmp_path / "release.duckdb"
     publish(source, path)
-    policy = policy_for(source, release={"storage_version": version, "keep": 2})
+    catalog = {"database": tmp_path / "catalog.duckdb"}
+    policy = policy_for(source, release={"storage_version": version, "keep": 2}, catalog=catalog)
     with sqlanon.connect(source) as db:
         release = db.anonymize(policy).publish(path, "patients")
     assert storage_version(path) == version
