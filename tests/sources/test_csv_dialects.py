@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,3 +189,18 @@ def test_no_row_of_any_dialect_is_lost(
     rows = [people(100 * i, 100 * i + count) for i, (_, count) in enumerate(files)]
     paths = [dialect.write(folder / f"f{i}.csv", rows[i]) for i, (dialect, _) in enumerate(files)]
     assert copied_rows(paths) == Counter(row for part in rows for row in part)
+
+
+def test_sql_for_people_reads_all_rows_of_all_files(tmp_path: Path) -> None:
+    """Without `union_by_name`, DuckDB reads the second file with the lines to skip of the first."""
+    Dialect(above="Export of 2001\n").write(tmp_path / "f0.csv", people(0, 50))
+    Dialect().write(tmp_path / "f1.csv", people(50, 100))
+    roles = {"name": "insensitive", "age": "suppress", "diagnosis": "sensitive"}
+    policy = make_policy(roles, source={"files": [str(tmp_path / "*.csv")]}, k=1)
+    with sqlanon.connect() as db:
+        release = db.anonymize(policy).publish(tmp_path / "release.duckdb", "released")
+    script = sqlanon.attack_sql(release.path, policy, only=["minimality"])
+    (view,) = re.findall(r"^CREATE.*read_csv.*;$", script, re.MULTILINE | re.IGNORECASE)
+    (reader,) = re.findall(r"read_csv\(.*\)", view, re.IGNORECASE)
+    with duckdb.connect() as connection:
+        assert connection.execute(f"SELECT count(*) FROM {reader}").fetchall() == [(100,)]
