@@ -13,17 +13,30 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, cast, ident, number, text
+from sqlanon.expressions import anonymous, cast, fragment, ident, number, text
 
 FLOATING = ("FLOAT", "DOUBLE")
 
-SPACES = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-"""What DuckDB's trim removes."""
+WHITE_SPACE = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""The characters that Unicode calls white space: around an id they do not count, in any engine."""
+
+_PERSON_ID = fragment("nullif(:stripped, '')")
 
 
-def trimmed(value: exp.Expr) -> exp.Trim:
-    """A text of any engine without spaces around it."""
-    return exp.Trim(this=value, expression=text(SPACES), position="BOTH")
+def strip_white_space(value: exp.Expr) -> exp.Trim:
+    """A text of any engine without the white space around it."""
+    return exp.Trim(this=value, expression=text(WHITE_SPACE), position="BOTH")
+
+
+def person_id(value: exp.Expr) -> exp.Expr:
+    """The id of a person in a text of any engine: without the white space around it, and NULL where nothing is left.
+
+    Persons are counted, searched and compared by this form alone: two spellings of an id are never two persons.
+    """
+    return _PERSON_ID(stripped=strip_white_space(value))
 
 
 def one_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.dialects.postgres import bytewise, in_catalog
+from sqlanon.engines.values import strip_white_space
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
     aliased,
@@ -185,7 +186,7 @@ def text_of(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
     if type_ in _FLOATING:
         whole = cast(cast(value.copy(), "BIGINT"), _TEXT_TYPES[dialect])
         return _NUMBER_TEXT(value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain)
-    word = _in_lower_case(exp.Trim(this=bytewise(plain) if dialect == "postgres" else plain), dialect)
+    word = _in_lower_case(strip_white_space(bytewise(plain) if dialect == "postgres" else plain), dialect)
     for pattern, groups in _REWRITES:
         replacement = "".join(_GROUPS[dialect].format(group) for group in groups)
         word = _call(dialect, "regexp_replace", word, text(pattern), text(replacement))

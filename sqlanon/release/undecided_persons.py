@@ -8,10 +8,9 @@ decided who they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from sqlglot import exp
@@ -32,14 +31,13 @@ from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.columns import Columns
 from sqlanon.sources.persons import (
     Ask,
+    CountDistinct,
     KeyColumn,
     PersonColumn,
     can_number_people,
     count_small_classes,
     find_person_column,
 )
-
-Count = Callable[[Sequence[str]], Sequence[int]]
 
 
 def find_undecided_person(
@@ -49,8 +47,7 @@ def find_undecided_person(
     if steps.dry or policy.source.person is not None:
         return None
     if source.access == "rows":
-        count = partial(source.distinct_counts, steps.engine)
-        return _find(steps.engine.rows, source.relation, source.columns, columns, rows, count)
+        return _find(steps.engine.rows, source.relation, source.columns, columns, rows, distinct_counts)
     every = source.every_column(steps.engine)
     if every is None:  # a frequency set has no rows
         return None
@@ -78,18 +75,12 @@ def _restrict_to(every: EveryColumn, names: Collection[str]) -> EveryColumn:
 
 
 def _find(
-    ask: Ask, relation: exp.Expr, types: Mapping[str, str], columns: Columns, rows: int, count: Count
+    ask: Ask, relation: exp.Expr, types: Mapping[str, str], columns: Columns, rows: int, counts: CountDistinct
 ) -> PersonColumn | None:
-    names = [name for name, type_ in types.items() if can_number_people(name, type_)]
-    if not names:
-        return None
-    figures, released = count(names), {column.name for column in columns.released}
-    keys = [
-        KeyColumn(name, types[name], distinct, values, name in released)
-        for name, distinct, values in zip(names, figures[::2], figures[1::2], strict=True)
-    ]
+    released = {column.name for column in columns.released}
+    keys = [KeyColumn(name, type_, name in released) for name, type_ in types.items() if can_number_people(name, type_)]
     compared = {name: types[name] for name in (*columns.generalized, *columns.noisy) if name in types}
-    return find_person_column(ask, relation, keys, compared, rows)
+    return find_person_column(ask, relation, keys, compared, rows, counts)
 
 
 def _find_there(source: Source, every: EveryColumn, columns: Columns, rows: int) -> PersonColumn | None:
@@ -99,7 +90,7 @@ def _find_there(source: Source, every: EveryColumn, columns: Columns, rows: int)
         return source.ask_there(query, every.relation)
 
     counts = exact_counts if every.engine.dialect == "postgres" else distinct_counts
-    return _find(ask, ROWS_THERE, every.types, columns, rows, lambda names: ask(counts(ROWS_THERE, names))[0])
+    return _find(ask, ROWS_THERE, every.types, columns, rows, counts)
 
 
 def refuse_undecided_person(source: Source, person: PersonColumn | None) -> None:

@@ -4,6 +4,7 @@ k rows of one person protect nobody. A repeated ``patient_id`` says so itself. O
 the column is called: rows that share a value agree in what people keep (sex, date of birth, most often the place) far
 more than rows of different values do. A ward or a doctor does not say who the patient is: such rows differ in sex and
 age. A ZIP code or a name decides one thing about a person, and not the others.
+Texts are compared as `engines.values.person_id` has them, and an empty one is no value.
 
 Columns of the agreement, a row for each compared column: ``attribute`` (its position), ``persons`` (distinct values of
 the key), ``repeated`` (those with several rows), ``alike`` (how likely two rows of one value agree, a mean over these
@@ -21,13 +22,14 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
+from sqlanon.engines.values import person_id
 from sqlanon.expressions import (
     cast,
     col,
     create_temporary_view,
-    fragment,
     named,
     number,
+    select,
     subquery,
     template,
     union_all,
@@ -35,6 +37,7 @@ from sqlanon.expressions import (
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.records import dataclass
 from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, kind_by_name, names_people
 
 FEWEST_PERSONS = 5
@@ -66,17 +69,15 @@ _SHARED = (
 )
 
 Ask = Callable[[exp.Query], Sequence[tuple[Any, ...]]]
+CountDistinct = Callable[[exp.Expr, Sequence[str]], exp.Query]
 
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column that may number people: its type, about how many distinct values it has, and its values that are not
-    NULL; and whether it would be released."""
+    """A column that may number people: its type, and whether it would be released."""
 
     name: str
     type: str
-    distinct: int
-    values: int
     is_released: bool
 
     @property
@@ -150,7 +151,12 @@ def can_number_people(name: str, type_: str) -> bool:
 
 
 def find_person_column(
-    ask: Ask, relation: exp.Expr, keys: Sequence[KeyColumn], compared: Mapping[str, str], rows: int
+    ask: Ask,
+    relation: exp.Expr,
+    keys: Sequence[KeyColumn],
+    compared: Mapping[str, str],
+    rows: int,
+    counts: CountDistinct = distinct_counts,
 ) -> PersonColumn | None:
     """The column whose values number the people of a table with several rows of some of them; None if there is none.
 
@@ -164,19 +170,26 @@ def find_person_column(
         The types of the quasi-identifiers.
     rows:
         The rows of the table.
+    counts:
+        The query for the distinct values of columns, and their values that are not NULL.
     """
+    if not keys:
+        return None
+    relation = _with_ids(relation, keys, compared)
+    figures = iter(ask(counts(relation, [key.name for key in keys]))[0])
     found: list[tuple[KeyColumn, PersonColumn, float]] = []
     for key in keys:
-        if not max(FEWEST_PERSONS, key.values / MOST_ROWS) <= key.distinct or key.values < 2 * FEWEST_PERSONS:
+        distinct, values = next(figures), next(figures)
+        if not max(FEWEST_PERSONS, values / MOST_ROWS) <= distinct or values < 2 * FEWEST_PERSONS:
             continue
         others = {other: type_ for other, type_ in compared.items() if other != key.name and not is_nested(type_)}
         if not others:
             continue
-        step = max(1, key.values // SAMPLE)
+        step = max(1, values // SAMPLE)
         sample = _sample(relation, key.name, [*others], step)
         agreements, persons, repeated = _agreements(ask, sample, [*others])
         if repeated and _numbers_people(ask, sample, key, others, agreements):
-            column = PersonColumn(key.name, key.values, min(persons * step, key.values), rows, step > 1)
+            column = PersonColumn(key.name, values, min(persons * step, values), rows, step > 1)
             alike = [one.alike for one in agreements if one.holds and one.kind != AGE]
             found.append((key, column, sum(alike) / max(len(alike), 1)))
     return _best(found)
@@ -187,8 +200,8 @@ def _best(found: Sequence[tuple[KeyColumn, PersonColumn, float]]) -> PersonColum
     patient, who may have several cases), and of these the one that most rows have."""
     if not found:
         return None
-    most = max(key.values for key, _, _ in found)
-    whole = [one for one in found if 2 * one[0].values >= most]
+    most = max(column.values for _, column, _ in found)
+    whole = [one for one in found if 2 * one[1].values >= most]
     best = max(alike for _, _, alike in whole)
     as_good = [(key, column) for key, column, alike in whole if alike >= best - _AS_GOOD]
     columns = [column for key, column in as_good if key.is_number] or [column for _, column in as_good]
@@ -293,10 +306,18 @@ _TOGETHER = template("""
 """)
 
 
+def _with_ids(relation: exp.Expr, keys: Sequence[KeyColumn], compared: Mapping[str, str]) -> exp.Subquery:
+    """The columns that are looked at; texts of the keys are ids."""
+    texts = [key.name for key in keys if key.type == "VARCHAR"]
+    names = dict.fromkeys([*(key.name for key in keys), *compared])
+    columns: list[exp.Expr] = [named(person_id(col(name)), name) if name in texts else col(name) for name in names]
+    return subquery(select(columns, relation.copy()), "ids")
+
+
 def _sample(relation: exp.Expr, key: str, columns: Sequence[str], step: int) -> exp.Select:
-    """The rows of some values of a key, with ``person`` and ``v0``, ``v1``, ... Spaces around a text do not count."""
+    """The rows of some values of a key, with ``person`` and ``v0``, ``v1``, ..."""
     output: list[exp.Expr] = [named(col(name), f"v{i}") for i, name in enumerate(columns)]
-    value = exp.Trim(this=cast(col(key), "VARCHAR"))
+    value = cast(col(key), "VARCHAR")
     if step == 1:
         return _WHOLE(key=value, columns=output, source=relation.copy())
     # A share of all hashes: each engine has this one.
@@ -342,19 +363,17 @@ def _are_independent(ask: Ask, sample: exp.Select, names: Sequence[str], alike: 
 
 
 _COLUMNS = template("SELECT :columns FROM :source")
-_TRIMMED = fragment("nullif(trim(:person, :spaces), '')")
-_SPACES = " \t\r\n\f\v\u00a0"
 
 
 def without_padding(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
-    """A source whose persons have no spaces around their texts: ``"A12 "`` and ``"A12"`` are one, ``""`` is none."""
+    """A source with the ids of its persons: ``"A12 "`` and ``"A12"`` are one, ``""`` is none."""
     names = {name.lower(): name for name in source.columns}
     name = names.get((person or "").lower())
     if name is None or source.access != "rows" or source.columns[name] != "VARCHAR":
         return source
     view = place.view("persons")
     columns: list[exp.Expr] = [
-        named(_TRIMMED(person=col(column), spaces=_SPACES), column) if column == name else col(column)
+        named(person_id(col(column)), column) if column == name else col(column)
         for column in engine.columns(source.relation)
     ]
     engine.execute(create_temporary_view(view, _COLUMNS(columns=columns, source=source.relation)))
@@ -366,7 +385,7 @@ _SMALL_CLASSES = template("""
     FROM (
         SELECT
             count(*) AS rows,
-            count(DISTINCT trim(person::VARCHAR, :spaces)) + max((person IS NULL)::INTEGER) AS persons
+            count(DISTINCT :id) + max((:id IS NULL)::INTEGER) AS persons
         FROM :released
         GROUP BY :keys
     ) AS classes
@@ -384,4 +403,5 @@ def count_small_classes(released: exp.Query, keys: Sequence[str], least: int) ->
     ['classes', 'rows']
     """
     columns = [col(name) for name in keys]
-    return _SMALL_CLASSES(released=subquery(released, "r"), keys=columns, least=least, spaces=_SPACES)
+    id_ = person_id(cast(col("person"), "VARCHAR"))
+    return _SMALL_CLASSES(released=subquery(released, "r"), keys=columns, least=least, id=id_)

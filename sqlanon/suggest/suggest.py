@@ -255,7 +255,7 @@ def _dependencies(
 def find_person(run: Run, profile: TableProfile, proposals: Sequence[Proposal]) -> PersonColumn | None:
     """The column that numbers people, where some of them have several rows."""
     keys = [
-        KeyColumn(column.name, column.type, column.distinct, column.values, one.known and one.role != "identifying")
+        KeyColumn(column.name, column.type, one.known and one.role != "identifying")
         for one in proposals
         if can_number_people((column := one.column).name, column.type)
     ]

@@ -18,6 +18,7 @@ from sqlglot import exp, parse_one
 from sqlanon.engines.dialects import translation as dialects
 from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.values import strip_white_space
 from sqlanon.errors import UntranslatableError
 from sqlanon.expressions import (
     all_columns,
@@ -74,6 +75,7 @@ def test_all_that_is_asked_of_rows_can_be_put_to_spark(job: Job, tmp_path: Path)
         ("SELECT x FROM RANGE(3) AS t(x)", "RANGE"),
         ("SELECT DATE_TRUNC('month', x) FROM t", "DATE_TRUNC"),
         ("SELECT HASH(x) FROM t", "HASH"),
+        ("SELECT TRIM(x) FROM t", "TRIM"),
         ("SELECT x LIKE 'a%' FROM t", "LIKE"),
         ("SELECT x IN (SELECT y FROM s) FROM t", "query"),
         ("SELECT CAST(x AS UUID) FROM t", "UUID"),
@@ -158,7 +160,7 @@ def _bin(kind: type[exp.Binary], left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 SCALARS: Mapping[str, exp.Expr] = {
-    "text without spaces around it": exp.Trim(this=exp.DPipe(this=text("  "), expression=_T)),
+    "text without white space around it": strip_white_space(exp.DPipe(this=text(" \t\u00a0"), expression=_T)),
     "the hash of a text": exp.MD5(this=_T),
     **{
         f"{left.name} {kind.__name__} {right.sql()}": _bin(kind, left, right)

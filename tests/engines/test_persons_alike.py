@@ -14,6 +14,7 @@ SPELLINGS = {
     "character(8)": ["character(8)", "p{i}", "p{i}  ", "p{i}      "],
     "a collation without case": ['text COLLATE spelled."no_case"', "p{i}", "P{i}", "p{i}"],
     "padded text": ["text", "p{i}", " p{i}", "p{i} "],
+    "an enum with padded labels": ["spelled.label", "p{i}", " p{i}", "p{i}\t"],
     "numeric": ["numeric", "{i}", "{i}.0", "{i}.000"],
 }
 
@@ -23,6 +24,8 @@ def spelled(postgres: Server) -> Iterator[Server]:
     drop = ("DROP SCHEMA IF EXISTS spelled CASCADE", "DROP EXTENSION IF EXISTS citext")
     postgres.run(*drop, "CREATE SCHEMA spelled", "CREATE EXTENSION citext")
     postgres.run("CREATE COLLATION spelled.no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    labels = ", ".join(f"'p{i}', ' p{i}', 'p{i}\t'" for i in range(12))
+    postgres.run(f"CREATE TYPE spelled.label AS ENUM ({labels})")
     yield postgres
     postgres.run(*drop)
 

@@ -11,7 +11,7 @@ from sqlglot import exp, parse_one
 
 from sqlanon.engines.dialects.remote import RemoteDialect
 from sqlanon.engines.travel import travelling
-from sqlanon.engines.values import FLOATING, one_float, trimmed
+from sqlanon.engines.values import FLOATING, one_float, person_id
 from sqlanon.expressions import (
     aliased,
     anonymous,
@@ -113,13 +113,15 @@ def plain_there(name: str, own: str, type_: str, own_is_enum: bool = False) -> e
 
 
 def person_there(name: str, own: str, own_is_enum: bool = False) -> exp.Expr:
-    """A column of persons, who are told apart by PostgreSQL's own equality; spaces around a text do not count.
+    """The ids of a column of persons, who are told apart by PostgreSQL's own equality.
 
     A collation that takes texts for equal counts them as one person, and so does citext.
     """
-    if own_is_enum or type_here(own) != "VARCHAR":
+    if own_is_enum:
+        return person_id(plain_there(name, own, "VARCHAR", own_is_enum))
+    if type_here(own) != "VARCHAR":
         return col(name)
-    value = trimmed(cast(col(name), "TEXT"))
+    value = person_id(cast(col(name), "TEXT"))
     return in_catalog("lower", value) if own == "citext" else value
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.translation import translated
-from sqlanon.engines.values import trimmed
+from sqlanon.engines.values import person_id
 from sqlanon.expressions import aliased, cast, col, fragment, name_of, named, select, subquery, table, template
 from sqlanon.records import dataclass
 
@@ -39,9 +39,9 @@ class RemoteDialect:
     type_there: Callable[[str], str | None] = _same
     # a column of its own type whose equality is what a reader sees
     plain_there: Callable[[str, str], exp.Expr] = lambda name, type_: col(name)
-    # a column of persons, without spaces around texts; its own equality tells them apart
+    # the ids of a column of persons; its own equality tells them apart
     person_there: Callable[[str, str], exp.Expr] = lambda name, type_: (
-        trimmed(col(name)) if type_ == "VARCHAR" else col(name)
+        person_id(col(name)) if type_ == "VARCHAR" else col(name)
     )
     spelled_out: Callable[[exp.Expr], exp.Expr] = _as_it_is  # a statement as its parser must find it
     # the number of values of a text column that are not UTF-8; None where the engine has no such texts

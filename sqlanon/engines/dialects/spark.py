@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.remote import RemoteDialect
-from sqlanon.engines.values import one_float, trimmed
+from sqlanon.engines.values import one_float, person_id
 from sqlanon.expressions import anonymous, cast, col, fragment, text
 
 TEXT = "STRING"
@@ -90,8 +90,8 @@ def count_invalid_texts(name: str) -> exp.Expr:
 
 
 def person_there(name: str, type_: str) -> exp.Expr:
-    """A column of persons, who are told apart by Spark's own equality; spaces around a text do not count."""
-    return trimmed(col(name)) if _TEXTS.fullmatch(type_) else col(name)
+    """The ids of a column of persons, who are told apart by Spark's own equality."""
+    return person_id(col(name)) if _TEXTS.fullmatch(type_) else col(name)
 
 
 def spelled_out(statement: exp.Expr) -> exp.Expr:

@@ -61,7 +61,7 @@ _PARTS: Mapping[type[exp.Expr], str] = {
     exp.If: "this true false",
     exp.Concat: "expressions safe",
     exp.Count: "this big_int",
-    exp.Trim: "this",
+    exp.Trim: "this expression position",
     exp.MD5: "this",
     exp.Rank: "expressions",
     exp.Window: "this partition_by order spec over",
@@ -132,6 +132,8 @@ def _refuse_unknown(node: exp.Expr, functions: Mapping[str, Rule], dialect: str)
         raise _refused(node, dialect, f"{node.side} {node.kind} JOIN")
     if isinstance(node, exp.Distinct) and not _is_known_distinct(node):
         raise _refused(node, dialect, "DISTINCT")
+    if isinstance(node, exp.Trim) and node.expression is None:  # engines do not agree on what is removed then
+        raise _refused(node, dialect)
     if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
         raise _refused(node, dialect)
 
