@@ -70,6 +70,10 @@ class SourceError(SqlanonError, ValueError):
     """The source cannot be read, or does not fit the policy."""
 
 
+class UnreadableColumnsError(SourceError):
+    """A server refuses to read some of the columns, or has no text for some of their values; others may be readable."""
+
+
 class ReleaseError(SqlanonError):
     """The release cannot be written or read."""
 

@@ -16,7 +16,7 @@ from sqlglot import Dialect, exp
 
 from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.postgres import capabilities, in_catalog, types_without_a_view
-from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError
+from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError, UnreadableColumnsError
 from sqlanon.expressions import (
     column_definitions,
     create_temporary_table,
@@ -134,6 +134,9 @@ _STATEMENT_TIMEOUT = "canceling statement due to statement timeout"
 
 _CANCELLED = "canceling statement due to user request"
 
+_OF_COLUMNS = ("42501", "22P05")
+"""A right is missing, or a character of a text has no equal: other columns may be readable."""
+
 _NAMES_ONLY = "42"
 """Errors of this class are about names, types and rights: what the server says of these is shown."""
 
@@ -191,6 +194,8 @@ class PostgresEngine:
         try:
             yield
         except adbc_driver_manager.Error as error:
+            if kind is SourceError and str(error.sqlstate or "") in _OF_COLUMNS:
+                kind = UnreadableColumnsError
             raise kind(f"{self.place}: PostgreSQL says: {reason_of(error)}") from None
 
     @property

@@ -21,8 +21,8 @@ from sqlglot import Dialect, exp
 from sqlanon.engines import spark_settings
 from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.spark import spelled_out
-from sqlanon.engines.spark_errors import is_of_spark, quietly, reason_of
-from sqlanon.errors import SourceError, SqlanonError
+from sqlanon.engines.spark_errors import is_about_columns, is_of_spark, quietly, reason_of
+from sqlanon.errors import SourceError, SqlanonError, UnreadableColumnsError
 from sqlanon.expressions import ident
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ class SparkEngine:
         except Exception as error:
             if not is_of_spark(error):
                 raise
+            if kind is SourceError and is_about_columns(error):
+                kind = UnreadableColumnsError
             raise kind(f"{self.place}: Spark says: {reason_of(error)}") from None
 
     @property

@@ -61,6 +61,17 @@ _WORDS = {
     "session_closed": "the session was closed",
 }
 
+_OF_COLUMNS = {
+    "INSUFFICIENT_PERMISSIONS",
+    "CAST_INVALID_INPUT",
+    "CAST_OVERFLOW",
+    "ARITHMETIC_OVERFLOW",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "DATETIME_OVERFLOW",
+    "DATETIME_FIELD_OUT_OF_BOUNDS",
+}
+_NO_RIGHTS = ("permissiondenied", "accesscontrolexception")
+
 _OF_NO_DRIVER = {"Py4JError", "Py4JNetworkError"}
 """What py4j raises where Java says nothing; errors of Java have a class of their own."""
 
@@ -85,6 +96,21 @@ def condition_of(error: Any) -> str:
         found = re.search(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ", str(error))
         name = found[1] if found else ""
     return str(name)
+
+
+def is_about_columns(error: Any) -> bool:
+    """Whether a statement failed because of columns: the user may not read one, or one has a value without a text.
+
+    >>> is_about_columns(ValueError("[CAST_OVERFLOW] The value 9E9 cannot be cast"))
+    True
+    >>> is_about_columns(ValueError("[SPARK_JOB_CANCELLED] Job 7 cancelled"))
+    False
+    """
+    condition = condition_of(error).partition(".")[0]
+    said = str(error)
+    if condition == "USER_RAISED_EXCEPTION":  # of a task, Java quotes it in an error of its own
+        return f"[{condition}] {OURS}" in said
+    return condition in _OF_COLUMNS or any(word in said.lower() for word in _NO_RIGHTS)
 
 
 def reason_of(error: Any) -> str:

@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.dialects.postgres import bytewise, in_catalog
 from sqlanon.engines.values import strip_white_space
-from sqlanon.errors import SourceError
+from sqlanon.errors import UnreadableColumnsError
 from sqlanon.expressions import (
     aliased,
     anonymous,
@@ -284,7 +284,7 @@ class PeopleOfSource:
         if not every.again:
             try:
                 return self._sample_each(every, others, secret)
-            except SourceError as error:
+            except UnreadableColumnsError as error:
                 if self.run.source.access == "rows":
                     raise
                 self.why = str(error)  # its user may read some of the columns only

@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.coding import Column
 from sqlanon.engines.dialects.postgres import distinct_counts as exact_counts
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import PolicyError, Problem, SourceError
+from sqlanon.errors import PolicyError, Problem, UnreadableColumnsError
 from sqlanon.expressions import col, named, select
 from sqlanon.policy import Policy
 from sqlanon.policy.toml import toml_value
@@ -56,7 +56,7 @@ def find_undecided_person(
     # Its user may read some of the columns only, and some values have no text there.
     *attempts, last = every, simple, declared, _restrict_to(declared, {*simple.types})
     for attempt in attempts:
-        with suppress(SourceError):
+        with suppress(UnreadableColumnsError):
             return _find_there(source, attempt, columns, rows)
     return _find_there(source, last, columns, rows)
 

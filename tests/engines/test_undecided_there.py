@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import duckdb
 import pytest
 from postgres_server import VARIABLE, Server
+from sqlglot import parse_one
 
 import sqlanon
 from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.errors import PolicyError
+from sqlanon.errors import PolicyError, SourceError, UnreadableColumnsError
+from sqlanon.sources.postgres import PostgresSource
 
 # 60 persons with five to seven rows, and a ward that says nothing of them.
 VISITS = """
@@ -26,6 +29,7 @@ QUASI = {
 }
 SOURCE = {"postgres": f"env:{VARIABLE}", "table": "visited.visits"}
 KINDS = {"mrn": "bigint", "sex": "text", "birth_date": "date", "zip": "text", "ward": "varchar(20)"}
+CANCEL_ITSELF = parse_one("SELECT pg_catalog.pg_cancel_backend(pg_catalog.pg_backend_pid())", dialect="postgres")
 UNDECIDED = "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. Set person = \"mrn\" under"
 
 
@@ -100,6 +104,35 @@ def test_whoever_may_read_some_columns_decides_about_these(postgres: Server) -> 
     finally:
         postgres.run("DROP OWNED BY some_columns", "DROP ROLE some_columns")
     assert UNDECIDED in str(refused.value)
+
+
+def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that is not about columns, such as a time limit, ends the run: with fewer columns, none might repeat."""
+    load(postgres, visits())
+    ask, asked = PostgresSource.ask_there, []
+
+    def ask_once(self: Any, *arguments: Any) -> Any:
+        asked.append(arguments)
+        if len(asked) == 1:
+            with self.engine.reading():
+                return self.engine.rows(CANCEL_ITSELF)
+        return ask(self, *arguments)
+
+    monkeypatch.setattr(PostgresSource, "ask_there", ask_once)
+    with sqlanon.connect() as db, pytest.raises(SourceError, match="it was cancelled") as failed:
+        db.anonymize(policy_of("identifying", SOURCE))
+    assert len(asked) == 1 and not isinstance(failed.value, UnreadableColumnsError)
+
+
+def test_errors_of_rights_are_about_columns(postgres: Server) -> None:
+    load(postgres, visits())
+    postgres.run("CREATE ROLE no_columns LOGIN PASSWORD 'x'", "GRANT USAGE ON SCHEMA visited TO no_columns")
+    try:
+        engine = PostgresEngine.open(postgres.address("no_columns", "x"), "source.postgres")
+        with closing(engine), pytest.raises(UnreadableColumnsError), engine.reading():
+            engine.rows(parse_one("SELECT mrn FROM visited.visits"))
+    finally:
+        postgres.run("DROP OWNED BY no_columns", "DROP ROLE no_columns")
 
 
 @pytest.mark.slow

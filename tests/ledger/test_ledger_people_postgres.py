@@ -11,9 +11,9 @@ import pytest
 from postgres_server import PASSWORD, VARIABLE, Server
 from test_ledger_people import IN_COMMON, TEXTS, in_csv, make_people, make_tables, policy_of, publish
 
-from sqlanon.errors import AuditError
+from sqlanon.errors import AuditError, SourceError
 from sqlanon.expressions import col
-from sqlanon.ledger.people_samples import text_of
+from sqlanon.ledger.people_samples import PeopleOfSource, text_of
 
 pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow
@@ -87,3 +87,16 @@ def test_values_have_the_same_text_as_in_duckdb(postgres: Server) -> None:
             there = text_of(col("v"), type_, "postgres").sql("postgres")
             rows = ", ".join(f"({i}, CAST({value} AS {spelled['postgres']}))" for i, value in enumerate(values))
             assert postgres.rows(f"SELECT {there} FROM (VALUES {rows}) AS t(n, v) ORDER BY n") == expected, type_
+
+
+def test_a_server_that_fails_leaves_no_comparison_out(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only rights on columns do: after a time limit, or a lost connection, nothing is published."""
+    cancelled = SourceError("source.postgres: PostgreSQL says: it was cancelled, or the server shuts down (57014)")
+
+    def fail(*arguments: Any) -> None:
+        raise cancelled
+
+    monkeypatch.setattr(PeopleOfSource, "_sample_each", fail)
+    with pytest.raises(SourceError, match="it was cancelled"):
+        publish(policy_of(clinic, "visits", there("visits"), False))
+    assert not (clinic / "visits_release.duckdb").exists()
