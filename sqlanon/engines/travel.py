@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, cast, col, free_name, least, named, number, select, subquery
+from sqlanon.expressions import anonymous, cast, col, free_name, least, named, number, select, subquery, text
 
 PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"})
 """Types that travel as they are, by every driver."""
@@ -19,8 +19,20 @@ PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE"
 
 def arrived(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] = PLAIN) -> exp.Select:
     """What has travelled, with the types that it had: for DuckDB."""
-    values = {name: col(name) if type_ in plain else cast(col(name), type_) for name, type_ in types.items()}
+    values = {name: col(name) if type_ in plain else _cast_text(name, type_) for name, type_ in types.items()}
     return select([named(value, name) for name, value in values.items()], relation)
+
+
+def _cast_text(name: str, type_: str) -> exp.Expr:
+    """A column of texts as a type.
+
+    DuckDB takes the era of ``0044-03-15 00:00:00 BC`` for the name of a time zone, which a timestamp leaves out: as
+    ``(BC)``, it cannot be cast.
+    """
+    value: exp.Expr = col(name)
+    if type_ == "TIMESTAMP":
+        value = anonymous("replace", value, text(" BC"), text(" (BC)"))
+    return cast(value, type_)
 
 
 def travelling(

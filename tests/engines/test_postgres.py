@@ -678,7 +678,17 @@ def test_ctrl_c_ends_what_the_server_is_about(small: Server, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("role", ["quasi", "insensitive"])
-@pytest.mark.parametrize(("value", "kind"), [("0044-03-15 BC", "date"), ("NaN", "numeric(8,2)")])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("0044-03-15 BC", "date"),
+        ("0044-03-15 BC", "timestamp"),
+        ("0044-03-15 12:30:01.5 BC", "timestamp(1)"),
+        ("0044-03-15 BC", "timestamptz"),
+        ("294276-01-01", "timestamp"),
+        ("NaN", "numeric(8,2)"),
+    ],
+)
 def test_a_value_that_cannot_travel_is_an_error_and_no_other_value(
     schemas: Server, tmp_path: Path, value: str, kind: str, role: str
 ) -> None:
