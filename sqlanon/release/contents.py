@@ -25,7 +25,7 @@ from sqlanon.resources import macro_scripts
 from sqlanon.workdir import spill_directory
 
 _HEADER = 4096
-_WRITER = re.compile(rb"v\d+\.\d+\.\d+(-[a-z0-9.]+)?\0*[0-9a-f]*\0*")
+_WRITER = re.compile(rb"v\d{1,2}\.\d{1,2}\.\d{1,2}(-dev\d{1,5})?\0+[0-9a-f]{10}\0*")
 _NO_BLOCK = 2**64 - 1
 _FORMAT, _VERSION, _REST, _IDENTIFIER = 12, 52, 116, slice(124, 140)
 """Where the parts of the first header begin: the format, the writer's version and commit, zeros; from the format of

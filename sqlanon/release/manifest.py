@@ -209,7 +209,7 @@ def strange_fields(manifest: Manifest) -> list[str]:
         "published_at": manifest.published_at.tzinfo is None,
         "guarantee": manifest.guarantee in GUARANTEES,
         "optimal": type(manifest.optimal) is bool,
-        "heights": heights.keys() <= levels.keys() and all(levels[name] <= heights[name] for name in heights),
+        "heights": heights.keys() <= levels.keys() and all(levels[name] <= heights[name] < 2**31 for name in heights),
         "confidence": confidence.keys() <= {"beta"}
         and all(type(figure) in (int, float) for figure in confidence.values()),
         "decoys": all(figure is None or type(figure) is int for figure in optional),

@@ -135,7 +135,7 @@ _LARGEST_FOOTER = 2**27
 _OF_ENGINE = ({1: b"duckdb.interval_bloom_filter", 2: b"normalized-v1"},)
 """The keys that the engine adds, with their values."""
 _ROOT = b"duckdb_schema"
-_WRITER = re.compile(rb"DuckDB version v\d+\.\d+\.\d+[-.\w]* \(build [0-9a-f]+\)")
+_WRITER = re.compile(rb"DuckDB version v\d{1,2}\.\d{1,2}\.\d{1,2}(-dev\d{1,5})? \(build [0-9a-f]{10}\)")
 _FILE, _GROUP, _CHUNK, _COLUMN, _STATISTICS, _PAGE, _DATA_PAGE, _DICTIONARY_PAGE, _BLOOM = (
     frozenset(fields)
     for fields in (

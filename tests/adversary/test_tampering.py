@@ -453,6 +453,14 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
         lambda path: with_checksum(path, 0, 52, SECRET.encode()),
         "file: the header",
     ),
+    "text in the commit of the writer": (
+        lambda path: with_checksum(path, 0, 84, SECRET.encode().hex().encode()),
+        "file: the header",
+    ),
+    "text after the version of the writer": (
+        lambda path: with_checksum(path, 0, 52, b"v2.0.1-john.doe.has.hiv"),
+        "file: the header",
+    ),
     "text in a header of the blocks": (
         lambda path: with_checksum(path, 4096, 3000, SECRET.encode()),
         "file: a header",
@@ -578,6 +586,7 @@ def by_another_writer(path: Path) -> None:
 
 
 ENUM = "SELECT * REPLACE (illness::ENUM ('asthma', 'flu', 'gout', 'John Doe has HIV') AS illness) FROM rows"
+HEIGHT = int.from_bytes(SECRET.encode(), "big")
 CITY, ILLNESS, SCORE, STAY, VISITS = 0, 2, 3, 4, 5
 
 PARQUET: Mapping[str, tuple[Change, str]] = {
@@ -663,6 +672,18 @@ PARQUET: Mapping[str, tuple[Change, str]] = {
         "contents: its schema",
     ),
     "another writer": (footer(lambda tree: put(tree, 6, pb.BINARY, SECRET.encode())), "contents: it was not written"),
+    "text in the version of the writer": (
+        footer(lambda tree: put(tree, 6, pb.BINARY, b"DuckDB version v2.0.1-John_Doe_has_HIV.7 (build 8d78114e90)")),
+        "contents: it was not written",
+    ),
+    "text in the build of the writer": (
+        footer(
+            lambda tree: put(
+                tree, 6, pb.BINARY, b"DuckDB version v2.0.1 (build " + SECRET.encode().hex().encode() + b")"
+            )
+        ),
+        "contents: it was not written",
+    ),
     "written by another program": (by_another_writer, "contents:"),
     "the least value of a column": (
         footer(lambda tree: put(statistics_of(tree, ILLNESS), 6, pb.BINARY, SECRET.encode())),
@@ -694,6 +715,10 @@ PARQUET: Mapping[str, tuple[Change, str]] = {
     "bytes in the footer": (lambda path: in_the_footer(path, SECRET.encode()), "contents: the footer has 16 bytes"),
     "bytes behind the end": (lambda path: appended(path, SECRET.encode()), "cannot be read"),
     "an unknown claim": (manifest_with(note=SECRET), "manifest is broken"),
+    "a height that is a text": (
+        manifest_with(heights=json.dumps({"city": HEIGHT, "age": 4})),
+        "manifest fields: .*heights",
+    ),
     "a claim twice": (
         lambda path: in_manifest(path, lambda text: text.replace('{"', f'{{"table_name": "{SECRET}", "', 1)),
         "manifest is broken: its JSON has duplicate keys",
