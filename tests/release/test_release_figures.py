@@ -15,7 +15,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from conftest import examples, make_policy, some
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
@@ -121,7 +121,7 @@ def check(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.filter_too_much])
 @given(neighbours(), policies())
 def test_one_value_of_one_person_changes_no_figure(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
     check(pair, policy)
