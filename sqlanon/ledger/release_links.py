@@ -12,7 +12,20 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import all_of, cast, col, fragment, named, select, subquery, table, template, text, union_all
+from sqlanon.expressions import (
+    all_of,
+    cast,
+    col,
+    fragment,
+    named,
+    same,
+    select,
+    subquery,
+    table,
+    template,
+    text,
+    union_all,
+)
 from sqlanon.hierarchies.build import released_column
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.ledger.row_matching import (
@@ -170,7 +183,8 @@ class ComparedRelease:
         tops = []
         for name in self.manifest.quasi:
             tree = trees.hierarchies.get(name.lower())
-            tops.append(cast(col(name), "VARCHAR").eq(text(TOP) if tree is None else tree.top))
+            # Of a NULL the labels below the top are NULL, and no masked row is.
+            tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if tree is None else tree.top))
         query = select([exp.Star()], self.relation.copy()).where(exp.not_(all_of(tops)), copy=False)
         return replace(self, relation=subquery(query, "release"), leaves_masked_rows_out=True)
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import reduce
 
 from sqlglot import exp
 
 from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import col, fragment, template
+from sqlanon.expressions import anonymous, col, fragment, template
 
 _AS_TEXT = fragment(":value::VARCHAR")
 # The text of a time with a zone depends on the session's zone.
 _AS_TIME = fragment("coalesce(epoch_us(:value)::VARCHAR, :value::VARCHAR)")
 _CELL = fragment("coalesce(strlen(:text) || ':' || :text, '-')")
-_BOTH = fragment("(:one || :other)")
 _HASHES = template("SELECT sha256(:line) AS row_hash FROM :rows ORDER BY row_hash")
 
 
@@ -30,7 +28,7 @@ def hash_rows(engine: DuckDBEngine, rows: exp.Expr, types: Mapping[str, str]) ->
         _CELL(text=(_AS_TIME if type_ == "TIMESTAMP WITH TIME ZONE" else _AS_TEXT)(value=col(name)))
         for name, type_ in types.items()
     ]
-    line = reduce(lambda one, other: _BOTH(one=one, other=other), cells)
+    line = anonymous("concat", *cells)
     hashed = hashlib.sha256()
     with engine.stream(_HASHES(line=line, rows=rows.copy())) as reader:
         for batch in reader:

@@ -101,7 +101,7 @@ def copy_csv(
     except (duckdb.ConversionException, duckdb.InvalidInputException):
         layout = None  # the first rows misled, or the files are broken: then the sniffer knows more
     if layout is None:
-        layout = _sniff_files(engine, paths, text_columns, sample_size=_WHOLE_FILE)
+        layout = _sniff_files(engine, paths, text_columns, wanted, sample_size=_WHOLE_FILE)
         output: list[exp.Expr] = [col(name) for name in _wanted(layout, wanted)]
         engine.execute(create_table(target.copy(), _united(layout, output)))
     return layout
@@ -119,7 +119,7 @@ def read_every_column(layout: Layout, wanted: Collection[str]) -> exp.Query | No
 
 def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Query:
     """The query that would read CSV files, by their first rows alone: it is for its columns."""
-    layout = _sniff_files(engine, paths, text_columns)
+    layout = _sniff_files(engine, paths, text_columns, [])
     return _united(layout, [col(name) for name in layout.columns])
 
 
@@ -127,7 +127,7 @@ def _copy_by_sample(
     engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
 ) -> Layout | None:
     """As `copy_csv`, by the first rows; None, and no table, where they do not tell enough."""
-    layout = _sniff_files(engine, paths, text_columns, sample_size=_SAMPLE)
+    layout = _sniff_files(engine, paths, text_columns, wanted, sample_size=_SAMPLE)
     same_types = all(_by_lower(file.columns) == _by_lower(layout.files[0].columns) for file in layout.files)
     if not same_types or not {"VARCHAR", *_PLAIN}.issuperset(layout.columns.values()):
         return None
@@ -181,7 +181,13 @@ def _with_quotes(file: CsvFile) -> CsvFile:
     return replace(file, options={**file.options, "quote": quote, "escape": file.options["escape"] or quote})
 
 
-def _sniff_files(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], **sample_size: int) -> Layout:
+def _sniff_files(
+    engine: DuckDBEngine,
+    paths: list[str],
+    text_columns: Collection[str],
+    wanted: Collection[str],
+    **sample_size: int,
+) -> Layout:
     """The layout of all files: columns are matched by name, and those of several types are text."""
     files = [_sniff(engine, path, sample_size) for path in paths]
     _refuse_files_without_header(files)
@@ -190,7 +196,7 @@ def _sniff_files(engine: DuckDBEngine, paths: list[str], text_columns: Collectio
         _refuse_lines_above_rows(file)
     refuse_different_columns([(file.path, dict.fromkeys(file.columns)) for file in files])
     for option, type_ in _FORMATS.items():
-        files = _agree_on_format(engine, files, option, type_, text_columns, sample_size)
+        files = _agree_on_format(engine, files, option, type_, text_columns, wanted, sample_size)
     names = {name.lower(): name for name in files[0].columns}
     types = dict(files[0].columns)
     for file in files:
@@ -206,6 +212,7 @@ def _agree_on_format(
     option: str,
     type_: str,
     text_columns: Collection[str],
+    wanted: Collection[str],
     sample_size: Mapping[str, int],
 ) -> list[CsvFile]:
     """The files, sniffed again with the one format of dates that fits them all: the 01/02/2026 of one file has the
@@ -215,6 +222,8 @@ def _agree_on_format(
         return {name.lower() for name, kind in file.columns.items() if kind == type_} - {*text_columns}
 
     common = set.intersection(*map(columns_of_type, files))
+    if wanted:  # others are read as text, if at all
+        common &= {*wanted}
     formats = list(dict.fromkeys(file.options.get(option) for file in files))
     if not common or len(formats) == 1:
         return files

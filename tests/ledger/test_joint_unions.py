@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -13,6 +14,8 @@ from support import change
 import sqlanon
 from sqlanon.attacks import attack
 from sqlanon.errors import AuditError
+from sqlanon.expressions import table
+from sqlanon.ledger.release_links import NO_TREES, ComparedRelease
 
 ILLNESSES = ["flu", "asthma", "HIV", "cancer"]
 CHANGES = {
@@ -107,3 +110,15 @@ def test_overlapping_classes_hide_nobody_who_joins_leaves_or_changes(tmp_path: P
         change(folder / "people.duckdb", CHANGES[what])
         with pytest.raises(AuditError, match="temporal attack"):
             publish(policy(folder, "two", {"strategy": strategy}))
+
+
+def test_rows_without_a_value_are_no_masked_rows() -> None:
+    """The label of a NULL is NULL below the top, where masked rows have the top label."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE r AS FROM (VALUES ('*', NULL), ('*', 'F'), ('*', '*')) AS v(zip, sex)")
+        manifest: Any = SimpleNamespace(
+            quasi=["zip", "sex"], suppressed_rows=1, policy={"suppressed": "mask"}, columns=[], noise=None
+        )
+        release = ComparedRelease(Path("r.duckdb"), manifest, table("r"))
+        rows = release.without_masked_rows(NO_TREES).relation.sql("duckdb")
+        assert sorted(connection.execute(f"SELECT sex FROM {rows}").fetchall(), key=str) == [("F",), (None,)]

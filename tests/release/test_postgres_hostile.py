@@ -376,3 +376,34 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
             assert server.intruder.attempt(*SWAP) == len(SWAP)
         number += 1
     assert number > 5
+
+
+@pytest.mark.slow
+def test_manifests_that_are_exchanged_between_two_statements_run_nothing(shared: Server) -> None:
+    """In a schema of the verifier's, by a role that may create in it: what is locked is what is checked and read."""
+    shared.intruder.run(f"CREATE TABLE {MANIFESTS}")
+    shared.intruder.run("CREATE TABLE shared.r_v1 (a bigint, b text)")
+    shared.intruder.run("CREATE VIEW shared.r AS SELECT a, b FROM shared.r_v1")
+    trap = "traps.constant(1) = 1 AND traps.spring()"
+    exchange = (
+        "ALTER TABLE shared.sqlanon_manifest RENAME TO hidden",
+        f"CREATE VIEW shared.sqlanon_manifest AS SELECT * FROM shared.hidden WHERE {trap}",
+    )
+    undo = ("DROP VIEW shared.sqlanon_manifest", "ALTER TABLE shared.hidden RENAME TO sqlanon_manifest")
+    place, taken = PostgresPlace.of(HERE, "shared.r"), 0
+    for read in (place.verify, lambda: place.manifests(NO_LIMITS)):
+        number, is_there = 0, True
+        while is_there:
+
+            def is_chosen(at: int, _: str, chosen: int = number) -> bool:
+                return at == chosen
+
+            done: list[int] = []
+            changed = changed_before(is_chosen, lambda to=done: to.append(shared.intruder.attempt(*exchange)))
+            with changed as statements, suppress(sqlanon.SqlanonError):
+                read()
+            is_there, number = statements.changed, number + 1
+            assert shared.intruder.sprung() == [], statements.texts[number - 2 : number]
+            taken += done == [2]
+            shared.intruder.attempt(*undo)
+    assert taken > 5

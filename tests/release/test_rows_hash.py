@@ -69,3 +69,13 @@ def test_other_rows_in_spark_have_another_hash(session: Any) -> None:
         hashes = {what: hash_there(rows) for what, rows in OTHERS.items()}
         assert hashes["as they are"] == hash_there(ROWS[::-1])
         assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
+
+
+def test_a_wide_table_is_hashed() -> None:
+    """However many columns a row has, its text is one expression of no depth."""
+    names = [f"c{i}" for i in range(1000)]
+    with closing(duckdb.connect()) as connection:
+        connection.execute(f"CREATE TABLE r AS SELECT {', '.join(f'{i} AS {name}' for i, name in enumerate(names))}")
+        one = hash_rows(DuckDBEngine(connection), table("r"), dict.fromkeys(names, "INTEGER"))
+        connection.execute("UPDATE r SET c999 = 0")
+        assert hash_rows(DuckDBEngine(connection), table("r"), dict.fromkeys(names, "INTEGER")) != one

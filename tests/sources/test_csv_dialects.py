@@ -161,6 +161,13 @@ def test_formats_of_dates_that_differ_are_named(tmp_path: Path) -> None:
     assert "f0.csv writes dates as %d/%m/%Y, and f1.csv writes dates as %m/%d/%Y" in said
 
 
+def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
+    paths = [dated(tmp_path / "f0.csv", ["13/02/2001"] * 3), dated(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
+    with duckdb.connect() as connection:
+        csv.copy_csv(DuckDBEngine(connection).in_utc(), paths, (), {"name", "age"}, table("copy"))
+        assert connection.execute("SELECT count(*), count(name), sum(age) FROM copy").fetchall() == [(6, 6, 6)]
+
+
 def test_a_release_of_two_dialects_has_all_rows(tmp_path: Path) -> None:
     Dialect().write(tmp_path / "f0.csv", people(0, 50))
     Dialect(newline="\r\n", above="Export of 2001\n").write(tmp_path / "f1.csv", people(50, 100))

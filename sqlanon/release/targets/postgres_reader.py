@@ -263,10 +263,13 @@ def _reading(server: PostgresEngine, place: PostgresPlace, needs_view: bool = Tr
         if not schemas or schemas[0][3]:
             relations = Relations.by_name(server, place)
             _refuse_unreadable(server, place, relations, needs_view)
-            if needs_view and server.rows(ps.relation(), [relations.view_number])[0][0] in ps.LOCKABLE:
-                server.execute(ps.locked(place.table, ps.READING))
-                relations = Relations.by_name(server, place)  # it may be another since
-            yield relations
+            numbers = {relations.manifests: relations.manifests_number}
+            numbers |= {place.table: relations.view_number} if needs_view else {}
+            for relation, number in numbers.items():
+                if server.rows(ps.relation(), [number])[0][0] in ps.LOCKABLE:
+                    server.execute(ps.locked(relation, ps.READING))
+            # Others may have had these names before the locks: what is checked from here on is what is read.
+            yield Relations.by_name(server, place)
             return
     with server.undone_unless_committed(ReleaseError):
         _refuse_without_temporary_views(server, place, schemas[0][2])
