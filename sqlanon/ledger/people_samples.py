@@ -336,6 +336,8 @@ class PeopleOfSource:
         constant = exp.array(*(col(f"least_{i}").eq(col(f"greatest_{i}")) for i in places))
         engine, server = self.run.engine, every.engine
         if server.dialect == "duckdb":
+            if server is not engine:  # an engine of somebody else's, in whose place this one would look
+                raise UnreadableColumnsError("its engine is none whose people are sampled")
             with source_errors():
                 engine.execute(create_table(target.copy(), _ARRIVED(arrived=query, least=least, constant=constant)))
             return
