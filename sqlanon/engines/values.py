@@ -21,7 +21,7 @@ WHITE_SPACE = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
-"""The characters that Unicode calls white space: around an id they do not count, in any engine."""
+"""What Python's ``str.strip`` removes: around an id these characters do not count, in any engine."""
 
 _PERSON_ID = fragment("nullif(:stripped, '')")
 

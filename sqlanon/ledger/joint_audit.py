@@ -506,7 +506,7 @@ class JointAudit:
         has_rows = one.publication.source == self.run.identity or one.publication.source in self.history.shares
         if not (has_rows or linked.shared or any(attribute.is_shared for attribute in linked.attributes)):
             return []  # other records of the same people, without a column in common
-        found, (k, why) = list[_Attack](), self._threshold(one)
+        found, (k, why) = list[_Attack](), self._fewest_rows(one)
         with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
             if linked.shared:
                 combinations, count = audit.complementary()
@@ -523,7 +523,7 @@ class JointAudit:
         """Few rows that are new, or gone."""
         if one.publication.run_id in self.prepared.earlier.by_person:
             return []  # its rows are other records: parts of classes have been counted by the people that it has
-        found, (k, why) = list[_Attack](), self._threshold(one)
+        found, (k, why) = list[_Attack](), self._fewest_rows(one)
         # What has left the source is in no release that is based on another one.
         sides = [True] if one.publication.run_id in self.prepared.earlier.after else [True, False]
         with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
@@ -533,12 +533,13 @@ class JointAudit:
                     count, rows = side.came() if union is None else side.came_in(union)
                     if count:
                         build = temporal if union is None else partial(shown_unions, union=union)
-                        message = f"{_few(rows, _what(is_new, masks), k, count, union)} (temporal attack)"
+                        few = _describe_few_rows(rows, _describe_change(is_new, masks), k, count, union)
+                        message = f"{few} (temporal attack)"
                         found.append(_Attack(message, build, shown, k, why))
                         break
         return found
 
-    def _threshold(self, one: Earlier) -> tuple[int, str]:
+    def _fewest_rows(self, one: Earlier) -> tuple[int, str]:
         """The fewest rows that an attack may find, and why so many."""
         policy = self.prepared.policy
         k, most_rows = min(promised_k(policy.privacy, policy.quasi), one.promised), 1
@@ -609,14 +610,14 @@ def _unions(linked: ReleaseLink, masks: bool | None) -> list[Union | None]:
     return [None, *regions] if masks is None else [None, *several, *regions, "table"]
 
 
-def _what(is_new: bool, masks: bool | None) -> str:
-    """What rows are that one release shows, and the other does not."""
+def _describe_change(is_new: bool, masks: bool | None) -> str:
+    """In words, rows that one release shows and the other does not."""
     if masks is None:
         return "new, or were masked before" if is_new else "gone, or are masked now"
     return "new" if is_new else "gone"
 
 
-def _few(rows: int, what: str, k: int, classes: int, union: Union | None) -> str:
+def _describe_few_rows(rows: int, what: str, k: int, classes: int, union: Union | None) -> str:
     match union:
         case "region":
             nouns = "one group of overlapping classes", "groups of overlapping classes"
