@@ -238,6 +238,7 @@ def check_example(number: int, page: str, hospital: Path, folder: Path) -> None:
     tree = first | example | {"release": {"table": "patients"}}
     tree["attributes"] = first["attributes"] | example.get("attributes", {})
     tree["source"] = tree["source"] | {"database": hospital}
+    tree["catalog"] = {"database": folder / "sqlanon.catalog.duckdb"}  # as on the command line
     policy = Policy(**tree)
     with connect() as db:  # publishing audits it with the source
         assert db.anonymize(policy).publish(folder / "release.duckdb").verify().verified
