@@ -379,6 +379,36 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
 
 
 @pytest.mark.slow
+def test_a_schema_that_is_renamed_does_not_hide_what_is_beside_the_release(
+    forged: tuple[Server, Manifest],
+) -> None:
+    """The checks of the schema are of the schema with the relations that are read, whatever it is called by then."""
+    server, _ = forged
+    server.intruder.run("CREATE TABLE shared.r_v7 (a bigint, b text)")
+    server.run("DROP SCHEMA IF EXISTS elsewhere CASCADE", f"CREATE SCHEMA elsewhere AUTHORIZATION {INTRUDER}")
+    server.run(f"GRANT CREATE ON DATABASE postgres TO {INTRUDER}")
+    place = PostgresPlace.of("env:READER", "shared.r")
+    number, is_there, verified = 0, True, 0
+    while is_there:
+
+        def is_chosen(at: int, _: str, chosen: int = number) -> bool:
+            return at == chosen
+
+        changed = changed_before(is_chosen, lambda: server.intruder.attempt(*SWAP))
+        with changed as statements, suppress(sqlanon.SqlanonError):
+            checks = {check.name: check for check in place.verify().checks}
+            verified += statements.changed
+            assert checks["versions"].message == "not of the release: r_v7", statements.texts[number]
+            assert "r_v7" in checks["schema"].message, statements.texts[number]
+        is_there = statements.changed
+        if is_there:
+            assert server.intruder.attempt(*SWAP) == len(SWAP)
+        number += 1
+    assert verified > 5
+    server.run("DROP SCHEMA elsewhere CASCADE", f"REVOKE CREATE ON DATABASE postgres FROM {INTRUDER}")
+
+
+@pytest.mark.slow
 def test_manifests_that_are_exchanged_between_two_statements_run_nothing(shared: Server) -> None:
     """In a schema of the verifier's, by a role that may create in it: what is locked is what is checked and read."""
     shared.intruder.run(f"CREATE TABLE {MANIFESTS}")

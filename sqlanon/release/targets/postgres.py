@@ -203,8 +203,7 @@ class _Older:
         """Look, and let nobody else publish under this name meanwhile."""
         _refuse_server(server)
         server.rows(ps.lock(name=place.lock_name))  # of this database
-        _refuse_schema(server, place)
-        kinds = dict(server.rows(ps.relations_of(), [place.schema]))
+        kinds = dict(server.rows(ps.relations_of(), [_own_schema(server, place)]))
         known = []
         if MANIFEST in kinds:
             _lock_manifests(server, place, ps.READING)
@@ -230,12 +229,14 @@ class _Older:
         )
 
 
-def _refuse_schema(server: PostgresEngine, place: PostgresPlace) -> None:
-    """Refuse a schema that is not there, or whose owner could put another in its place while the release is written."""
+def _own_schema(server: PostgresEngine, place: PostgresPlace) -> int:
+    """The number of the schema. Refuse a schema that does not exist, or whose owner could put another in its place
+    while the release is written."""
     schemas = server.rows(ps.schema(), [place.schema])
     if not schemas:
         raise place.without_schema()
-    _, may_use, owner, is_trusted = schemas[0]
+    number: int
+    number, may_use, owner, is_trusted = schemas[0]
     if not may_use:
         raise ReleaseError(f"this user may not use the schema {place.schema!r}: GRANT USAGE, CREATE ON SCHEMA")
     if not is_trusted:
@@ -244,6 +245,7 @@ def _refuse_schema(server: PostgresEngine, place: PostgresPlace) -> None:
             f"written: publish as that role (SET ROLE, in options of the address), or ALTER SCHEMA ... OWNER TO the "
             "role that publishes"
         )
+    return number
 
 
 def _refuse_of_others(server: PostgresEngine, place: PostgresPlace, name: str) -> None:

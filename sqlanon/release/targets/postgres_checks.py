@@ -41,6 +41,12 @@ def number_of(server: PostgresEngine, schema: str, name: str) -> int | None:
     return found
 
 
+def schema_of(server: PostgresEngine, relation: int | None) -> int | None:
+    """The number of the schema of a relation; None without one."""
+    rows = server.rows(ps.schema_of(), [relation])
+    return rows[0][0] if rows else None
+
+
 @dataclass(frozen=True)
 class Relations:
     """The view of a release and the table of manifests: their numbers, and what reads them."""
@@ -120,6 +126,10 @@ class _InCatalog:
             MANIFEST: self.relations.manifests_number,
         }
 
+    @cached_property
+    def schema_number(self) -> int | None:
+        return schema_of(self.server, self.relations.manifests_number)
+
     def _view(self) -> Check:
         """Whether the view shows the columns of the table of its version, and does nothing more."""
         name, view = self.place.name, self.numbers[self.place.name]
@@ -151,7 +161,7 @@ class _InCatalog:
         """Whether other relations have the name of the release or of a version, in small letters or capitals: a reader
         may take one for it."""
         name = self.place.name
-        found = [one for one, _ in self.server.rows(ps.relations_of(), [self.place.schema])]
+        found = [one for one, _ in self.server.rows(ps.relations_of(), [self.schema_number])]
         others = sorted(
             one
             for one in found
@@ -211,7 +221,7 @@ class _InCatalog:
     def _schema(self) -> Check:
         """What is in the schema, or built upon the release, and is of no release: others may have made it in good
         faith, or to tell anything."""
-        schema, rows = self.place.schema, self.server.rows
+        schema, rows = self.schema_number, self.server.rows
         there = rows(ps.beside(), [schema])
         known = rows(ps.releases_of(manifests=self.relations.manifests.copy()))
         pairs = {view: {(view, "v"), (versioned(view, version), "r")} for view, version in known}

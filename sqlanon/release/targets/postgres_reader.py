@@ -33,7 +33,13 @@ from sqlanon.release.rows_hash import hash_rows
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, ServerRelease, copied, manifests_of, refuse_sha256, types_in
-from sqlanon.release.targets.postgres_checks import Relations, number_of, refuse_to_read_manifests, server_checks
+from sqlanon.release.targets.postgres_checks import (
+    Relations,
+    number_of,
+    refuse_to_read_manifests,
+    schema_of,
+    server_checks,
+)
 from sqlanon.release.verify import residual_risk_of, verification_sql, verify_release
 from sqlanon.resources import PLAIN, macro_scripts
 from sqlanon.workdir import spill_directory
@@ -276,6 +282,8 @@ def _reading(server: PostgresEngine, place: PostgresPlace, needs_view: bool = Tr
         _refuse_unreadable(server, place, Relations.by_name(server, place), needs_view)
         view, view_number = _view_by_number(server, _RELEASE, place.table) if needs_view else (place.table, None)
         manifests, number = _view_by_number(server, _MANIFESTS, ps.manifests(place.schema))
+        if needs_view and schema_of(server, view_number) != schema_of(server, number):
+            raise ReleaseError(f"the schema {place.schema!r} was replaced while it was read: repeat the command")
         server.execute(exp.Command(this="SET", expression="TRANSACTION READ ONLY"))
         yield Relations(view_number, view, number, manifests)
 

@@ -358,16 +358,19 @@ evaluated = _query("""
 """What a relation has that PostgreSQL may evaluate where only its columns are read, for people: the planner computes
 the constant parts of the expressions of indexes, statistics and constraints, with the rights of the reader."""
 
+schema_of = _query("SELECT c.relnamespace::bigint AS number FROM pg_catalog.pg_class AS c WHERE c.oid = $1::oid")
+"""The number of the schema of a relation: its owner may rename it at any moment."""
+
 relations_of = _query("""
     SELECT c.relname::text AS name, c.relkind::text AS kind
-    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = $1::name AND NOT c.relkind IN ('i', 'I', 't')
+    FROM pg_catalog.pg_class AS c
+    WHERE c.relnamespace = $1::oid AND NOT c.relkind IN ('i', 'I', 't')
 """)
-"""The relations of the schema that parameter 1 names: name and kind, but for indexes."""
+"""The relations of the schema with the number in parameter 1: name and kind, but for indexes."""
 
 schema = _query("""
     SELECT
-        n.nspname::text AS name,
+        n.oid::bigint AS number,
         has_schema_privilege(n.oid, 'USAGE') AS may_use,
         o.rolname::text AS owner,
         o.rolsuper OR o.rolname = current_user AS is_trusted
@@ -380,7 +383,7 @@ schema = _query("""
     END
     WHERE n.nspname = $1::name
 """)
-"""The schema that parameter 1 names, if there is one: its name, whether this user may use it, its owner, and whether
+"""The schema that parameter 1 names, if there is one: its number, whether this user may use it, its owner, and whether
 that is this user or a superuser: any other owner can rename it, and put another in its place, at any moment."""
 
 beside = _query("""
@@ -391,23 +394,23 @@ beside = _query("""
     FROM pg_catalog.pg_namespace AS n
     JOIN pg_catalog.pg_depend AS d ON d.refclassid = 'pg_catalog.pg_namespace'::regclass AND d.refobjid = n.oid
     LEFT JOIN pg_catalog.pg_class AS c ON d.classid = 'pg_catalog.pg_class'::regclass AND c.oid = d.objid
-    WHERE n.nspname = $1::name AND d.classid <> 'pg_catalog.pg_default_acl'::regclass
+    WHERE n.oid = $1::oid AND d.classid <> 'pg_catalog.pg_default_acl'::regclass
         AND NOT EXISTS (
             SELECT 1 AS one FROM pg_catalog.pg_depend AS e
             WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e'
         )
     ORDER BY 1
 """)
-"""What is in the schema that parameter 1 names, but for members of extensions: its description, and the name and
-kind of a relation."""
+"""What is in the schema with the number in parameter 1, but for members of extensions: its description, and the name
+and kind of a relation."""
 
 schema_comment = _query("""
     SELECT d.description AS comment
     FROM pg_catalog.pg_namespace AS n
     JOIN pg_catalog.pg_description AS d ON d.classoid = 'pg_catalog.pg_namespace'::regclass AND d.objoid = n.oid
-    WHERE n.nspname = $1::name AND NOT (n.nspname = 'public' AND d.description = 'standard public schema')
+    WHERE n.oid = $1::oid AND NOT (n.nspname = 'public' AND d.description = 'standard public schema')
 """)
-"""The comment of the schema that parameter 1 names, if somebody gave it one."""
+"""The comment of the schema with the number in parameter 1, if somebody gave it one."""
 
 may_read = _query("SELECT has_table_privilege($1::oid, 'SELECT') AS may")
 """One row: whether this user may read all of a relation."""
