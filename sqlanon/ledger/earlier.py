@@ -58,7 +58,7 @@ from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import join
 from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Reach, recorded_place
+from sqlanon.release.target import Reach, kind_at, recorded_place
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.search.input import EarlierReleases, SearchInput
@@ -102,7 +102,8 @@ def opened(engine: DuckDBEngine, publication: Publication, reach: Reach, verifie
     with place.opened(engine.limits, publication.version, publication.sha256, verified) as release:
         _refuse_others(publication, release.manifest, release.digest, release.failures)
         if release.is_changed:
-            raise ReleaseError(f"{path} is not the release that the ledger recorded: its file was changed")
+            what = "file was" if kind_at(path).in_files else "rows were"
+            raise ReleaseError(f"{shown_place(path)} is not the release that the ledger recorded: its {what} changed")
         with release.rows(engine, name) as relation:
             yield Earlier(path, release.manifest, relation, publication)
 

@@ -256,7 +256,8 @@ def test_an_earlier_release_that_is_forged_under_its_digest_is_not_compared_with
 ) -> None:
     wanted = publish_in_postgres(schemas, tmp_path)
     keep_digest(forger_in(schemas))
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SqlanonError, match="not the release that the ledger recorded"):
+    message = "/shared.r is not the release that the ledger recorded: its rows were changed"
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SqlanonError, match=message):
         db.withdraw(wanted).publish(force=True)
 
 
