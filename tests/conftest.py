@@ -221,11 +221,14 @@ def compacted(path: Path, compression: str = "auto") -> None:
 def make_policy(attributes: Mapping[str, Any], k: int = 2, table: str | None = "t", **sections: Any) -> sqlanon.Policy:
     """A policy from its attributes; the other sections as in TOML.
 
-    An attribute is a role, the rule of a quasi-identifier (``"mask"`` for short), or all of its own table.
+    An attribute is a role, the rule of a quasi-identifier (``"mask"`` for short), or all of its own table. Noise may be
+    of any ε.
     """
     source = {"source": {"table": table}} if table is not None else {}
     attributes = {name: _attribute(spec) for name, spec in attributes.items()}
     privacy = {"k": k, **sections.pop("privacy", {})}
+    if sum(spec.get("noise", {}).get("epsilon", 0) for spec in attributes.values()) > 10:
+        privacy["linkable_noise"] = True
     return sqlanon.Policy(attributes=attributes, privacy=privacy, **{**source, **sections})
 
 

@@ -198,8 +198,6 @@ class JointAudit:
             )
         spent, all_shares = self.history.spent, self.history.shares
         runs = {one.run_id: one.epsilon for one in spent}
-        names = {name.lower() for name in new.noise or ()}
-        again = [one for one in spent if one.source != self.run.identity or names & (one.attributes or names)]
         so_far = math.fsum(runs.values())
         both = math.fsum([*runs.values(), new.epsilon])
         releases = f"{len(runs)} release{'s' if len(runs) > 1 else ''}"
@@ -211,9 +209,12 @@ class JointAudit:
         loss = f"each record then has an epsilon of {both:g}, so readers of all releases know its values better"
         if total is not None and both > total * (1 + ROUNDING):
             yield self._unless_forced(f"{figures}; [privacy] epsilon_total allows {total:g}", loss)
-        elif total is None and again:
-            message = "this source was published with noise before, and noise that is drawn again averages out"
-            yield self._unless_forced(f"{message}. {figures}: set [privacy] epsilon_total to allow that sum", loss)
+        elif total is None and spent:
+            message = "this source was published with noise before. Noise that is drawn again for the same values, "
+            message += "also of another column that follows from them, averages out"
+            yield self._unless_forced(
+                f"{message}. {figures}: set [privacy] epsilon_total = {both:g} to allow that sum", loss
+            )
 
     def _unless_forced(self, message: str, loss: str) -> Check:
         if self.force:

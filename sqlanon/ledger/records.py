@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ _STANDING = template("""
     ORDER BY published_at
 """)
 _SPENT = template("""
-    SELECT run_id, path, source, same_source, epsilon, noise
+    SELECT run_id, path, source, same_source, epsilon
     FROM sqlanon_catalog.sqlanon.releases
     WHERE NOT epsilon IS NULL AND NOT coalesce(draft, false)
     ORDER BY published_at
@@ -99,15 +98,13 @@ class Publication:
 
 @dataclass(frozen=True)
 class Spent:
-    """The epsilon of a record that a run has spent on the noise of ``attributes``, in lower case (None in catalogs of
-    older versions); its release may be replaced since."""
+    """The epsilon of a record that a run has spent on noise; its release may be replaced since."""
 
     run_id: str
     path: Path
     source: str | None
     same_source: str | None
     epsilon: float
-    attributes: frozenset[str] | None
 
 
 @dataclass(frozen=True)
@@ -175,11 +172,10 @@ def standing(engine: DuckDBEngine) -> list[Publication]:
 
 def spent_so_far(engine: DuckDBEngine) -> list[Spent]:
     """The releases with noise in the open catalog."""
-    found = []
-    for run_id, place, source, same_source, epsilon, noise in engine.rows(_SPENT()):
-        attributes = None if noise is None else frozenset(name.lower() for name in json.loads(noise))
-        found.append(Spent(run_id, Path(place), source, same_source, epsilon, attributes))
-    return found
+    return [
+        Spent(run_id, Path(place), source, same_source, epsilon)
+        for run_id, place, source, same_source, epsilon in engine.rows(_SPENT())
+    ]
 
 
 def publications_elsewhere(

@@ -213,11 +213,12 @@ def add_noise(
     expected = steps.figures(noise.expected_errors(classes, columns))
     looked_at, linked, strictly = steps.ask(linking.risk(links, kept), [])[0]
     steps.drop(links)
+    attack = Linking(looked_at, linked, strictly, all_records)
     return NoiseResult(
-        replace(recoding, warnings=(*recoding.warnings, *_still(policy, expected))),
+        replace(recoding, warnings=(*recoding.warnings, *_still(policy, expected), *_linkable(policy, attack))),
         statement,
         _errors(steps, policy, columns, rows, expected),
-        Linking(looked_at, linked, strictly, all_records),
+        attack,
         confidence,
     )
 
@@ -317,6 +318,17 @@ def _still(policy: Policy, expected: Mapping[str, Any]) -> list[Notice]:
         for name, count in counts.items()
         if count
     ]
+
+
+def _linkable(policy: Policy, attack: Linking) -> list[Notice]:
+    """The warning of noise that the policy lets be weak, with the linking risk."""
+    if not policy.privacy.linkable_noise:
+        return []
+    message = (
+        f"linkable_noise: the epsilon of a record is {policy.epsilon:g}. A reader who has the original values links "
+    )
+    message += f"{attack.risk:.1%} of the released rows to their own by the nearest value (linking_risk)"
+    return [Notice(message, attack.linked)]
 
 
 def _errors(

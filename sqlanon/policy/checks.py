@@ -34,7 +34,7 @@ from sqlanon.policy.compatibility import (
 )
 from sqlanon.policy.databases import is_remote, local_database, without_format
 from sqlanon.policy.names import EARLIER, METADATA_VIEWS, labels_table
-from sqlanon.policy.noise import ROUNDING, Noise
+from sqlanon.policy.noise import MOST_EPSILON, ROUNDING, Noise
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join
 from sqlanon.policy.rules import FileRule
@@ -193,6 +193,8 @@ def _budget(noisy: Mapping[str, Noise], privacy: PrivacySection) -> Iterator[Pro
     if most is not None and least > most * (1 + ROUNDING):
         message = f"{most:g} is for all releases, and this one adds {least:g}: raise it, or lower the epsilon"
         yield Problem("privacy.epsilon_total", message)
+    if not privacy.linkable_noise:
+        yield from _linkable(noisy, least, privacy)
     if record is None:
         for name in others:
             yield Problem(
@@ -210,6 +212,29 @@ def _budget(noisy: Mapping[str, Noise], privacy: PrivacySection) -> Iterator[Pro
             "privacy.epsilon",
             f"{record:g} is the record's, and those of the attributes add up to {spent:g}: make them equal, "
             "or leave it out",
+        )
+
+
+def _linkable(noisy: Mapping[str, Noise], epsilon: float, privacy: PrivacySection) -> Iterator[Problem]:
+    """Noise that is too weak to hide whose value is whose."""
+    most = MOST_EPSILON * (1 + ROUNDING)
+    risk = (
+        f"above {MOST_EPSILON:g} noise hides little: a reader who has the values, of another release too, links most "
+        "rows to persons by the nearest value"
+    )
+    remedy = (
+        "or set linkable_noise = true under [privacy] if this may happen to every row, and see the linking risk that is "
+        "then shown"
+    )
+    if epsilon > most:
+        place = "privacy.epsilon"
+        if privacy.epsilon is None:
+            greatest = max(noisy, key=lambda name: noisy[name].epsilon or 0)
+            place = join(join(join("attributes", greatest), "noise"), "epsilon")
+        yield Problem(place, f"the epsilon of a record is {epsilon:g}; {risk}: lower it, {remedy}")
+    elif privacy.epsilon_total is not None and privacy.epsilon_total > most:
+        yield Problem(
+            "privacy.epsilon_total", f"a record may spend {privacy.epsilon_total:g}; {risk}: lower it, {remedy}"
         )
 
 

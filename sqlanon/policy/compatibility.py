@@ -641,7 +641,7 @@ POPULATIONS = (
 )
 BUDGETS = (
     Row(
-        _given("privacy.epsilon", "privacy.epsilon_total", "privacy.confidence"),
+        _given("privacy.epsilon", "privacy.epsilon_total", "privacy.linkable_noise", "privacy.confidence"),
         NO_NOISE,
         "applies to attributes with noise, and no attribute has noise: add noise = {{}} to one, or leave it out",
     ),

@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_wrap_validator_function
 
 from sqlanon.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more
-from sqlanon.policy.noise import Epsilon
+from sqlanon.policy.noise import MOST_EPSILON, Epsilon
 from sqlanon.policy.problems import Missing
 from sqlanon.requirements.registry import RequirementType, kinds_by_key, on_change
 
@@ -47,6 +47,12 @@ class PrivacySection(Section):
         default=None,
         description="the greatest sum of a record's budgets over all releases of its source in the ledger",
         examples=[10.0],
+    )
+    linkable_noise: bool | None = Field(
+        default=None,
+        description=f"allow an epsilon, or epsilon_total, above {MOST_EPSILON:g}: readers who have the values can link "
+        "most released rows to persons",
+        examples=[True],
     )
     confidence: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), as_real] | None = Field(
         default=None,
@@ -79,8 +85,9 @@ class PrivacySection(Section):
         fields: dict[str, Any] = handler(self)
         if self.dependencies is None:
             fields.pop("dependencies", None)
-        if self.epsilon_total is None:
-            fields.pop("epsilon_total", None)
+        for key in ("epsilon_total", "linkable_noise"):
+            if getattr(self, key) is None:
+                fields.pop(key, None)
         return {name: value for name, value in fields.items() if value not in ((), [])}
 
 

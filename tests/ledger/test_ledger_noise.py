@@ -100,11 +100,27 @@ def test_by_force_it_is_published_with_a_warning(with_one: Path) -> None:
 
 
 @pytest.mark.slow
-def test_noise_on_another_attribute_is_let_through_unless_there_is_a_total(with_one: Path) -> None:
+def test_noise_on_another_attribute_is_refused_without_a_total_that_allows_the_sum(with_one: Path) -> None:
+    """It was let through, although the other column may follow from the first, as pounds do from kilograms."""
+    with pytest.raises(AuditError, match=r"1\.5 in all: set \[privacy\] epsilon_total = 1\.5 to allow that sum"):
+        publish(policy(with_one, "one", {"weight": 0.5}))
     with pytest.raises(AuditError, match=r"1\.5 in all; \[privacy\] epsilon_total allows 1\.2"):
         publish(policy(with_one, "one", {"weight": 0.5}, total=1.2))
-    publish(policy(with_one, "one", {"weight": 0.5}))
+    publish(policy(with_one, "one", {"weight": 0.5}, total=1.5))
     assert so_far(with_one) == 1.5
+
+
+def test_noise_on_kilograms_and_then_on_pounds_is_refused(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE visits AS SELECT 20 + i % 4 AS age, kg, round(kg * 2.2046, 1) AS lb "
+            f"FROM (SELECT i, 50 + i * 3 % 40 AS kg FROM range({ROWS}) t(i)) s"
+        )
+    publish(policy(tmp_path, "one", {"kg": 1.0}))
+    with pytest.raises(AuditError, match="epsilon of a record: 1 so far, in 1 release of this source, 1 in this one"):
+        publish(policy(tmp_path, "two", {"lb": 1.0}))
+    assert not (tmp_path / "two.duckdb").exists()
+    publish(policy(tmp_path, "three", {}))  # without noise it spends nothing
 
 
 @pytest.mark.slow

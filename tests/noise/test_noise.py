@@ -1408,3 +1408,15 @@ def test_a_confidence_next_to_1() -> None:
     with sqlanon.connect(table) as db:
         result = db.anonymize(with_privacy(policy, confidence=1 - 1e-16))
     assert result.confidence is not None and result.confidence["suppressed_rows"] == 0
+
+
+def test_a_warning_shows_the_linking_risk_of_noise_that_the_policy_lets_be_weak() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'a' AS q, i AS x FROM range(40) AS r(i)")
+        with sqlanon.connect(connection) as db:
+            weak = db.anonymize(make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1000.0}}}))
+            usual = db.anonymize(make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 10.0}}}))
+            assert weak.linking_risk is not None and weak.linking_risk > 0.9
+            shown = [warning for warning in weak.warnings if "links" in warning]
+            assert len(shown) == 1 and f"links {weak.linking_risk:.1%} of the released rows" in shown[0]
+            assert not any("links" in warning for warning in usual.warnings)

@@ -47,6 +47,7 @@ PRIVACY: Mapping[str, Any] = {
     "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}],
     "epsilon": 2,
     "epsilon_total": 3,
+    "linkable_noise": True,
     "confidence": 0.9,
 }
 ATTRIBUTE: Mapping[str, Any] = {"weight": 2.0, "on_unknown": "suppress", "identification": "most"}

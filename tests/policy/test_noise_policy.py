@@ -108,7 +108,11 @@ def test_cells_may_be_blanked_beside_noise() -> None:
         ({"epsilon": 1}, {}),
         ({"epsilon": 1}, {"epsilon": 1.0}),
         ({"epsilon": 0.001}, {}),
-        ({"epsilon": 100}, {}),
+        ({"epsilon": 10}, {}),
+        ({"epsilon": 100}, {"linkable_noise": True}),
+        ({"epsilon": 1}, {"linkable_noise": True}),
+        ({"epsilon": 10}, {"epsilon_total": 10}),
+        ({"epsilon": 1}, {"epsilon_total": 30, "linkable_noise": True}),
         ({"epsilon": 1, "bounds": [-5, 0]}, {}),
         ({"epsilon": 1, "bounds": (0.1, 0.2)}, {}),
         ({"epsilon": 1, "round": 0.001}, {}),
@@ -125,6 +129,31 @@ def test_cells_may_be_blanked_beside_noise() -> None:
 )
 def test_what_is_just_allowed(noise: dict[str, Any], privacy: dict[str, Any]) -> None:
     Policy(**tree(noise, privacy))
+
+
+@pytest.mark.parametrize(
+    ("noise", "privacy", "place"),
+    [
+        ({"epsilon": 10.1}, {}, "attributes.height.noise.epsilon"),
+        ({"epsilon": 10.1}, {"linkable_noise": False}, "attributes.height.noise.epsilon"),
+        ({}, {"epsilon": 11}, "privacy.epsilon"),
+        ({"epsilon": 2}, {"epsilon_total": 10.5}, "privacy.epsilon_total"),
+    ],
+)
+def test_noise_that_hides_little_is_refused_unless_the_policy_says_so(
+    noise: dict[str, Any], privacy: dict[str, Any], place: str
+) -> None:
+    where, message = only_problem(**tree(noise, privacy))
+    assert where == place
+    assert "above 10 noise hides little" in message and "links most rows" in message
+    assert "set linkable_noise = true under [privacy]" in message
+
+
+def test_the_epsilon_of_a_record_counts_not_that_of_an_attribute() -> None:
+    more = {"weight": noisy({"epsilon": 6}), "bmi": noisy({"epsilon": 1})}
+    place, message = only_problem(**tree({"epsilon": 4}, more=more))
+    assert place == "attributes.weight.noise.epsilon"
+    assert "the epsilon of a record is 11" in message
 
 
 # --- the budget --------------------------------------------------------------------------------------

@@ -965,7 +965,7 @@ def test_the_json_schema_refuses_what_the_policy_refuses(
 
 
 def test_the_json_schema_explains_every_key(schema: Schema) -> None:
-    others = {"epsilon", "epsilon_total", "confidence", "dependencies"}
+    others = {"epsilon", "epsilon_total", "linkable_noise", "confidence", "dependencies"}
     assert set(schema.whole["$defs"]["PrivacySection"]["properties"]) == {*EVERY_REQUIREMENT.requirements, *others}
     names = ("PrivacySection", "PopulationSection", "Shield", "LDiversity", "TCloseness", "DeltaPresence")
     for name in (*names, "DeltaDisclosure", "BetaLikeness", "AlphaK", "PopulationUniqueness"):

@@ -167,6 +167,8 @@ def policy_of(case: NoiseCase, directory: Path, noise: bool = True) -> sqlanon.P
         if noise and column.has_unknown:
             attributes[name]["on_unknown"] = "suppress"
     privacy = {name: value for name, value in case.privacy.items() if noise or name != "confidence"}
+    if noise and sum(column.noise["epsilon"] for column in case.noisy.values()) > 10:
+        privacy["linkable_noise"] = True
     return sqlanon.Policy(
         source={"table": "t"},
         attributes=attributes,
