@@ -223,8 +223,8 @@ def _linkable(noisy: Mapping[str, Noise], epsilon: float, privacy: PrivacySectio
         "rows to persons by the nearest value"
     )
     remedy = (
-        "or set linkable_noise = true under [privacy] if this may happen to every row, and see the linking risk that is "
-        "then shown"
+        "or set linkable_noise = true under [privacy] if this may happen to every row, and see the linking risk that "
+        "is then shown"
     )
     if epsilon > most:
         place = "privacy.epsilon"
