@@ -48,7 +48,6 @@ from sqlanon.release.target import Reach, kind_taking, recorded_place, target_fo
 from sqlanon.release.undecided_persons import (
     explain_undecided_person,
     find_undecided_person,
-    refuse_few_persons,
     refuse_undecided_person,
 )
 from sqlanon.search.examples import example_levels, size_of_lattice
@@ -337,7 +336,6 @@ def draft_of(
     policy = prepared.policy
     with source_errors():
         person = find_undecided_person(steps, policy, prepared.source, prepared.columns, prepared.marginals.rows)
-        refuse_undecided_person(prepared.source, person)
         warnings = warn_of_unique_columns(steps, prepared)
     laps.end("load")
     found = search(steps, prepared, partial(progress, "search"))
@@ -345,7 +343,7 @@ def draft_of(
         persons = prepared.limit.persons is not None
         keep_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows(), persons)
     recoding = recode(steps, prepared, found)
-    refuse_few_persons(steps, prepared, recoding.statement, person)
+    refuse_undecided_person(steps, prepared, recoding.statement, person)
     warnings += warn_of_rows_without_person(steps, prepared, recoding.statement)
     dependencies = measure_dependencies(run.engine, steps, prepared, recoding.statement, recoding.generalization)
     laps.end("search")

@@ -2,8 +2,8 @@
 
 Where a policy leaves ``[source] person`` open, and a column numbers people who have several rows, a release is refused
 whose classes hold too few of them. Its data holder decides: a column, or false. Of a source in PostgreSQL or Spark the
-column is looked for there, by counts, and any release is refused: the classes' people cannot be counted before it is
-decided who they are.
+column is looked for there, by counts, and any release is refused: the audit there cannot count people before it is
+decided who they are. The error has the same figures, which that server counts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.coding import Column
+from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.dialects.postgres import distinct_counts as exact_counts
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import PolicyError, Problem, UnreadableColumnsError
+from sqlanon.errors import PolicyError, Problem, SourceError, UnreadableColumnsError
 from sqlanon.expressions import col, named, select
 from sqlanon.policy import Policy
 from sqlanon.policy.toml import toml_value
@@ -93,13 +94,6 @@ def _find_there(source: Source, every: EveryColumn, columns: Columns, rows: int)
     return _find(ask, ROWS_THERE, every.types, columns, rows, counts)
 
 
-def refuse_undecided_person(source: Source, person: PersonColumn | None) -> None:
-    """Refuse to release a source whose rows stay elsewhere, and whose people a column numbers."""
-    if person is None or source.access == "rows":
-        return
-    raise PolicyError([Problem("source.person", explain_undecided_person(person))])
-
-
 def explain_undecided_person(person: PersonColumn) -> str:
     """That a column numbers people, and what to decide."""
     return f"{_numbers_people(person)}. {_decide(person)}"
@@ -121,27 +115,46 @@ def _decide(person: PersonColumn) -> str:
     )
 
 
-def refuse_few_persons(
+def refuse_undecided_person(
     steps: StatementRunner, prepared: SearchInput, recoding: ByClass, person: PersonColumn | None
 ) -> None:
-    """Refuse a release whose classes hold fewer than k values of the column that numbers people."""
+    """Refuse a release whose classes hold fewer than k values of the column that numbers people; and any release of a
+    source whose rows stay elsewhere."""
     if person is None:
         return
     least = promised_k(prepared.policy.privacy, prepared.policy.quasi)
-    rows = positional(recoding.with_column(Column(person.name)).select(shuffled=False), len(recoding.columns) + 1)
-    keys = [f"r{i}" for i, column in enumerate(recoding.columns) if column.quasi is not None]
-    of_persons = select([*map(col, keys), named(col(f"r{len(recoding.columns)}"), "person")], rows)
-    classes, few = steps.engine.rows(count_small_classes(of_persons, keys, least))[0]
-    if not classes:
+    classes, rows = _count_small_classes(steps.engine, prepared.source, recoding, person.name, least)
+    if not classes and prepared.source.access == "rows":
         return
-    name, one = repr(person.name), classes == 1
-    raise PolicyError(
-        [
-            Problem(
-                "source.person",
-                f"{_numbers_people(person)}. {classes:,} {'class' if one else 'classes'} ({few:,} "
-                f"{'row' if few == 1 else 'rows'}) {'holds' if one else 'hold'} fewer than {least} values of {name}. "
-                f"{_decide(person)}",
-            )
-        ]
-    )
+    message = explain_undecided_person(person)
+    if classes:
+        name, is_single = repr(person.name), classes == 1
+        message = (
+            f"{_numbers_people(person)}. {classes:,} {'class' if is_single else 'classes'} ({rows:,} "
+            f"{'row' if rows == 1 else 'rows'}) {'holds' if is_single else 'hold'} fewer than {least} values of "
+            f"{name}. {_decide(person)}"
+        )
+    raise PolicyError([Problem("source.person", message)])
+
+
+def _count_small_classes(
+    engine: WorkEngine, source: Source, recoding: ByClass, person: str, least: int
+) -> tuple[int, int]:
+    """The classes with fewer than ``least`` values of a column, and their rows. None where a server does not count them
+    because its user may make no temporary tables."""
+
+    def count(recoding: ByClass) -> exp.Select:
+        released = recoding.with_column(Column(person)).select(shuffled=False)
+        rows = positional(released, len(recoding.columns) + 1)
+        keys = [f"r{i}" for i, column in enumerate(recoding.columns) if column.quasi is not None]
+        of_persons = select([*map(col, keys), named(col(f"r{len(recoding.columns)}"), "person")], rows)
+        return count_small_classes(of_persons, keys, least)
+
+    if source.access == "rows":
+        return engine.rows(count(recoding))[0]
+    every = source.every_column(engine)
+    assert every is not None
+    read = _restrict_to(every, {*(column.name for column in recoding.columns), person})
+    with suppress(SourceError):
+        return source.ask_of_release(engine, lambda rows: count(recoding.of_rows(rows)), read)[0]
+    return 0, 0

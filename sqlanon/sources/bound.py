@@ -220,6 +220,13 @@ class Source:
         """The answer to a question on `ROWS_THERE`, a relation where its rows are: figures, and no value of a row."""
         raise NotImplementedError("its rows are here")
 
+    def ask_of_release(
+        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: EveryColumn
+    ) -> Sequence[tuple[Any, ...]]:
+        """The answer to a question on a release that is made where its rows are, of a table with these columns:
+        figures, and no value of a row."""
+        raise NotImplementedError("its rows are here")
+
     def why_not_measured(self) -> str | None:
         """Why dependencies between columns cannot be measured on its rows; None: they can."""
         return None if self.measures else f"its rows are in {self.where}"

@@ -8,7 +8,7 @@ source a view that repeats each as often as it was counted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import field
 from functools import partial
@@ -147,10 +147,13 @@ class PostgresSource(Source):
             yield query
 
     @contextmanager
-    def shipped(self, engine: WorkEngine, query: exp.Select) -> Iterator[exp.Select]:
-        """A query over the source, and over tables beside us, as it runs there, while these are there."""
+    def shipped(self, engine: WorkEngine, query: exp.Select, rows: exp.Expr | None = None) -> Iterator[exp.Select]:
+        """A query over the source, or these rows there, and over tables beside us, as it runs there, while these are
+        there."""
         made: list[exp.Table] = []
         tables: dict[str, exp.Expr] = {name_of(self.relation): self._rows_with_persons}
+        if rows is not None:
+            tables[name_of(ROWS_THERE)] = rows
         for number, (found, columns) in enumerate(self._beside(engine, query)):
             tables[name_of(found)] = self._ship(engine, found, columns, number)
             made.append(table(f"{_SHIPPED}_{number}", "pg_temp"))
@@ -216,6 +219,13 @@ class PostgresSource(Source):
     def ask_there(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
         with self.engine.reading():
             return self.engine.rows(pg.put_there(query, {name_of(ROWS_THERE): relation}))
+
+    def ask_of_release(
+        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: EveryColumn
+    ) -> list[tuple[Any, ...]]:
+        query = query_of(ROWS_THERE)
+        with self.engine.undone_unless_committed(), self.shipped(engine, query, every.relation) as there:
+            return self.engine.rows(there)
 
     def why_not_measured(self) -> str | None:
         with self.engine.reading():

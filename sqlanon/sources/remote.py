@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, Feature, WorkEngine
 from sqlanon.engines.federated import FederatedEngine, There
 from sqlanon.errors import SourceError
-from sqlanon.expressions import by_class, name_of, named, select, subquery, template
+from sqlanon.expressions import by_class, drop_view, name_of, named, select, subquery, table, template
 from sqlanon.records import dataclass
 from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Recodes, RemotePersons, Source, WorkNames
 from sqlanon.sources.plain import types_here
@@ -87,6 +87,16 @@ class RemoteSource(Source):
             part.set("materialized", None)
         with there.server.translated_errors():
             return there.server.rows(there.dialect.put_there(query, {name_of(ROWS_THERE): relation}))
+
+    def ask_of_release(
+        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: EveryColumn
+    ) -> list[tuple[Any, ...]]:
+        rows = table("sqlanon_rows_there", "main", "temp")
+        self.engine.adopt(rows, every.types, every.relation, confined=every.types)
+        try:
+            return self.engine.rows(query_of(rows))
+        finally:
+            self.engine.execute(drop_view(rows.copy()))
 
     def drop(self) -> None:
         self.engine.let_go()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from typing import Any
 
@@ -30,7 +31,8 @@ QUASI = {
 SOURCE = {"postgres": f"env:{VARIABLE}", "table": "visited.visits"}
 KINDS = {"mrn": "bigint", "sex": "text", "birth_date": "date", "zip": "text", "ward": "varchar(20)"}
 CANCEL_ITSELF = parse_one("SELECT pg_catalog.pg_cancel_backend(pg_catalog.pg_backend_pid())", dialect="postgres")
-UNDECIDED = "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. Set person = \"mrn\" under"
+UNDECIDED = "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. "
+SMALL_CLASSES = "60 classes (360 rows) hold fewer than 5 values of 'mrn'. Set person = \"mrn\" under"
 
 
 def visits(rows: str = "5 + i % 3", persons: int = 60) -> list[tuple[Any, ...]]:
@@ -55,7 +57,60 @@ def test_a_source_in_postgres_is_refused(postgres: Server, role: str | None) -> 
     load(postgres, visits())
     with sqlanon.connect() as db, pytest.raises(PolicyError) as refused:
         db.anonymize(policy_of(role, SOURCE))
-    assert UNDECIDED in str(refused.value)
+    assert UNDECIDED + SMALL_CLASSES in str(refused.value)
+
+
+# Half of the persons share their values in groups of six, ten a ZIP code; and some rows are of nobody.
+IN_CLASSES = f"""
+    CREATE TABLE visits AS
+    SELECT CASE WHEN hash(mrn) % 7 = 0 THEN NULL ELSE mrn END AS mrn, sex,
+        CASE WHEN mrn < 130 THEN DATE '1950-01-01' + ((mrn - 100) // 6 * 31)::INTEGER ELSE birth_date END AS birth_date,
+        CASE WHEN mrn < 130 THEN '10000' WHEN mrn < 140 THEN '20000' ELSE zip END AS zip, ward
+    FROM ({VISITS.format(rows="5 + i % 3", persons=60)}) AS v
+"""
+
+
+def refuse(db: sqlanon.Database, source: dict[str, Any], strategy: str) -> str:
+    sections = policy_of(None, source).model_dump(exclude_unset=True)
+    sections["privacy"] |= {"k": 9}
+    sections["search"] = {"strategy": strategy, "suppression_limit": 0.1}
+    with pytest.raises(PolicyError) as refused:
+        db.anonymize(sqlanon.Policy(**sections))
+    return str(refused.value)
+
+
+def count_as_duckdb(connection: duckdb.DuckDBPyConnection, message: str, strategy: str = "optimal") -> int:
+    """The rows in small classes, which are those that DuckDB counts."""
+    with sqlanon.connect(connection) as db:
+        assert message == refuse(db, {"table": "visits"}, strategy)
+    (rows,) = re.findall(r"class(?:es)? \((\d+) rows\) holds? fewer than 9 values", message)
+    return int(rows)
+
+
+def test_the_figures_of_postgres_are_those_of_the_release(postgres: Server) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(IN_CLASSES)
+        load(postgres, connection.sql("FROM visits").fetchall())
+        with sqlanon.connect() as db:
+            message = refuse(db, SOURCE, "optimal")
+        assert 0 < count_as_duckdb(connection, message) < 360
+
+
+def test_a_role_without_temporary_tables_is_refused_without_these_figures(postgres: Server) -> None:
+    load(postgres, visits())
+    postgres.run(
+        "REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC",
+        "CREATE ROLE poor LOGIN PASSWORD 'x'",
+        "GRANT USAGE ON SCHEMA visited TO poor",
+        "GRANT SELECT ON visited.visits TO poor",
+    )
+    try:
+        with pytest.MonkeyPatch.context() as patch, sqlanon.connect() as db, pytest.raises(PolicyError) as refused:
+            patch.setenv("POOR", postgres.address("poor", "x"))
+            db.anonymize(policy_of("identifying", {**SOURCE, "postgres": "env:POOR"}))
+    finally:
+        postgres.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC", "DROP OWNED BY poor", "DROP ROLE poor")
+    assert UNDECIDED + 'Set person = "mrn"' in str(refused.value)
 
 
 def test_rows_of_persons_with_one_row_need_no_decision(postgres: Server) -> None:
@@ -103,7 +158,7 @@ def test_whoever_may_read_some_columns_decides_about_these(postgres: Server) -> 
             db.anonymize(policy)
     finally:
         postgres.run("DROP OWNED BY some_columns", "DROP ROLE some_columns")
-    assert UNDECIDED in str(refused.value)
+    assert UNDECIDED + SMALL_CLASSES in str(refused.value)
 
 
 def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,5 +206,21 @@ def test_a_source_in_spark_is_refused(spark: Any, role: str | None, persons: int
     with duckdb.connect() as connection:
         connection.sql(VISITS.format(rows="5 + i % 3", persons=persons)).write_parquet(file)
     session.read.parquet(file).createOrReplaceTempView("visits")
-    with sqlanon.connect(session) as db, pytest.raises(PolicyError, match="not set, and 'mrn' numbers people"):
+    with sqlanon.connect(session) as db, pytest.raises(PolicyError) as refused:
         db.anonymize(policy_of(role, {"table": "visits"}))
+    assert "not set, and 'mrn' numbers people: " in str(refused.value)
+    assert (SMALL_CLASSES if persons == 60 else "hold fewer than 5 values of 'mrn'") in str(refused.value)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
+def test_the_figures_of_spark_are_those_of_the_release(spark: Any, strategy: str, tmp_path: Any) -> None:
+    session = spark.newSession()
+    file = str(tmp_path / "visits.parquet")
+    with duckdb.connect() as connection:
+        connection.execute(IN_CLASSES)
+        connection.sql("FROM visits").write_parquet(file)
+        session.read.parquet(file).createOrReplaceTempView("visits")
+        with sqlanon.connect(session) as db:
+            message = refuse(db, {"table": "visits"}, strategy)
+        assert count_as_duckdb(connection, message, strategy)
