@@ -168,7 +168,8 @@ def adult(data: Path, k: int, limit: float, **search: Any) -> sqlanon.Policy:
 def check_privacy(case: PrivacyCase, **search: Any) -> None:
     """Whatever is asked of classes, and whoever is counted: what is found meets it, and loses no more than the optimum
     of the full domain."""
-    refused = {"k_map", "delta_presence", "average_risk", "sample_uniqueness", "population_uniqueness"}
+    of_population = {"k_map", "delta_presence", "null_map", "wrong_map"}
+    refused = {*of_population, "average_risk", "sample_uniqueness", "population_uniqueness"}
     privacy = {name: one for name, one in case.privacy.items() if name not in refused} or {"k": 2}
     case = replace(case, privacy=privacy, measure="loss", aggregate=None, source=replace(case.source, population=None))
     with tempfile.TemporaryDirectory() as name, privacy_properties.opened(case.source) as db:
