@@ -163,7 +163,7 @@ _ROOT = template("""
     WHERE known
 """)
 _POSITIONS = template("""
-    SELECT level_0, :reach
+    SELECT level_0, :first AS low, :last AS high
     FROM (
         SELECT *, row_number() OVER (ORDER BY :order NULLS FIRST, level_0 NULLS FIRST) - 1 AS position
         FROM :hierarchy
@@ -194,8 +194,10 @@ def nodes(
     positions of its first and last ground value, among all ground values in their order), and ``released``: whether it
     may be.
     """
-    positions = _positions(hierarchy, coded.height, order, coded.open_ends)
-    parts = [_of_level(coded, positions, level, floor, offsets) for level in range(floor, coded.height)]
+    parts = [
+        _of_level(coded, _positions(hierarchy, level, order, coded.open_ends), level, floor, offsets)
+        for level in range(floor, coded.height)
+    ]
     root = _ROOT(
         node=offsets[-1],
         level=coded.height,
@@ -216,13 +218,10 @@ def may_be_shown(label: exp.Expr, forbidden: Collection[str]) -> exp.Expr:
     return _IS_ALLOWED(label=label, forbidden=[text(one) for one in sorted(forbidden)]) if forbidden else exp.true()
 
 
-def _positions(hierarchy: exp.Table, height: int, order: exp.Expr, open_ends: bool) -> exp.Select:
-    """Each ground value with the positions between which its labels reach: ``low_l`` and ``high_l``, by level."""
-    reach = []
-    for level in range(height):
-        label = col(released_column(level, open_ends))
-        reach += [named(_FIRST_UNDER(label=label), f"low_{level}"), named(_LAST_UNDER(label=label), f"high_{level}")]
-    return _POSITIONS(reach=reach, order=order, hierarchy=hierarchy)
+def _positions(hierarchy: exp.Table, level: int, order: exp.Expr, open_ends: bool) -> exp.Select:
+    """Each ground value with the positions between which its label at a level reaches: ``low`` and ``high``."""
+    label = col(released_column(level, open_ends))
+    return _POSITIONS(first=_FIRST_UNDER(label=label), last=_LAST_UNDER(label=label), order=order, hierarchy=hierarchy)
 
 
 def _of_level(coded: Coded, positions: exp.Select, level: int, floor: int, offsets: Sequence[int]) -> exp.Select:
@@ -236,8 +235,8 @@ def _of_level(coded: Coded, positions: exp.Select, level: int, floor: int, offse
         level=level,
         label=col(f"label_{level}", "v") if level >= coded.lowest_labelled else _VALUE(),
         leaves=exp.Max(this=col(f"leaves_{level}", "v")) if level >= coded.lowest_labelled else 0,
-        low=col(f"low_{level}", "p"),
-        high=col(f"high_{level}", "p"),
+        low=col("low", "p"),
+        high=col("high", "p"),
         values=coded.table,
         positions=positions,
         same=same(col("value", "v"), col("level_0", "p"), coded.nullable),

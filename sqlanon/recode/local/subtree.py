@@ -59,13 +59,13 @@ def suppressed_cost(trees: Sequence[Tree]) -> int:
 
 
 _COSTS = template("""
-    SELECT node, round(leaves * :each)::BIGINT + level AS cost, released
+    SELECT node, level, round(leaves * :each)::BIGINT + level AS cost, released
     FROM :nodes
 """)
 
 
 def _costs(trees: Sequence[Tree], attribute: int) -> exp.Select:
-    """The nodes of an attribute with what they cost: ``node``, ``cost``, ``released``."""
+    """The nodes of an attribute with what they cost: ``node``, ``level``, ``cost``, ``released``."""
     tree = trees[attribute]
     share = tree.weight / sum(one.weight for one in trees)
     each = SCALE * share / (tree.leaves - 1) if tree.leaves > 1 else 0.0
@@ -99,75 +99,66 @@ def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -
     return query
 
 
+_PATHS = template("""
+    SELECT d.ground, v.node, v.level, v.cost
+    FROM (
+        SELECT ground, unnest(:nodes) AS node
+        FROM (SELECT DISTINCT :ground AS ground, :nodes_of_levels FROM :combinations) AS g
+    ) AS d
+    JOIN :costs AS v ON d.node = v.node
+    WHERE v.released
+""")
 _SPLITS = template("""
     SELECT node, ground, other, extra
-    FROM (SELECT *, bool_and(other IS NOT NULL) OVER (PARTITION BY node) AS possible FROM :pairs AS s) AS m
+    FROM (
+        SELECT *, bool_and(other IS NOT NULL) OVER (PARTITION BY node) AS possible
+        FROM (
+            SELECT
+                node,
+                ground,
+                lag(node) OVER (PARTITION BY ground ORDER BY level) AS other,
+                lag(cost) OVER (PARTITION BY ground ORDER BY level) - cost AS extra
+            FROM :paths AS p
+        ) AS s
+    ) AS m
     WHERE possible
 """)
-_RAISES = template("SELECT * FROM :pairs AS s WHERE other IS NOT NULL")
-_NO_MOVES = template("""
-    SELECT NULL::INTEGER AS node, NULL::INTEGER AS ground, NULL::INTEGER AS other, NULL::BIGINT AS extra
-    WHERE FALSE
+_RAISES = template("""
+    SELECT low.node, low.ground, high.node AS other, high.cost - low.cost AS extra
+    FROM :paths AS low
+    JOIN :paths AS high ON low.ground = high.ground AND low.level < high.level
 """)
 
 
-def splits(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Query:
+def paths(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Select:
+    """The nodes above each ground value of an attribute that may be released: ``ground``, ``node``, ``level`` and
+    ``cost``, which rises with the level."""
+    tree = trees[attribute]
+    nodes = [col(node_name(attribute, level)) for level in range(tree.floor, tree.height + 1)]
+    return _PATHS(
+        nodes=exp.Array(expressions=nodes),
+        ground=col(ground_name(trees, attribute)),
+        nodes_of_levels=[node.copy() for node in nodes],
+        combinations=combinations,
+        costs=subquery(_costs(trees, attribute)),
+    )
+
+
+def splits(node_paths: exp.Table) -> exp.Select:
     """How the nodes of an attribute are split: ``node``, ``ground``, ``other`` (the highest node below that may be
     released and that stands for the ground value), ``extra`` (what that costs beside the node, below 0).
 
     Only nodes all of whose ground values have such a node can be split.
     """
-    tree = trees[attribute]
-    parts = [
-        _pairs(combinations, trees, attribute, level, range(level - 1, tree.floor - 1, -1))
-        for level in range(tree.floor + 1, tree.height + 1)
-    ]
-    return _SPLITS(pairs=subquery(union_all(*parts))) if parts else _NO_MOVES()
+    return _SPLITS(paths=node_paths)
 
 
-def raises(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Query:
-    """Each node of an attribute with each above it that may be released: columns as in `splits`."""
-    tree = trees[attribute]
-    levels = range(tree.floor, tree.height + 1)
-    parts = [_pairs(combinations, trees, attribute, low, [high]) for low in levels for high in levels if low < high]
-    return _RAISES(pairs=subquery(union_all(*parts))) if parts else _NO_MOVES()
+def raises(node_paths: exp.Table) -> exp.Subquery:
+    """Each node of an attribute with each above it that may be released: columns as in `splits`.
 
-
-_PAIRS = template("""
-    SELECT :node AS node, :ground AS ground, :other AS other, :cost - :own_cost AS extra
-    FROM (SELECT DISTINCT :paths FROM :combinations) AS c
-    WHERE :released
-""")
-# A node that costs the same stands for the same values.
-_IS_OTHER = fragment(":released AND :cost <> :own_cost")
-
-
-def _pairs(
-    combinations: exp.Table, trees: Sequence[Tree], attribute: int, level: int, others: Sequence[int]
-) -> exp.Select:
-    """The nodes at a level, and for each ground value the first of the nodes at other levels that may be released
-    and stands for other values."""
-    ground, nodes = ground_name(trees, attribute), {one: node_name(attribute, one) for one in (level, *others)}
-    own_cost = col(COST, f"v{level}")
-    other, cost = exp.Case(), exp.Case()
-    for one in others:
-        is_other = _IS_OTHER(released=col("released", f"v{one}"), cost=col(COST, f"v{one}"), own_cost=own_cost)
-        other = other.when(is_other, col(nodes[one], "c"))
-        cost = cost.when(is_other, col(COST, f"v{one}"))
-    query = _PAIRS(
-        node=col(nodes[level], "c"),
-        ground=col(ground, "c"),
-        other=other,
-        cost=cost,
-        own_cost=own_cost,
-        paths=[col(name) for name in dict.fromkeys([ground, *nodes.values()])],
-        combinations=combinations,
-        released=col("released", f"v{level}"),
-    )
-    for one, name in nodes.items():
-        on = col(name, "c").eq(col(NODE, f"v{one}"))
-        query = query.join(subquery(_costs(trees, attribute), f"v{one}"), on=on, copy=False)
-    return query
+    It is no table: of a tall hierarchy it has a row for each pair of levels.
+    """
+    return subquery(_RAISES(paths=node_paths))
 
 
 _IS_MOVE = fragment("s.node = :node AND s.ground = :ground")
@@ -203,7 +194,7 @@ _NEW_NODE = fragment("coalesce(s.other, :node)")
 
 
 def moved(
-    cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table, column: str, nodes: Sequence[int]
+    cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Expr, column: str, nodes: Sequence[int]
 ) -> exp.Select:
     """A cutting with some of an attribute's nodes replaced."""
     columns = released_nodes(len(trees), "p")
@@ -326,10 +317,11 @@ class _Cuts:
     def run(self) -> LocalOutcome:
         task, work, trees = self.task, self.task.work, self.task.trees
         search, levels = task.start()
-        self.down, self.up = (
-            [task.steps.make(work(f"subtree_{name}_{i}"), moves(task.combinations, trees, i)) for i in self.attributes]
-            for name, moves in (("splits", splits), ("raises", raises))
-        )
+        every_path = [
+            task.steps.make(work(f"subtree_paths_{i}"), paths(task.combinations, trees, i)) for i in self.attributes
+        ]
+        self.down = [task.steps.make(work(f"subtree_splits_{i}"), splits(every_path[i])) for i in self.attributes]
+        self.up = [raises(every_path[i]) for i in self.attributes]
         # Rows of unknown values are in no combination, and suppressed in any case.
         rows = task.engine.rows(_ROW_COUNT(combinations=task.combinations))
         self._allowed = task.allowed_rows - (task.rows - int(rows[0][0] or 0))
