@@ -37,7 +37,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.coding import ROWS, Levels
-from sqlanon.expressions import aliased, col, fragment, named, number, subquery, template, union_all
+from sqlanon.expressions import aliased, col, fragment, named, number, subquery, template
 from sqlanon.frequency.statements import MOVER, PERSONS, counted
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
