@@ -108,6 +108,26 @@ class NoMarkedRowsError(SourceError):
     """No row of an earlier release is in the source."""
 
 
+class RelabelledError(SourceError):
+    """The source's values have other labels than in a release whose rows are kept.
+
+    Attributes
+    ----------
+    counts:
+        The values with another label, by attribute.
+    """
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self.counts = dict(counts)
+        message = (
+            "have another label than when the release was made (a longer or shorter text under a mask, a number with "
+            "more digits, an edited file), so its rows cannot be published again as they are: sqlanon anonymize makes "
+            "a release with the new labels, which is not compared with the one that it replaces"
+        )
+        values = {name: f"{count:,} value{'s' if count > 1 else ''}" for name, count in counts.items()}
+        super().__init__("; ".join(f"attributes.{name}: {counted} {message}" for name, counted in values.items()))
+
+
 class InfeasibleError(SqlanonError):
     """No generalization meets the policy.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,11 +21,11 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.errors import (
     AuditError,
-    HierarchyError,
     InfeasibleError,
     NoMarkedRowsError,
     OvertimeError,
     PolicyError,
+    RelabelledError,
     ReleaseError,
 )
 from sqlanon.expressions import Namer, create_table, row_count
@@ -34,6 +33,7 @@ from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
 from sqlanon.frequency.unmatched import without_unmatched
 from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, value_facts
+from sqlanon.hierarchies.levels import warn_of_levels_above_top
 from sqlanon.notices import Notice
 from sqlanon.policy import Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
@@ -275,9 +275,11 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
             checks += check_against_source(run, prepared, found, place, withdraws)
             rows_now = prepared.marginals.rows
         elif all(check.passed for check in of_policy):  # else its rows are not compared
-            prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
-            checks += check_extended(run, prepared, found, place)
-            rows_now = prepared.marginals.rows
+            try:
+                prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
+                checks += check_extended(run, prepared, found, place)
+            except RelabelledError as error:
+                checks.append(source_check("recoded source", False, "", str(error)))
         alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
         everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
         publication = recorded_publication(run.engine, policy, found, sha256_now) if alone.verified else None
@@ -305,12 +307,14 @@ def measure_source_change(
         if not can_mark_rows(policy, run.source, manifest):
             return change
         steps = StatementRunner(run.engine)
-        # No row of the release is in the source any more, or its levels are above the top of a hierarchy.
-        with suppress(NoMarkedRowsError, InfeasibleError, HierarchyError):
+        try:
             prepared = prepare_beside(steps, run, policy, [publication], manifest, {publication.run_id})
-            with place.rows(run.engine, manifest) as released:
-                return measure_released_rows(run, prepared, publication, manifest, released, change)
-        return replace(change, missing_rows=manifest.released_rows)
+        except RelabelledError as error:
+            return replace(change, relabelled=tuple(error.counts))
+        except (NoMarkedRowsError, InfeasibleError):  # no row of the release is in the source any more
+            return replace(change, missing_rows=manifest.released_rows)
+        with place.rows(run.engine, manifest) as released:
+            return measure_released_rows(run, prepared, publication, manifest, released, change)
 
 
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
@@ -337,6 +341,7 @@ def draft_of(
     with source_errors():
         person = find_undecided_person(steps, policy, prepared.source, prepared.columns, prepared.marginals.rows)
         warnings = warn_of_unique_columns(steps, prepared)
+        warnings += () if steps.dry else warn_of_levels_above_top(policy, prepared.heights)
     laps.end("load")
     found = search(steps, prepared, partial(progress, "search"))
     if not steps.dry:
@@ -453,13 +458,12 @@ def prepare_beside(
 def prepare_released_rows(steps: StatementRunner, run: Run, published: PublishedRelease, is_fixed: bool) -> SearchInput:
     """Prepare the rows of a source that a release has, under the hierarchies of the whole source, for levels that are
     no finer than its own, or the same."""
-    from sqlanon.ledger import refuse_changed_labels, rows_in_release  # noqa: PLC0415
+    from sqlanon.ledger import rows_in_release  # noqa: PLC0415
 
     policy, run_id = published.policy, published.publication.run_id
     earlier = [published.publication, *published.others]
     fixed = published.manifest if is_fixed else None
     whole = prepare_beside(steps, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}"))
-    refuse_changed_labels(run, whole, published)
     rows, searched = run.work("rows_of_release"), whole.asked
     run.engine.execute(create_table(rows.copy(), rows_in_release(whole.source.relation)))
     scanned = scan(steps, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)

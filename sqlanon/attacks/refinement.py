@@ -327,7 +327,7 @@ def _full_domain_releases(attacker: Attacker) -> tuple[list[tuple[ComparedReleas
 
 def _released(private: PrivateSide, release: ComparedRelease, name: str, level: int) -> Released:
     spec, tree = private.policy.attributes[name], private.trees.hierarchies[name.lower()]
-    lowest = level if spec.forbidden else spec.min_level
+    lowest = level if spec.forbidden else min(spec.min_level, level)  # a mask may have fewer levels than min_level
     columns = release.column(name.lower()) or name, private.columns.by_attribute[name]
     return Released(name, *columns, level + tree.below, tree.table, lowest + tree.below)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -12,7 +12,9 @@ from sqlanon.coding import Coded, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import Problem
 from sqlanon.fields import in_words
+from sqlanon.notices import Notice
 from sqlanon.policy import Attribute, Policy
+from sqlanon.policy.rules import MaskRule
 
 NONE: frozenset[int] = frozenset()
 
@@ -23,7 +25,8 @@ def level_problems(
     """What the policy asks of an attribute's levels and labels that its hierarchy does not have; by level, ``columns``
     has what a release shows."""
     height = len(columns) - 1
-    limits = {"min_level": spec.min_level, "max_level": spec.max_level}
+    # The height of a mask follows from the longest text, so the limits of a policy may lie above it.
+    limits = {} if has_mask(spec) else {"min_level": spec.min_level, "max_level": spec.max_level}
     for key, limit in limits.items():
         if limit is not None and limit > height:
             message = f"is {limit}, but the hierarchy's top level is {height}"
@@ -36,6 +39,23 @@ def level_problems(
         if label not in known:
             message = f"{in_words(label)} is at no level of the hierarchy: write it as a release would show it"
             yield Problem(f"attributes.{name}.forbidden", message)
+
+
+def warn_of_levels_above_top(policy: Policy, heights: Mapping[str, int]) -> tuple[Notice, ...]:
+    """Warn of each mask that has no level as high as the policy asks for: its column is released at the top."""
+    return tuple(
+        Notice(
+            f"attributes.{name}.min_level is {spec.min_level}, and the mask of the longest text has {height} levels: "
+            "every value is released as *"
+        )
+        for name, height in heights.items()
+        if has_mask(spec := policy.attributes[name]) and spec.min_level > height
+    )
+
+
+def has_mask(spec: Attribute) -> bool:
+    """Whether the height of an attribute's hierarchy depends on the longest text of its column."""
+    return any(isinstance(rule, MaskRule) for rule in spec.hierarchy or ())
 
 
 def forbidden_levels(steps: StatementRunner, policy: Policy, attributes: Sequence[Coded]) -> tuple[frozenset[int], ...]:

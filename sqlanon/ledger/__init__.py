@@ -3,7 +3,7 @@
 from sqlanon.ledger.earlier import Earlier, earlier_publications, mark_earlier, opened, show_marking
 from sqlanon.ledger.joint_audit import JointAudit
 from sqlanon.ledger.publication import DraftEntry, LedgerEntry
-from sqlanon.ledger.published_release import PublishedRelease, published_release, refuse_changed_labels
+from sqlanon.ledger.published_release import PublishedRelease, published_release
 from sqlanon.ledger.recording import (
     check_against_ledger,
     history,
@@ -44,7 +44,6 @@ __all__ = [
     "published_release",
     "recorded_publication",
     "recording_export",
-    "refuse_changed_labels",
     "rows_in_release",
     "show_marking",
     "tree_of_both",

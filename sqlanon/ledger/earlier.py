@@ -51,6 +51,7 @@ from sqlanon.ledger.recognition import recognize
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import History, Publication, named_publications, read_history
 from sqlanon.ledger.release_links import ComparedRelease
+from sqlanon.ledger.released_rows import refuse_changed_labels
 from sqlanon.ledger.trees import is_same_tree, trees_of
 from sqlanon.policy import Attribute, Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
@@ -135,6 +136,8 @@ def mark_earlier(
     floors, ks, problems, lost, by_person = dict[str, int](), list[int](), list[Problem](), set[str](), set[str]()
     for i, publication in enumerate(earlier):
         with opened(run.engine, publication, Reach(), publication.run_id in verified) as one:
+            if fixed is not None and i == 0:  # the release that keeps its rows
+                refuse_changed_labels(run, first, fixed, publication.run_id)
             problems += _differences(run, first, one, fixed is None)
             if problems:
                 continue

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from sqlanon.coding import Coded, Column, Levels, code_name
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import AuditError, PolicyError, Problem, ReleaseError, SourceError
+from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
 from sqlanon.expressions import (
     all_of,
     by_class,
@@ -43,7 +43,6 @@ from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
 from sqlanon.ledger.published_release import publication_in_place
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication
-from sqlanon.ledger.released_rows import count_changed_labels
 from sqlanon.ledger.source_change import count_changes, measure_released_rows
 from sqlanon.ledger.trees import tree_of_both, trees_of
 from sqlanon.measures import MEASURES, Figures
@@ -51,7 +50,6 @@ from sqlanon.notices import ordered_messages
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
 from sqlanon.policy.names import EARLIER
-from sqlanon.policy.problems import join
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
@@ -153,7 +151,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     """
     policy, publication, manifest = prepared.policy, extended.publication, extended.manifest
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
-    _refuse_changes(run, prepared, trees_of(run, policy, publication.run_id), manifest, levels)
+    _refuse_other_columns(prepared, manifest, levels)
     recoding, waiting = _recoding(run, prepared, levels)
     persons = None
     count = run.engine.rows(row_count(rows=run.work("added")))[0][0]
@@ -232,29 +230,16 @@ def _person_figures(run: Run, prepared: SearchInput, recoding: FullDomainRecodin
     return person_figures(*engine.rows(query)[0])
 
 
-def _refuse_changes(
-    run: Run, prepared: SearchInput, trees: Mapping[str, Hierarchy], manifest: Manifest, levels: Mapping[str, int]
-) -> None:
-    """New rows must be labelled as those of the release are, and be of the same types."""
-    wrong = []
+def _refuse_other_columns(prepared: SearchInput, manifest: Manifest, levels: Mapping[str, int]) -> None:
+    """New rows must have the columns of the release, of the same types."""
     source = prepared.source
     recoding = FullDomainRecoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
     found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
     if found != [(one.name, one.type) for one in manifest.columns]:
-        wrong.append(
-            Problem(
-                "source",
-                "its columns are not those of the release: anonymize makes a release of them, which is not compared "
-                "with the one that it replaces",
-            )
+        raise SourceError(
+            "source: its columns are not those of the release: anonymize makes a release of them, which is not "
+            "compared with the one that it replaces"
         )
-    for name, changed in count_changed_labels(run, prepared, trees, levels).items():
-        message = f"{changed:,} values have another label than when the release was made (by a longer text under a "
-        message += "mask, a number with more digits, an edited file): anonymize makes a release with the new labels, "
-        message += "which is not compared with the one that it replaces"
-        wrong.append(Problem(join("attributes", name), message))
-    if wrong:
-        raise SourceError("; ".join(map(str, wrong)))
 
 
 def _recoding(run: Run, prepared: SearchInput, generalization: Mapping[str, int]) -> tuple[FullDomainRecoding, Figures]:

@@ -6,20 +6,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
+from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger.earlier import opened
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import History, Publication
-from sqlanon.ledger.released_rows import count_changed_labels
 from sqlanon.ledger.source_change import can_mark_rows
-from sqlanon.ledger.trees import trees_of
 from sqlanon.policy import Policy, shown_place
-from sqlanon.policy.problems import join
 from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Reach, kind_at, place_of, recorded_place
 from sqlanon.requirements import needs_source
-from sqlanon.search.input import SearchInput
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
 
@@ -79,21 +75,6 @@ def publication_in_place(ledger: History, run: Run, policy: Policy) -> Publicati
         f"the ledger in {policy.catalog.database} has no release of this source at {shown_place(place)}: publish one "
         "first, with sqlanon anonymize"
     )
-
-
-def refuse_changed_labels(run: Run, prepared: SearchInput, published: PublishedRelease) -> None:
-    """Rows that stay must be labelled as the release labels them."""
-    levels = {name: level or 0 for name, level in published.manifest.levels(prepared.heights).items()}
-    trees = trees_of(run, prepared.policy, published.publication.run_id)
-    changed = count_changed_labels(run, prepared, trees, levels)
-    if not changed:
-        return
-    message = (
-        "values have another label than when the release was made (a longer or shorter text under a mask, an edited "
-        "file), so its rows cannot be published again as they are: sqlanon anonymize makes a release with the new "
-        "labels, which is not compared with the one that it replaces"
-    )
-    raise SourceError("; ".join(f"{join('attributes', name)}: {count:,} {message}" for name, count in changed.items()))
 
 
 def _read_manifest(run: Run, publication: Publication, reach: Reach) -> Manifest:

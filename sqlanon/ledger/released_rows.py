@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from sqlanon.errors import RelabelledError
 from sqlanon.expressions import col, create_table, template
-from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger.trees import changed_labels
+from sqlanon.ledger.trees import changed_labels, trees_of
 from sqlanon.policy.names import EARLIER
 from sqlanon.recode.full_domain import FullDomainRecoding
+from sqlanon.release.manifest import Manifest
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
 
@@ -33,18 +34,20 @@ def recode_released_rows(run: Run, prepared: SearchInput, levels: Mapping[str, i
     return FullDomainRecoding(rows, prepared.released, prepared.attributes, tops, (*levels.values(), 0))
 
 
-def count_changed_labels(
-    run: Run, prepared: SearchInput, trees: Mapping[str, Hierarchy], levels: Mapping[str, int]
-) -> dict[str, int]:
-    """By generalized attribute, the values with another label than under the hierarchies of a release; without those
-    that have none."""
-    changed_labels_of = {}
+def refuse_changed_labels(run: Run, prepared: SearchInput, manifest: Manifest, run_id: str) -> None:
+    """The source's values must have the labels that a release at one level an attribute gave them."""
+    trees = trees_of(run, prepared.policy, run_id)
+    levels_then = manifest.levels({name: tree.height for name, tree in trees.items()})
+    levels_now = manifest.levels(prepared.heights)
+    counts = {}
     for i, name in enumerate(prepared.policy.generalized):
-        then = trees.get(name.lower())
-        if levels[name] == 0 or then is None:
+        then, now = trees.get(name.lower()), prepared.hierarchies[i]
+        level, level_now = levels_then.get(name), levels_now.get(name)
+        if not level or level_now is None or then is None:
             continue
-        level = f"level_{min(levels[name], then.height)}"
-        query = changed_labels(then.table, prepared.hierarchies[i].table, level)
-        if changed := run.engine.rows(query)[0][0]:
-            changed_labels_of[name] = int(changed)
-    return changed_labels_of
+        label_now = col(f"level_{level_now}", "n") if level_now <= now.height else exp.null()
+        query = changed_labels(then.table, now.table, col(f"level_{level}", "t"), label_now)
+        if count := run.engine.rows(query)[0][0]:
+            counts[name] = int(count)
+    if counts:
+        raise RelabelledError(counts)

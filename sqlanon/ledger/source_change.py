@@ -32,8 +32,7 @@ from sqlanon.ledger.marks import KEY_HASH, key_hash
 from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication, read_history
-from sqlanon.ledger.released_rows import count_changed_labels, recode_released_rows
-from sqlanon.ledger.trees import trees_of
+from sqlanon.ledger.released_rows import recode_released_rows
 from sqlanon.policy import Policy, ReleaseSection
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
 from sqlanon.records import dataclass
@@ -148,9 +147,6 @@ def measure_released_rows(
     Makes ``released_rows`` and the view ``recoded``.
     """
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
-    trees = trees_of(run, prepared.policy, publication.run_id)
-    if relabelled := count_changed_labels(run, prepared, trees, levels):
-        return replace(change, relabelled=tuple(relabelled))
     recoding = recode_released_rows(run, prepared, levels)
     types = {column.name: column.type for column in manifest.columns}
     view, person = run.place.view("recoded"), prepared.columns.person

@@ -82,7 +82,8 @@ def is_same_tree(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
     if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= WHOLE):
         return False
     labels = [now.released(level) for level in range(0 if now.open_ends else 1, now.height)]
-    return not any(engine.rows(changed_labels(then.table, now.table, label))[0][0] for label in labels)
+    queries = [changed_labels(then.table, now.table, col(label, "t"), col(label, "n")) for label in labels]
+    return not any(engine.rows(query)[0][0] for query in queries)
 
 
 def tree_of_both(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
@@ -103,6 +104,6 @@ def union_of(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp
     return query
 
 
-def changed_labels(then: exp.Expr, now: exp.Expr, label: str) -> exp.Select:
-    """How many ground values had another label in a column than they have now."""
-    return _CHANGED_LABELS(then=then, now=now, label_then=col(label, "t"), label_now=col(label, "n"))
+def changed_labels(then: exp.Expr, now: exp.Expr, label_then: exp.Expr, label_now: exp.Expr) -> exp.Select:
+    """How many ground values of two tables, ``t`` and ``n``, had another label then than they have now."""
+    return _CHANGED_LABELS(then=then, now=now, label_then=label_then, label_now=label_now)

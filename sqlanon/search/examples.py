@@ -9,7 +9,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies import known_height
 from sqlanon.hierarchies.build import EXAMPLE_LENGTH
-from sqlanon.hierarchies.levels import permitted_levels
+from sqlanon.hierarchies.levels import has_mask, permitted_levels
 from sqlanon.policy import Hierarchy, Policy
 
 
@@ -26,7 +26,8 @@ def size_of_lattice(policy: Policy, engine: Engine) -> tuple[int | None, tuple[s
         limit = policy.attributes[name]
         height = known_height(limit.hierarchy or (), engine)
         most = min((one for one in (height, limit.max_level) if one is not None), default=None)
-        spans[name] = None if limit.forbidden or most is None else most - limit.min_level + 1
+        is_unknown = bool(limit.forbidden) or has_mask(limit)
+        spans[name] = None if is_unknown or most is None else most - limit.min_level + 1
     unknown = tuple(name for name, span in spans.items() if span is None)
     return None if unknown else math.prod(span for span in spans.values() if span is not None), unknown
 

@@ -99,12 +99,22 @@ def test_deleted_rows_beside_the_published_release_are_named(visits: Path) -> No
 # --- What docs/how-to/erasure.md says of what cannot be withdrawn, and of what stays
 
 
-def masked(folder: Path, mask: str, key: bool = True) -> sqlanon.Policy:
+LONG = (
+    """
+        CREATE TABLE v AS
+        SELECT i AS id, 'p' || i AS pid, (10000 + i)::VARCHAR AS zip, 'i' || i % 4 AS illness FROM range(60) AS r(i)
+    """,
+    "INSERT INTO v VALUES (100, 'long', '100001234', 'i1')",
+)
+"""60 texts of five characters, and a longer one."""
+
+
+def masked(folder: Path, mask: str, key: bool = True, k: int = 3, **more: Any) -> sqlanon.Policy:
     return sqlanon.Policy(
         source={"database": folder / "h.duckdb", "table": "v", "person": "pid", "undeclared": "drop"}
         | ({"key": ["id"]} if key else {}),
-        attributes={"zip": {"role": "quasi", "hierarchy": {"mask": mask}}, "illness": {"role": "sensitive"}},
-        privacy={"k": 3},
+        attributes={"zip": {"role": "quasi", "hierarchy": {"mask": mask}, **more}, "illness": {"role": "sensitive"}},
+        privacy={"k": k},
         search={"suppression_limit": 0},
         release={"database": folder / "r.duckdb", "table": "v"},
         catalog={"database": folder / "c.duckdb"},
@@ -118,11 +128,7 @@ def masked(folder: Path, mask: str, key: bool = True) -> sqlanon.Policy:
 def test_the_person_with_the_longest_text_under_a_mask_cannot_be_withdrawn(
     tmp_path: Path, mask: str, key: bool
 ) -> None:
-    create = """
-        CREATE TABLE v AS
-        SELECT i AS id, 'p' || i AS pid, (10000 + i)::VARCHAR AS zip, 'i' || i % 4 AS illness FROM range(60) AS r(i)
-    """
-    change(tmp_path / "h.duckdb", create, "INSERT INTO v VALUES (100, 'long', '100001234', 'i1')")
+    change(tmp_path / "h.duckdb", *LONG)
     with sqlanon.connect() as db:
         db.anonymize(masked(tmp_path, mask, key)).publish()
     change(tmp_path / "h.duckdb", "DELETE FROM v WHERE pid = 'long'")
@@ -130,10 +136,36 @@ def test_the_person_with_the_longest_text_under_a_mask_cannot_be_withdrawn(
         found = db.verify(tmp_path / "r.duckdb", masked(tmp_path, mask, key))
         assert failed(found) == {SOURCE_CHECK}
         assert found.source_change.withdrawn_persons == 1
-        if mask == "right":
-            assert bool(found.source_change.relabelled) == key
-        with pytest.raises(sqlanon.SqlanonError, match=r"another label|any more|top level"):
-            db.withdraw(masked(tmp_path, mask, key)).publish(force=True)
+        assert found.source_change.relabelled == ("zip",)
+        for verb in (db.withdraw, db.extend) if key else (db.withdraw,):
+            with pytest.raises(sqlanon.SourceError, match=r"attributes\.zip: 60 values have another label"):
+                verb(masked(tmp_path, mask, key))
+
+
+@pytest.mark.parametrize("min_level", [9, pytest.param(0, marks=pytest.mark.slow)])
+def test_the_longest_text_is_withdrawn_where_all_texts_are_fully_masked(tmp_path: Path, min_level: int) -> None:
+    """The top of a mask is * for every text, however long; a ``min_level`` above it binds at the top."""
+    policy = masked(tmp_path, "right", True, min_level=min_level, k=3 if min_level else 61)
+    change(tmp_path / "h.duckdb", *LONG)
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish()
+    change(tmp_path / "h.duckdb", "DELETE FROM v WHERE pid = 'long'")
+    with sqlanon.connect() as db:
+        withdrawal = db.withdraw(policy)
+        withdrawal.publish(force=True)
+        warned = [message for message in withdrawal.warnings if "min_level is 9" in message]
+        verified = db.verify(tmp_path / "r.duckdb", policy)
+    assert fetch(tmp_path / "r.duckdb", "SELECT zip, count(*) FROM v GROUP BY zip") == [("*", 60)]
+    assert len(warned) == (min_level == 9)
+    assert verified.verified, verified.failures
+
+
+def test_a_min_level_above_a_mask_releases_no_character(tmp_path: Path) -> None:
+    change(tmp_path / "h.duckdb", LONG[0])
+    with sqlanon.connect() as db:
+        result = db.anonymize(masked(tmp_path, "left", min_level=6))
+    assert result.generalization == {"zip": 5}
+    assert any("attributes.zip.min_level is 6" in message for message in result.warnings)
 
 
 def test_withdrawn_values_leave_the_bytes_of_a_catalog_that_is_copied(tmp_path: Path) -> None:
