@@ -14,6 +14,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest
 from sqlanon.requirements.audit import Check, Queryable
+from sqlanon.resources import __version__
 
 _AT_ONCE = 1 << 20
 
@@ -86,6 +87,16 @@ def check_of(name: str, wrong: Iterable[str], right: str) -> Check:
     return Check(name, not (message := "; ".join(wrong)), message or right)
 
 
+def words_check(name: str, changed: Iterable[str], right: str, manifest: Manifest) -> Check:
+    """A check of the words that a release has of its manifest. Another version of sqlanon may write others: then a
+    difference shows nothing."""
+    check = check_of(name, changed, right)
+    if check.passed or manifest.sqlanon_version == __version__:
+        return check
+    message = f"{check.message}; the manifest says that sqlanon {manifest.sqlanon_version} wrote them, and this is "
+    return Check(name, None, f"{message}{__version__}: they may be somebody else's, do not rely on them")
+
+
 def source_check(name: str, passed: bool, claim: str, found: str | None = None) -> Check:
     """A check against the source: the claim if it passed, else what was found."""
     return Check(f"{AGAINST}{name}", passed, claim if passed else found or f"not true: {claim}")
@@ -103,4 +114,4 @@ class Claim:
         return source_check(self.name, not engine.rows(self.broken)[0][0], self.words)
 
 
-__all__ = ["AGAINST", "UNREAD", "Check", "Claim", "check_of", "source_check"]
+__all__ = ["AGAINST", "UNREAD", "Check", "Claim", "check_of", "source_check", "words_check"]

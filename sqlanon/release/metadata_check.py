@@ -23,7 +23,7 @@ from sqlanon.expressions import (
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.names import labels_table
 from sqlanon.policy.problems import read_part
-from sqlanon.release.check import Check, check_of
+from sqlanon.release.check import Check, check_of, words_check
 from sqlanon.release.contents import ATTACHED, found_comments, found_views
 from sqlanon.release.label_levels_check import RANGE_KINDS, wrong_levels
 from sqlanon.release.manifest import Manifest
@@ -81,20 +81,17 @@ def _plain(query: exp.Select) -> exp.Expr:
     )
 
 
-def about_checks(
-    engine: DuckDBEngine, manifests: Sequence[Manifest], same_version: bool, same_engine: bool
-) -> list[Check]:
-    newest = manifests[0]
-    if not same_version:
-        return [Check("comments and views", None, "another version of sqlanon wrote them")]
-    changed = [*_changed_words(engine, manifests), *_changed_labels(engine, newest)]
-    changed += wrong_levels(engine, newest)
+def about_checks(engine: DuckDBEngine, manifests: Sequence[Manifest], same_engine: bool) -> list[Check]:
+    """Whether the labels are those of the rows, and comments and views those of the manifest."""
+    newest, name, seen = manifests[0], "comments and views", "unchanged"
+    changed = list(_changed_words(engine, manifests))
     if same_engine:
         changed += _changed_views(engine, newest)
-    seen = "unchanged"
-    if not same_engine:
+    else:
         seen = "the comments are unchanged; another engine created the views"
-    return [check_of("comments and views", changed, seen)]
+    if wrong := [*_changed_labels(engine, newest), *wrong_levels(engine, newest)]:
+        return [check_of(name, [*changed, *wrong], seen)]
+    return [words_check(name, changed, seen, newest)]
 
 
 def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:

@@ -317,11 +317,10 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
         return checks
     checks.append(_no_more_bytes(release))
     writer = (newest.sqlanon_version, newest.engine.partition(",")[0])
-    same_version = writer[0] == __version__
-    same_writer = same_version and writer[1] == engine.version
+    same_engine = writer[1] == engine.version
     if release.manifest is newest:
-        checks += about_checks(engine, release.manifests, same_version, same_writer)
-    if not same_writer:  # each version spells macros in its own way
+        checks += about_checks(engine, release.manifests, same_engine)
+    if not same_engine or writer[0] != __version__:  # each version spells macros in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
         assert release.scratch is not None  # a release that is not fresh was opened as a file

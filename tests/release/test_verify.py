@@ -93,6 +93,27 @@ def test_one_check_alone_refuses_it(statements: list[str], wrong: str, copy: Pat
     assert set(found.failures) == {wrong}
 
 
+OTHER_VERSION = "UPDATE sqlanon.manifest SET sqlanon_version = '9.9.9'"
+
+
+@pytest.mark.parametrize(
+    ("statement", "passed", "words"),
+    [
+        ("COMMENT ON VIEW patients IS 'anonymous, share it'", None, "do not rely on them"),
+        ("UPDATE zip_labels SET zip = '9999' WHERE rowid = 0", False, "does not have the labels of the rows"),
+    ],
+)
+def test_a_manifest_of_another_version_hides_no_change(
+    statement: str, passed: bool | None, words: str, copy: Path
+) -> None:
+    change(copy, OTHER_VERSION, statement)
+    compacted(copy)
+    found = next(check for check in verify_file(copy).checks if check.name == "comments and views")
+    assert found.passed is passed
+    assert words in found.message
+    assert "the comments do not match the manifest" in found.message
+
+
 @pytest.mark.slow
 def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy) -> None:
     """A source with a row more, of which one more was suppressed, is what the release claims to be of."""

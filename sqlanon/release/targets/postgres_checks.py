@@ -17,12 +17,11 @@ from sqlanon.errors import BrokenReleaseError
 from sqlanon.expressions import qualified
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.records import dataclass
-from sqlanon.release.check import Check, check_of
+from sqlanon.release.check import Check, check_of, words_check
 from sqlanon.release.manifest import Manifest, versioned
 from sqlanon.release.metadata import comments_on
 from sqlanon.release.targets import postgres_statements as ps
 from sqlanon.release.targets.on_server import ServerPlace, shown_columns, types_in, version_of
-from sqlanon.resources import __version__
 
 _READ = "SELECT"
 
@@ -191,18 +190,18 @@ class _InCatalog:
         found = {one: dict(rows(ps.comments(), [number])) for one, number in self.numbers.items()}
         strange = [one for one in (self.own, MANIFEST) if found[one]]
         notes = [what for number in self.numbers.values() for (what,) in rows(ps.notes(), [number])]
-        if not strange and not notes and self.manifest.sqlanon_version != __version__:
-            return Check("comments", None, f"written by sqlanon {self.manifest.sqlanon_version}, not by this one")
         expected = _told(comments_on("VIEW", self.place.table, self.manifest, f"{self.place.schema}.{MANIFEST}"))
         there = found[name]
         changed = sorted(one for one in expected.keys() | there.keys() if expected.get(one) != there.get(one))
         wrong = [f"those of {one!r} were not written by sqlanon" for one in strange]
         wrong += [f"{one} was not written by sqlanon: remove it" for one in notes]
-        wrong += [
+        words = [
             f"that of column {one!r} was not written by sqlanon" if one else f"that of {name!r} was not"
             for one in changed
         ]
-        return check_of("comments", wrong, "unchanged")
+        if wrong:
+            return check_of("comments", [*wrong, *words], "unchanged")
+        return words_check("comments", words, "unchanged", self.manifest)
 
     def _rights(self) -> Check:
         """Whether readers get at the rows by the view alone, can change nothing, and all is of one owner."""
