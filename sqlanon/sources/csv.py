@@ -8,11 +8,14 @@ are those of another file.
 To sniff a whole file takes longer than to read it. So the first rows tell the types, and the one pass that copies a
 file holds every value against them. Where one does not fit (a late 1.5 in a column of whole numbers would be rounded
 in silence, a late 02139 would lose its zero), the files are sniffed as a whole and read again: the answer is the same.
+
+The engine's own casts change some dates: of ``2020-01-01 00:00:00 foo`` they drop the word. A value that they would
+change is refused with its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import duckdb
@@ -26,6 +29,7 @@ from sqlanon.expressions import (
     col,
     create_table,
     drop_table,
+    fragment,
     ident,
     is_there,
     literal_path,
@@ -61,6 +65,19 @@ _PLAIN = {
 """How values of a type are spelled that are of it wherever they stand in a file. There are other spellings, too."""
 
 
+_DAY_READ = "[0-9]{4,6}[-/][0-9]{1,2}[-/][0-9]{1,2}"
+_CLOCK_READ = "[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]{1,9})?)?"
+_READ_EXACTLY = {
+    "DATE": f" *({_DAY_READ}|-?infinity) *",
+    "TIME": f" *{_CLOCK_READ} *",
+    "TIMESTAMP": f" *({_DAY_READ}([ T]+{_CLOCK_READ}( ?UTC|Z|[+]00(:?00)?)?)?|-?infinity) *",
+    "TIMESTAMP WITH TIME ZONE": (
+        f" *{_DAY_READ}[ T]+{_CLOCK_READ} ?(UTC|Z|[-+][0-9]{{2}}(:?[0-9]{{2}})?|[A-Za-z]+/[A-Za-z_/+-]+) *"
+    ),
+}
+"""How values of a type are spelled that the engine's cast keeps. It drops words, offsets and BC of others, or moves
+them to another time zone."""
+
 _FORMATS = {"dateformat": "DATE", "timestampformat": "TIMESTAMP"}  # the types that these options are for
 
 _MOST_FILES = 3  # that an error names
@@ -72,6 +89,22 @@ _COMMENTS_IN_ROWS = template("""
         -- the parts of the line that are not quoted
         ELSE contains(array_to_string(list_slice(string_split(line, :quote), 1, -1, 2), ''), :comment) END
 """)
+
+_HAS_TEXT = template("""
+    SELECT count(*) > 0
+    FROM (SELECT 1 FROM :lines WHERE regexp_matches(line, '[^[:space:]\ufeff]') LIMIT 1) AS l
+""")
+
+_STRANGE_VALUES = template("""
+    SELECT count(*), min(row)
+    FROM (SELECT row_number() OVER () AS row, :column AS value, :read AS read FROM :rows) AS r
+    WHERE NOT value IS NULL AND read IS NULL
+""")
+_IF_FULL_MATCH = fragment("CASE WHEN regexp_full_match(:column, :spelling) THEN :read END")
+_IF_MATCH = fragment("CASE WHEN regexp_matches(:column, :digits) THEN :read END")
+_IN_FORMAT = fragment("try_strptime(:column, :format)")
+_ERROR = fragment("error('')")
+_OR_ERROR = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read ELSE error('') END")
 
 Options = Mapping[str, str | bool | int]
 
@@ -102,8 +135,12 @@ def copy_csv(
         layout = None  # the first rows misled, or the files are broken: then the sniffer knows more
     if layout is None:
         layout = _sniff_files(engine, paths, text_columns, wanted, sample_size=_WHOLE_FILE)
-        output: list[exp.Expr] = [col(name) for name in _wanted(layout, wanted)]
-        engine.execute(create_table(target.copy(), _united(layout, output)))
+        names = _wanted(layout, wanted)
+        try:
+            engine.execute(create_table(target.copy(), _converted(layout, names, _convert_exactly)))
+        except duckdb.InvalidInputException:
+            _refuse_strange_values(engine, layout, names)
+            raise
     return layout
 
 
@@ -114,13 +151,13 @@ def read_every_column(layout: Layout, wanted: Collection[str]) -> exp.Query | No
     if len(copied) == len(layout.columns):
         return None
     types = {name: type_ if name in copied else "VARCHAR" for name, type_ in layout.columns.items()}
-    return _united(replace(layout, columns=types), [col(name) for name in types])
+    return _converted(replace(layout, columns=types), list(types), _convert_exactly)
 
 
 def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Query:
     """The query that would read CSV files, by their first rows alone: it is for its columns."""
     layout = _sniff_files(engine, paths, text_columns, [])
-    return _united(layout, [col(name) for name in layout.columns])
+    return _converted(layout, list(layout.columns), lambda name, type_, options: None)
 
 
 def _copy_by_sample(
@@ -133,7 +170,7 @@ def _copy_by_sample(
         return None
     layout = replace(layout, files=[_with_quotes(file) for file in layout.files])  # there may be quotes later
     names = _wanted(layout, wanted)
-    engine.execute(create_table(target.copy(), _checked(layout, names)))
+    engine.execute(create_table(target.copy(), _converted(layout, names, _convert_plainly)))
     free = [name for name in names if layout.columns[name] == "VARCHAR" and name.lower() not in text_columns]
     if _have_values(engine, target, free):
         return layout
@@ -145,26 +182,79 @@ def _wanted(layout: Layout, wanted: Collection[str]) -> list[str]:
     return [name for name in layout.columns if name.lower() in wanted] or list(layout.columns)
 
 
-def _checked(layout: Layout, names: list[str]) -> exp.Query:
-    """The query that reads columns as text and casts them, and fails at a value that is not plainly of its type."""
-    checked = {name for name in names if _is_checked(layout, name)}
-    as_text = {name: "VARCHAR" if name in checked else type_ for name, type_ in layout.columns.items()}
-    output = [_plain_only(name, layout.columns[name]) if name in checked else col(name) for name in names]
-    return _united(replace(layout, columns=as_text), output)
+def _converted(layout: Layout, names: list[str], convert: Callable[[str, str, Options], exp.Expr | None]) -> exp.Query:
+    """The rows of all files, those that are written alike read together. A column with a conversion is read as text."""
+    queries: list[exp.Query] = []
+    for files in _alike(layout):
+        conversions = {name: convert(name, layout.columns[name], files[0].options) for name in names}
+        as_text = {name for name, conversion in conversions.items() if conversion is not None}
+        columns = {name: "VARCHAR" if name in as_text else type_ for name, type_ in files[0].columns.items()}
+        output: list[exp.Expr] = [named(conversion or col(name), name) for name, conversion in conversions.items()]
+        queries.append(select(output, _read([replace(file, columns=columns) for file in files])))
+    return union_all(*queries)
 
 
-def _is_checked(layout: Layout, name: str) -> bool:
-    type_ = layout.columns[name]
-    # With a format of their own, the reader itself refuses all others.
-    formats = {type_: option for option, type_ in _FORMATS.items()}
-    return type_ != "VARCHAR" and not all(formats.get(type_) in file.options for file in layout.files)
-
-
-def _plain_only(name: str, type_: str) -> exp.Expr:
+def _convert_plainly(name: str, type_: str, options: Options) -> exp.Expr | None:
+    """The cast of a text, which fails at a value that is not plainly of its type; None for text."""
+    if type_ == "VARCHAR":
+        return None
+    if _format_of(type_, options) is not None:
+        return _convert_exactly(name, type_, options)
     plain = anonymous("regexp_full_match", col(name), text(_PLAIN[type_]))
-    strange = is_there(col(name))
-    cases = [exp.If(this=plain, true=cast(col(name), type_)), exp.If(this=strange, true=anonymous("error", text("")))]
-    return named(exp.Case(ifs=cases), name)
+    cases = [exp.If(this=plain, true=cast(col(name), type_)), exp.If(this=is_there(col(name)), true=_ERROR())]
+    return exp.Case(ifs=cases)
+
+
+def _convert_exactly(name: str, type_: str, options: Options) -> exp.Expr | None:
+    """The cast of a text to a date or time, which fails at a value that the engine would change; None for other
+    types."""
+    read = _read_exactly(name, type_, options)
+    return None if read is None else _OR_ERROR(column=col(name), read=read)
+
+
+def _read_exactly(name: str, type_: str, options: Options) -> exp.Expr | None:
+    """A text as a date or time, NULL where the engine would change it; None for other types."""
+    if type_ not in _READ_EXACTLY:
+        return None
+    format_ = _format_of(type_, options)
+    if format_ is None:
+        return _IF_FULL_MATCH(column=col(name), spelling=text(_READ_EXACTLY[type_]), read=_try_cast(col(name), type_))
+    digits = "[0-9]{4}" if "%Y" in format_ else ""  # the engine takes 13/02/20 for the year 20
+    read = _try_cast(_IN_FORMAT(column=col(name), format=text(format_)), type_)
+    return _IF_MATCH(column=col(name), digits=text(digits), read=read)
+
+
+def _try_cast(value: exp.Expr, type_: str) -> exp.Expr:
+    return exp.TryCast(this=value, to=exp.DataType.build(type_, dialect="duckdb"))
+
+
+def _format_of(type_: str, options: Options) -> str | None:
+    return next(
+        (str(options[option]) for option, kind in _FORMATS.items() if kind == type_ and option in options), None
+    )
+
+
+def _refuse_strange_values(engine: DuckDBEngine, layout: Layout, names: list[str]) -> None:
+    for file in layout.files:
+        spelled = {name.lower(): name for name in file.columns}
+        rows = _read([replace(file, columns=dict.fromkeys(file.columns, "VARCHAR"))])
+        for name in names:
+            type_, column = layout.columns[name], spelled[name.lower()]
+            read = _read_exactly(column, type_, file.options)
+            if read is None:
+                continue
+            count, first = engine.rows(_STRANGE_VALUES(column=col(column), read=read, rows=rows.copy()))[0]
+            if count:
+                raise SourceError(_describe_strange_values(file, column, type_, count, first))
+
+
+def _describe_strange_values(file: CsvFile, column: str, type_: str, count: int, first: int) -> str:
+    values = f"1 value (row {first:,})" if count == 1 else f"{count:,} values (the first in row {first:,})"
+    return (
+        f"source.files: {shown_name(file.path)}: column {column!r} is read as {type_}, which cannot hold {values} as "
+        "written; correct the file, or have the column read as text: give "
+        f"attributes.{column} a mask or a file of labels as its hierarchy"
+    )
 
 
 def _have_values(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> bool:
@@ -237,8 +327,8 @@ def _agree_on_format(
         return fitting[0]
     other = next(file for file in files if file.options.get(option) != formats[0])
     raise SourceError(
-        f"source.files: {_format_in(files[0], option)}, and {_format_in(other, option)}; write the dates of all files "
-        "alike, best as 2026-01-31"
+        f"source.files: {_format_in(files[0], option)}, and {_format_in(other, option)}, in "
+        f"{_columns_in(files[0], common)}; write the dates of all files alike, best as 2026-01-31"
     )
 
 
@@ -246,13 +336,14 @@ def _format_in(file: CsvFile, option: str) -> str:
     return f"{shown_name(file.path)} writes dates as {file.options.get(option, '2026-01-31 23:59:59')}"
 
 
+def _columns_in(file: CsvFile, names: Collection[str]) -> str:
+    """Columns as a file spells them."""
+    columns = [repr(name) for name in file.columns if name.lower() in names]
+    return f"column{'s' * (len(columns) > 1)} {', '.join(columns)}"
+
+
 def _by_lower(columns: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): type_ for name, type_ in columns.items()}
-
-
-def _united(layout: Layout, output: list[exp.Expr]) -> exp.Query:
-    """The rows of all files: those that are written alike are read together."""
-    return union_all(*(select([one.copy() for one in output], _read(files)) for files in _alike(layout)))
 
 
 def _alike(layout: Layout) -> list[list[CsvFile]]:
@@ -287,6 +378,8 @@ def _sniff(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
         written["new_line"] = newline
     written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
     file = CsvFile(path, written, {column["name"]: column["type"] for column in columns})
+    if len(file.columns) <= 1:
+        _refuse_blank_file(engine, file)
     if header:
         _refuse_ambiguous_header(engine, file)
     return file
@@ -294,6 +387,18 @@ def _sniff(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
 
 def _given(value: str | None) -> str:
     return "" if value in (None, "(empty)") else value or ""
+
+
+def _refuse_blank_file(engine: DuckDBEngine, file: CsvFile) -> None:
+    if not engine.rows(_HAS_TEXT(lines=_read([_as_lines(file)])))[0][0]:
+        raise SourceError(f"{shown_name(file.path)} is empty: it has no header and no rows")
+
+
+def _as_lines(file: CsvFile) -> CsvFile:
+    """A file whose one column, ``line``, has all lines as they stand."""
+    plain = {name: value for name, value in file.options.items() if name not in _FORMATS}
+    options = {**plain, "delim": _NO_DELIMITER, "quote": "", "escape": "", "comment": "", "header": False}
+    return replace(file, options=options, columns={"line": "VARCHAR"})
 
 
 def _refuse_ambiguous_header(engine: DuckDBEngine, file: CsvFile) -> None:
@@ -309,10 +414,8 @@ def _refuse_comments_in_rows(engine: DuckDBEngine, file: CsvFile) -> None:
     comment = str(file.options["comment"])
     if not comment:
         return
-    options = {**file.options, "delim": _NO_DELIMITER, "quote": "", "escape": "", "comment": "", "header": False}
-    plain = {name: value for name, value in options.items() if name not in _FORMATS}
     arguments = {"comment": comment, "delimiter": str(file.options["delim"]), "quote": file.options["quote"] or '"'}
-    lines = _read([CsvFile(file.path, plain, {"line": "VARCHAR"})])
+    lines = _read([_as_lines(file)])
     count = engine.rows(_COMMENTS_IN_ROWS(lines=lines, fields=len(file.columns), **arguments))[0][0]
     if count:
         raise SourceError(

@@ -28,8 +28,8 @@ LATE = [
     *(("1.5", late) for late in ("1", "02", "00.5", ".5", "5.", "1e400", "nan", "1_0.5", "0x10", '"1,5"')),
     *(("true", late) for late in ("TRUE", "t", "1", "yes", "no", "")),
     *(("2020-01-01", late) for late in ("2020-1-1", "2020-01-01 10:00:00", "01/02/2020", "20200101", "2020-02-30")),
-    *(("01/02/2020", late) for late in ("13/02/2020", "02/13/2020", "01/02/20", "2020-02-01")),
-    *(("2020-01-01 10:00:00", late) for late in ("2020-01-01", "2020-01-01 10:00:00+02", "2020-01-01T10:00:00Z")),
+    *(("01/02/2020", late) for late in ("13/02/2020", "02/13/2020", "2020-02-01")),
+    *(("2020-01-01 10:00:00", late) for late in ("2020-01-01", "2020-01-01T10:00:00Z", "2020-1-1 9:05 ")),
     *(("10:00:00", late) for late in ("10:00", "10:00:00.5", "2020-01-01 10:00:00", "10:00:00+02")),
     *(("", late) for late in ("1", "1.5", "true", "2020-01-01", "abc")),
     *(("abc", late) for late in ('"a"', '"a""b"', '"a\\"b"', '"a\nb"', "#x", '5" pipe', "1")),
@@ -60,6 +60,41 @@ def copied(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
 def test_a_late_value_is_read_as_if_the_whole_file_had_been_looked_at(tmp_path: Path, first: str, late: str) -> None:
     path = write(tmp_path / "people.csv", "x,y\n" + f"{first},a\n" * 5_000 + f"{late},b\n")
     assert copied(path)[0] == copied(path, as_a_whole=True)[0]
+
+
+STRANGE = [
+    *(("2020-01-01 10:00:00", f"2020-01-01 10:00:00 {word}") for word in ("foo", "BC", "Europe/Berlin")),
+    ("2020-01-01 10:00:00", "2020-01-01 10:00:00+02"),
+    ("2020-01-01 10:00:00+02", "2020-01-01 10:00:00"),
+    *(("2020-01-01", late) for late in ("2020-01-01 (BC)", "epoch")),
+    *(("13/02/2020", "13/02/20"), ("01/02/2020", "01/02/20")),
+]
+
+
+@pytest.mark.parametrize(
+    ("first", "late"),
+    [pytest.param(*pair, marks=[pytest.mark.slow] if i % 7 else []) for i, pair in enumerate(STRANGE)],
+)
+def test_a_late_date_that_a_cast_would_change_is_refused_with_its_place(tmp_path: Path, first: str, late: str) -> None:
+    path = write(tmp_path / "people.csv", "y,x\n" + f"a,{first}\n" * 5_000 + f"b,{late}\n" + f"a,{first}\n")
+    for as_a_whole in (False, True):
+        with pytest.raises(SourceError) as caught:
+            copied(path, as_a_whole)
+        assert "people.csv: column 'x' is read as " in str(caught.value)
+        assert "cannot hold 1 value (row 5,001) as written" in str(caught.value)
+        assert "attributes.x" in str(caught.value)
+
+
+@pytest.mark.parametrize("late", [f"2020-01-01 10:00:00 {word}" for word in ("BC", "foo")])
+def test_a_word_beside_a_late_date_is_never_dropped(tmp_path: Path, late: str) -> None:
+    """Also where dates without a time come first: then the column is text."""
+    path = write(tmp_path / "people.csv", "x,y\n" + "2020-01-01,a\n" * 5_000 + f"{late},b\n")
+    try:
+        (values, types), _ = copied(path)
+    except SourceError as error:
+        assert "column 'x'" in str(error)
+    else:
+        assert (types["x"], values["VARCHAR", late, "b"]) == ("VARCHAR", 1)
 
 
 LIKE = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -132,6 +133,15 @@ def test_several_files_without_headers_are_refused(headers: tuple[bool, bool], t
     assert "give each file a header line, or name one file" in said
 
 
+@pytest.mark.parametrize("content", ["", "\n", "  \r\n \r\n", "\ufeff"], ids=repr)
+@pytest.mark.parametrize("name", ["a.csv", "z.csv", "z.csv.gz"])
+def test_an_empty_file_is_named_as_empty(name: str, content: str, tmp_path: Path) -> None:
+    rows = Dialect().write(tmp_path / "people.csv", people(0, 50))
+    packed = gzip.compress(content.encode()) if name.endswith("gz") else content.encode()
+    (tmp_path / name).write_bytes(packed)
+    assert refusal([str(tmp_path / name), rows]) == f"{name} is empty: it has no header and no rows"
+
+
 def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("".join(f"{name},{age},{ill}\n" for name, age, ill in people(0, 50)))
@@ -158,7 +168,7 @@ def test_the_days_of_one_file_show_the_format_of_another(first: str, tmp_path: P
 def test_formats_of_dates_that_differ_are_named(tmp_path: Path) -> None:
     paths = [dated(tmp_path / "f0.csv", ["13/02/2001"] * 3), dated(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
     said = refusal(paths)
-    assert "f0.csv writes dates as %d/%m/%Y, and f1.csv writes dates as %m/%d/%Y" in said
+    assert "f0.csv writes dates as %d/%m/%Y, and f1.csv writes dates as %m/%d/%Y, in column 'diagnosis'" in said
 
 
 def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
