@@ -10,7 +10,7 @@ import duckdb
 
 from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.errors import OvertimeError
+from sqlanon.errors import InfeasibleError, OvertimeError
 
 InterruptedStatementError = duckdb.InterruptException
 """What an interrupted statement raises."""
@@ -42,6 +42,8 @@ def interrupted_after(
     watcher.start()
     try:
         yield
+    except InfeasibleError:  # it says what there was no time for
+        raise
     except Exception as error:
         if late.is_set():
             raise OvertimeError(seconds) from error

@@ -43,6 +43,14 @@ class Scan:
         """Whether persons are counted."""
         return self.members is not None or self.remote is not None
 
+    def column(self, name: str) -> exp.Expr:
+        """What was scanned, for statements that read one column: of a source, that column alone."""
+        if not isinstance(self.raw, exp.Subquery):
+            return self.raw
+        column = next(one for one in self.raw.this.expressions if one.alias == name)
+        relation = self.raw.this.args["from_"].this
+        return subquery(select([column.copy()], relation.copy()), self.raw.alias)
+
 
 def in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]) -> Scan:
     """A table that is read where it stands, as often as need be."""
@@ -345,7 +353,7 @@ def attribute_values(
     """
     made = []
     for i, type_ in enumerate(types):
-        query: exp.Query = cd.value_counts(own.raw, f"q{i}", own.counted)
+        query: exp.Query = cd.value_counts(own.column(f"q{i}"), f"q{i}", own.counted)
         if population is not None:
             mine = steps.make(work(f"own_values_{i}"), query)
             query = cd.values_of_both(mine, population.raw, i, type_)

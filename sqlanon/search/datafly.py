@@ -30,7 +30,8 @@ def datafly(search: Search) -> Outcome:
     lattice, stopped = search.lattice, ""
     if not search.ask(lattice.top):
         return Outcome(None, optimal=False)
-    values = search.data.distinct_values()
+    with search.in_time():
+        values = search.data.distinct_values()
     weights = [weight or 1 for weight in search.measure.weights]  # the marks of earlier releases have weight 0
     levels = lattice.lift(lattice.bottom)
     try:

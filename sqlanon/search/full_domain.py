@@ -6,16 +6,16 @@ from collections.abc import Callable
 from functools import cached_property, wraps
 
 from sqlanon.coding import Levels
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import Engine, Queries
 from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.policy.strategies import Strategy
 from sqlanon.records import dataclass
 from sqlanon.search.checker import Checker, measure_of, rules_of
-from sqlanon.search.infeasible import infeasible, nothing_allowed
+from sqlanon.search.infeasible import infeasible, nothing_allowed, nothing_in_time
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress
-from sqlanon.search.limits import Budget
+from sqlanon.search.limits import GRACE, Budget, LimitReachedError
 from sqlanon.search.memory import Data, Search
 from sqlanon.search.outcome import Outcome
 from sqlanon.search.result import SearchResult
@@ -70,8 +70,9 @@ class SearchTask:
         return search
 
 
-GRACE = 0.5
-"""Seconds that the statement under way has to end by itself after the time limit, before it is interrupted."""
+def engines_of(task: SearchTask) -> list[Queries]:
+    """The engines that run the statements of a search."""
+    return [task.engine, task.prepared.sets.steps.engine]
 
 
 def on_lattice(strategy: Callable[[Search], Outcome]) -> Callable[[SearchTask], SearchResult]:
@@ -85,9 +86,14 @@ def on_lattice(strategy: Callable[[Search], Outcome]) -> Callable[[SearchTask], 
         search = task.lattice
         seconds = search.budget.seconds
         late = None if seconds is None else seconds + GRACE
-        with interrupted_after(late, [task.engine, task.prepared.sets.steps.engine], lambda: search.may_stop):
-            outcome = strategy(search)
+        with interrupted_after(late, engines_of(task), search.may_interrupt):
+            try:
+                outcome = strategy(search)
+            except LimitReachedError:  # in the first check
+                raise nothing_in_time(task.prepared) from None
         levels = outcome.levels
+        if levels is None and not search.figures:
+            raise nothing_in_time(task.prepared)
         if levels is None:
             raise infeasible(task.prepared, search, outcome)
         return SearchResult(

@@ -16,6 +16,9 @@ from sqlanon.search.memory import Search, kept_classes
 from sqlanon.search.outcome import Outcome
 from sqlanon.search.persons import count_persons_in_classes
 
+SHOWN = 3
+"""Quasi-identifiers that an error lists."""
+
 
 def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:
     """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement.
@@ -31,7 +34,8 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
     shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
     message = "no generalization meets the policy. The closest"
     if outcome.stopped:
-        message = f"the search stopped at [search] {outcome.stopped} before it found a generalization that meets the "
+        limit_reached = _limit_reached(prepared, outcome.stopped)
+        message = f"the search stopped at [search] {limit_reached} before it found a generalization that meets the "
         message += "policy; with a higher limit it may find one. The closest so far"
     elif not outcome.exhaustive:
         message = f"strategy {prepared.policy.search.strategy} found no generalization that meets the policy. It does "
@@ -57,6 +61,13 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
     return InfeasibleError(message, nearest, figures.suppressed_rows, limit.rows, persons, limit.persons)
 
 
+def _limit_reached(prepared: SearchInput, stopped: str) -> str:
+    """The limit of the policy that ended a search which had a part of it."""
+    name = stopped.partition(" ")[0]
+    limit = getattr(prepared.policy.search, name)
+    return stopped if limit is None else f"{name} = {limit:g}"
+
+
 def _distance(figures: Figures, levels: Levels) -> tuple[float, int, int, Levels]:
     """How far a generalization is from the suppression limit. Where persons are not counted they are too many."""
     persons = math.inf if figures.suppressed_persons is None else figures.suppressed_persons
@@ -70,6 +81,18 @@ def _with_persons(prepared: SearchInput, levels: Levels, figures: Figures) -> Fi
         return figures
     persons = count_persons_in_classes(prepared.sets, space, levels, kept=False)
     return replace(figures, suppressed_persons=persons)
+
+
+def nothing_in_time(prepared: SearchInput) -> InfeasibleError:
+    """The error to raise where the time limit ends a search before it has checked anything."""
+    heights = dict(zip(prepared.lattice.attributes, prepared.marginals.heights, strict=True))
+    tallest = sorted(heights, key=lambda name: -heights[name])[:SHOWN]
+    shown = ", ".join(f"{name} {heights[name]}" for name in tallest) + (", ..." if len(heights) > SHOWN else "")
+    message = f"search.time_limit = {prepared.policy.search.time_limit:g} ended the search before it had checked "
+    message += f"anything: the policy has {len(heights):,} quasi-identifiers (heights of their hierarchies: {shown}). "
+    message += 'What can help: release fewer of them (role = "identifying" leaves a column out), take coarser ones '
+    message += "(min_level, or hierarchies with fewer levels), or raise search.time_limit"
+    return InfeasibleError(message, None, 0, prepared.limit.rows, None, prepared.limit.persons)
 
 
 def nothing_allowed(prepared: SearchInput) -> InfeasibleError:

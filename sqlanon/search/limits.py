@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field
 
+from sqlanon.engines.deadline import InterruptedStatementError
 from sqlanon.records import dataclass
+
+GRACE = 0.5
+"""Seconds that the statement under way has to end by itself after the time limit, before it is interrupted."""
+
+FIRST_GRACE = 2.0
+"""The same for statements without which a search has nothing to give."""
 
 
 class LimitReachedError(Exception):
@@ -14,7 +23,7 @@ class LimitReachedError(Exception):
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may take. The first check is made whatever they say; a check that has begun is finished."""
+    """What a search may take. The first check begins whatever they say."""
 
     seconds: float | None = None
     checks: int | None = None
@@ -42,9 +51,31 @@ class Clock:
     budget: Budget  # what they may take together
     checks: int = 0  # what they have counted
     _ends_at: float = field(init=False)
+    _interruptible_at: float = field(init=False, default=float("inf"))
 
     def __post_init__(self) -> None:
         self._ends_at = self.budget.ends_at()
+
+    @contextmanager
+    def in_time(self, grace: float = GRACE) -> Iterator[None]:
+        """Statements may be interrupted so many seconds after the time is over: that ends them as the limit does."""
+        outer, self._interruptible_at = self._interruptible_at, self._ends_at + grace
+        try:
+            yield
+        except InterruptedStatementError:
+            self.refuse_late()
+            raise
+        finally:
+            self._interruptible_at = outer
+
+    def may_interrupt(self) -> bool:
+        """Whether the statement under way may be interrupted now."""
+        return time.monotonic() >= self._interruptible_at
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds that are left; None without a limit."""
+        return None if self.budget.seconds is None else max(self._ends_at - time.monotonic(), 0.0)
 
     def refuse_more(self) -> None:
         """Raise an error where no more checks may be made, or the time is over."""

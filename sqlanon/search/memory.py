@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
@@ -20,7 +21,7 @@ from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import KeptClasses
 from sqlanon.search.forecast import Forecast
 from sqlanon.search.lattice import Box, Dominance, Lattice, Progress, silent
-from sqlanon.search.limits import Budget
+from sqlanon.search.limits import FIRST_GRACE, GRACE, Budget
 
 
 def kept_classes(figures: Figures, rows: int) -> KeptClasses:
@@ -134,7 +135,7 @@ class Search:
         self.scores: dict[Levels, float] = {}  # of what satisfies
         self.best: Levels | None = None  # so far
         self.open = 0  # how many are waiting, as progress shows it
-        self.may_stop = False  # a statement is under way that may be interrupted: not the first check
+        self._interruptible_at = math.inf  # the time from which the statement under way may be interrupted
         self.only_best = False  # what cannot be the best is of no use
         self.is_bounding = True  # checks are for bounds, not for good answers
         self.forecast = Forecast(self.measure.marginals)
@@ -159,14 +160,18 @@ class Search:
     @contextmanager
     def in_time(self) -> Iterator[None]:
         """A statement that is interrupted because the time is over ends the search as the limit itself does."""
-        self.may_stop = bool(self.figures)
+        self._interruptible_at = self._ends_at + (GRACE if self.figures else FIRST_GRACE)
         try:
             yield
         except InterruptedStatementError:
-            self.budget.refuse_late(len(self.figures), self._ends_at)
+            self.budget.refuse_late(1, self._ends_at)
             raise
         finally:
-            self.may_stop = False
+            self._interruptible_at = math.inf
+
+    def may_interrupt(self) -> bool:
+        """Whether the statement under way may be interrupted now."""
+        return time.monotonic() >= self._interruptible_at
 
     def may(self, levels: Levels) -> bool | None:
         """Whether a generalization may satisfy the policy, as far as what was checked tells; None: it does not tell.

@@ -13,6 +13,7 @@ from functools import wraps
 from sqlglot import exp
 
 from sqlanon.coding import Levels
+from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.expressions import aliased, col, fragment, star, subquery, template, union_all
@@ -38,9 +39,10 @@ from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.search.checker import measure_of
-from sqlanon.search.full_domain import SearchTask
-from sqlanon.search.infeasible import remedies
+from sqlanon.search.full_domain import SearchTask, engines_of
+from sqlanon.search.infeasible import nothing_in_time, remedies
 from sqlanon.search.input import SearchInput
+from sqlanon.search.limits import FIRST_GRACE, GRACE, Budget, Clock, LimitReachedError
 from sqlanon.search.persons import PersonFigures, person_figures
 from sqlanon.search.result import SearchResult
 
@@ -360,10 +362,20 @@ def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[
 
     @wraps(strategy)
     def run(task: SearchTask) -> SearchResult:
-        local = local_task(task.steps, task.prepared, task.progress)
+        asked = task.prepared.policy.search
+        clock = Clock(Budget(asked.time_limit, asked.max_checks))
         if task.steps.dry:
+            local = local_task(task.steps, task.prepared, task.progress, clock)
             return SearchResult(Figures(1, 1), 0.0, 0.0, optimal=False, placed=example_result(local))
-        return _as_readers_see(strategy(local))
+        late = None if asked.time_limit is None else asked.time_limit + GRACE
+        with interrupted_after(late, engines_of(task), clock.may_interrupt):
+            try:
+                with clock.in_time(FIRST_GRACE):
+                    local = local_task(task.steps, task.prepared, task.progress, clock)
+                outcome = strategy(local)
+            except LimitReachedError:
+                raise nothing_in_time(task.prepared) from None
+        return _as_readers_see(outcome)
 
     return run
 

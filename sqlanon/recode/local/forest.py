@@ -62,7 +62,7 @@ from sqlanon.recode.local.nodes import COMBINATION, Tree, node_name
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.records import dataclass
 from sqlanon.search.checker import measure_of
-from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.limits import FIRST_GRACE, LimitReachedError
 from sqlanon.sources.columns import refuse_repeated_keys
 
 MOST_COMPARED = 50 * MOST_PAIRS
@@ -111,17 +111,20 @@ _MEMBERS = template("SELECT combination, cell FROM :shares")
 def forest(task: LocalTask) -> LocalOutcome:
     """Group combinations by the trees of a forest, some of them in several groups."""
     prepared = task.prepared
-    refuse_repeated_keys(task.engine, prepared.source, prepared.columns.key)
     k = task.members.requirements.least_class
-    _refuse_many(task, k)
-    groups = Groups(task, "forest")
-    may = all_of(_IS_ALLOWED(nodes=[col(name) for name in _node_names(i, tree)]) for i, tree in enumerate(task.trees))
-    price = summed([_own_price(i, tree) for i, tree in enumerate(task.trees)])
-    sizes = task.engine.rows(_SIZES(price=price, prices=groups.prices, may_be_released=may))
-    trees = Forest({one: n for one, n, _ in sizes}, k, {one: price for one, _, price in sizes})
+    with task.clock.in_time(FIRST_GRACE):
+        refuse_repeated_keys(task.engine, prepared.source, prepared.columns.key)
+        _refuse_many(task, k)
+        groups = Groups(task, "forest")
+        names = [_node_names(i, tree) for i, tree in enumerate(task.trees)]
+        may = all_of(_IS_ALLOWED(nodes=[col(name) for name in nodes]) for nodes in names)
+        price = summed([_own_price(i, tree) for i, tree in enumerate(task.trees)])
+        sizes = task.engine.rows(_SIZES(price=price, prices=groups.prices, may_be_released=may))
+        trees = Forest({one: n for one, n, _ in sizes}, k, {one: price for one, _, price in sizes})
     try:
-        while trees.open:
-            trees.grow(_nearest(task, groups, trees))
+        with task.clock.in_time():
+            while trees.open:
+                trees.grow(_nearest(task, groups, trees))
     except LimitReachedError as limit:
         message = f"strategy forest reached {limit} before its trees were complete, and has no release: raise [search] "
         message += str(limit).partition(" ")[0]

@@ -239,6 +239,7 @@ class Groups:
     def __init__(self, task: LocalTask, prefix: str) -> None:
         self.task = task
         self.rounds = 0
+        self.best: Grouping | None = None  # the last that `better` chose
         self._prefix = prefix
         self._count = 0
         self._tables: list[exp.Table] = []
@@ -258,6 +259,7 @@ class Groups:
         """The one that costs less and suppresses no more rows than may be; all other tables are dropped."""
         if other.price < best.price and self.task.may_suppress(self.task.rows - other.rows, other.members):
             best = other
+        self.best = best  # what is dropped now is no part of it
         kept = (best.members, best.classes)
         self.task.steps.drop(*(target for target in self._tables if target not in kept))
         self._tables = list(kept)

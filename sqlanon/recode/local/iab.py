@@ -288,9 +288,10 @@ class Balance:
         """Search, and place the best."""
         stopped = ""
         try:
-            newest = self._check_from(0)
-            while (state := self._next(newest)) is not None:
-                newest = self._expand(state)
+            with self.task.clock.in_time():
+                newest = self._check_from(0)
+                while (state := self._next(newest)) is not None:
+                    newest = self._expand(state)
         except LimitReachedError as reached:
             stopped = str(reached)
         if self.best is None:

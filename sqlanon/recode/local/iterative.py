@@ -25,7 +25,7 @@ from sqlanon.expressions import subquery, template
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.groups import Grouping, Groups, in_no_group, placed, taken_in
 from sqlanon.recode.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
-from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.limits import FIRST_GRACE, LimitReachedError
 
 SHARE = 0.1
 """So many of the rows may go elsewhere in a round, at most."""
@@ -95,18 +95,20 @@ def local(task: LocalTask) -> LocalOutcome:
 
     It ends sooner at the policy's ``time_limit`` or ``max_checks``: at any time there is a recoding that satisfies.
     """
-    search, levels = task.start(share=SHARE_BEFORE_CUTS)
-    groups = Groups(task, "local")
-    best = groups.at(levels)
+    with task.clock.in_time(FIRST_GRACE):
+        search, levels = task.start(share=SHARE_BEFORE_CUTS)
+        groups = Groups(task, "local")
+        best = groups.at(levels)
     try:
-        better = groups.cut(as_ancestors=True) if task.is_large else groups.grouping(groups.climb(groups.prices))
-        best = groups.better(best, better)
-        before = best.price + 1
-        while best.price < before:
-            before = round(best.price * (1 - LEAST_GAIN))
-            best = groups.better(best, _again(task, groups, best))
+        with task.clock.in_time():
+            better = groups.cut(as_ancestors=True) if task.is_large else groups.grouping(groups.climb(groups.prices))
+            best = groups.better(best, better)
+            before = best.price + 1
+            while best.price < before:
+                before = round(best.price * (1 - LEAST_GAIN))
+                best = groups.better(best, _again(task, groups, best))
     except LimitReachedError:
-        pass
+        best = groups.best or best
     target = task.steps.make(task.work("local_placed"), placed(best.members, best.classes, len(task.trees)))
     return LocalOutcome(task, target, rounds=groups.rounds, search=search)
 

@@ -58,7 +58,7 @@ from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, node_name
 from sqlanon.recode.local.summaries import PART, allowed_nodes, summarise
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.limits import FIRST_GRACE, LimitReachedError
 
 SHARE = 8
 """Where no single value (or child) has one of so many parts of the rows, several are cut off together: thousands of
@@ -74,8 +74,9 @@ def mondrian(task: LocalTask) -> LocalOutcome:
     It ends sooner at the policy's ``time_limit``, or after ``max_checks`` rounds: at any time the parts meet the
     requirements.
     """
-    allowed = allowed_nodes(task, "mondrian")
-    cutting = Cutting(task, allowed)
+    with task.clock.in_time(FIRST_GRACE):
+        allowed = allowed_nodes(task, "mondrian")
+        cutting = Cutting(task, allowed)
     cutting.run()
     return summarise(task, cutting.classes, allowed, "mondrian", cutting.rounds)
 
@@ -153,8 +154,9 @@ class Cutting:
     def run(self) -> exp.Table:
         """Cut until nothing can be cut, or the time is over: ``classes``."""
         try:
-            while self.go_on():
-                pass
+            with self.task.clock.in_time():
+                while self.go_on():
+                    pass
         except LimitReachedError:
             self.stop()
         return self.classes
@@ -171,11 +173,12 @@ class Cutting:
         sides = self._make("mondrian_sides", _SIDES(rows=self._rows, parts=self._open, cuts=cuts))
         chosen = self._make("mondrian_chosen", _CHOSEN(judged=subquery(task.judged(sides, SIDES))))
         divided = task.steps.count(chosen)
-        task.engine.execute(_UNCUT(classes=self.classes, parts=self._open, chosen=chosen))
         after = self._make(f"mondrian_parts_{self.rounds}", _DIVIDED(sides=sides, chosen=chosen, last=self._last))
+        # Where a statement is interrupted, a part is still in one place: with the classes, or open.
+        task.engine.execute(_UNCUT(classes=self.classes, parts=self._open, chosen=chosen))
+        before, self._open = self._open, after
         self._last += divided
-        self._drop(cuts, sides, chosen, self._open)
-        self._open = after
+        self._drop(cuts, sides, chosen, before)
         task.progress(2 * divided, self.rounds, None)
         return divided > 0
 

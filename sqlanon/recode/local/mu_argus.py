@@ -157,10 +157,9 @@ def mu_argus(task: LocalTask) -> LocalOutcome:
 class _Argus:
     def __init__(self, task: LocalTask) -> None:
         budget = task.clock.budget
-        if task.is_large and budget.seconds is not None:  # the rest is for the full domain, where this does not end
+        if budget.seconds is not None:  # the rest is for the full domain, where this does not end
             budget = replace(budget, seconds=(1 - START_SHARE) * budget.seconds)
-            task = replace(task, clock=Clock(budget))
-        self.task = task
+        self.task, self.clock = task, Clock(budget)
         self.attributes = range(len(task.trees))
         self.rounds = 0
         self._number = 0
@@ -174,9 +173,12 @@ class _Argus:
 
     def run(self) -> LocalOutcome:
         try:
-            return self._safe_release() if all(self.levels) else self._full_domain()
+            with self.task.clock.in_time():
+                if all(self.levels):
+                    return self._safe_release()
         except LimitReachedError:
-            return self._full_domain()
+            pass
+        return self._full_domain()
 
     def _safe_release(self) -> LocalOutcome:
         steps = [self._safe_alone(i) for i in self.attributes]
@@ -221,7 +223,7 @@ class _Argus:
         """The unsafe rows, how many there are, and in how many unsafe combinations each attribute's cells are."""
         self.rounds += 1
         task = self.task
-        task.clock.spend()
+        self.clock.spend()
         found = self._unsafe_in(placed, checked)
         occurrences = [_OCCURRENCE(count=col(count_name(i))) for i in self.attributes]
         rows, *counts = task.engine.rows(_OCCURRENCES(counts=occurrences, unsafe=found))[0]
@@ -233,7 +235,7 @@ class _Argus:
         task = self.task
         parts = []
         for first in range(0, len(checked), TOGETHER):
-            task.clock.refuse_late()
+            self.clock.refuse_late()
             found = unsafe(placed, task.trees, checked[first : first + TOGETHER], task.judged)
             parts.append(self._make("unsafe", found))
         if not parts[1:]:

@@ -46,7 +46,7 @@ from sqlanon.recode.local.nodes import Tree
 from sqlanon.recode.local.summaries import allowed_nodes, summarise
 from sqlanon.recode.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
 from sqlanon.search import Search
-from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.limits import FIRST_GRACE, LimitReachedError
 
 FEW = 10
 """Of so many combinations every grouping is tried: 1,023 groups, and 3¹⁰ steps."""
@@ -208,9 +208,10 @@ def k_similar(task: LocalTask) -> LocalOutcome:
 
 def grouped(task: LocalTask) -> tuple[Search, Grouping, Grouping, int]:
     """The search for the full-domain optimum, its classes, the best groups, and how many rounds they took."""
-    search, levels = task.start(share=SHARE_BEFORE_CUTS)
-    similar = _Similar(task)
-    start = similar.groups.at(levels)
+    with task.clock.in_time(FIRST_GRACE):
+        search, levels = task.start(share=SHARE_BEFORE_CUTS)
+        similar = _Similar(task)
+        start = similar.groups.at(levels)
     return search, start, similar.run(start), similar.groups.rounds
 
 
@@ -223,16 +224,16 @@ class _Similar:
         groups, best = self.groups, start
         count = self.task.steps.count(self.task.combinations)
         try:
-            if count <= FEW:
-                return groups.better(best, self._best_of_all(count))
-            if self.task.is_large:
-                best = groups.better(best, groups.cut(as_ancestors=False))
-            else:
-                best = groups.better(best, groups.grouping(groups.climb(groups.prices)))
-            best = groups.better(best, self._divided(best))
+            with self.task.clock.in_time():
+                if count <= FEW:
+                    return groups.better(best, self._best_of_all(count))
+                if self.task.is_large:
+                    best = groups.better(best, groups.cut(as_ancestors=False))
+                else:
+                    best = groups.better(best, groups.grouping(groups.climb(groups.prices)))
+                return groups.better(best, self._divided(best))
         except LimitReachedError:
-            pass
-        return best
+            return groups.best or start
 
     def _best_of_all(self, count: int) -> Grouping:
         """Of all groupings of few combinations, numbered from 0, the one that costs least."""

@@ -44,7 +44,7 @@ from sqlanon.recode.local.nodes import COMBINATION, NODE, Tree, agree, node_name
 from sqlanon.recode.local.placement import Members, judged_groups
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
 from sqlanon.records import dataclass
-from sqlanon.search.limits import LimitReachedError
+from sqlanon.search.limits import FIRST_GRACE, LimitReachedError
 
 SCALE = 10**12
 """The cost of a row that shows nothing. Beside its loss a value costs 1 for each level, so that of two nodes that stand
@@ -315,26 +315,43 @@ class _Cuts:
         self._allowed_persons = task.prepared.limit.persons  # of 0 persons, no row may be suppressed either
 
     def run(self) -> LocalOutcome:
+        task, trees = self.task, self.task.trees
+        with task.clock.in_time(FIRST_GRACE):
+            search, levels = task.start()
+            # Rows of unknown values are in no combination, and suppressed in any case.
+            rows = task.engine.rows(_ROW_COUNT(combinations=task.combinations))
+            self._allowed = task.allowed_rows - (task.rows - int(rows[0][0] or 0))
+            at_levels = cutting_at(task.combinations, trees, levels)
+            start = self._cut(at_levels.copy(), replace(task.members, requirements=task.prepared.requirements))
+        best = start if self._is_over() or not start.price else self._improve(start, at_levels)
+        # What shields ask of some attributes is asked of all of them on the way, and may be too much.
+        best = best if self._is_allowed(best) and best.price <= start.price else start
+        placed = task.steps.make(task.work("subtree_placed"), self._kept(best.cutting, best.classes))
+        return LocalOutcome(task, placed, rounds=self.checks, search=search)
+
+    def _improve(self, start: _Cut, at_levels: exp.Select) -> _Cut:
+        """Go down from a generalization, and up and down from where that leads, until nothing is better."""
+        best = start
+        try:
+            with self.task.clock.in_time():
+                self._list_moves()
+                best = self._descend(self._cut(at_levels))
+                while best.price and (better := self._exchange(best)) is not None:
+                    former, best = best, better
+                    self._drop(former)
+                    best = self._descend(best)
+        except LimitReachedError:
+            pass
+        return best
+
+    def _list_moves(self) -> None:
+        """Make the tables of the moves down and up."""
         task, work, trees = self.task, self.task.work, self.task.trees
-        search, levels = task.start()
         every_path = [
             task.steps.make(work(f"subtree_paths_{i}"), paths(task.combinations, trees, i)) for i in self.attributes
         ]
         self.down = [task.steps.make(work(f"subtree_splits_{i}"), splits(every_path[i])) for i in self.attributes]
         self.up = [raises(every_path[i]) for i in self.attributes]
-        # Rows of unknown values are in no combination, and suppressed in any case.
-        rows = task.engine.rows(_ROW_COUNT(combinations=task.combinations))
-        self._allowed = task.allowed_rows - (task.rows - int(rows[0][0] or 0))
-        at_levels = cutting_at(task.combinations, trees, levels)
-        start = self._cut(at_levels.copy(), replace(task.members, requirements=task.prepared.requirements))
-        best = start if self._is_over() or not start.price else self._descend(self._cut(at_levels))
-        while best.price and (better := self._exchange(best)) is not None:
-            self._drop(best)
-            best = self._descend(better)
-        # What shields ask of some attributes is asked of all of them on the way, and may be too much.
-        best = best if self._is_allowed(best) and best.price <= start.price else start
-        placed = task.steps.make(work("subtree_placed"), self._kept(best.cutting, best.classes))
-        return LocalOutcome(task, placed, rounds=self.checks, search=search)
 
     def _cut(self, query: exp.Select, members: Members | None = None) -> _Cut:
         """Make a cutting, and judge its classes."""
@@ -411,29 +428,33 @@ class _Cuts:
         return dict(self.task.engine.rows(losers))
 
     def _descend(self, cut: _Cut, raised: tuple[int, int] | None = None) -> _Cut:
-        """Split until nothing is left to split. The tables of the cut go, and it with them."""
+        """Split until nothing is left to split, or the time is over. The tables of the cut go, and it with them."""
         is_trial = raised is not None
-        waiting = {i: self._splits(cut, i) for i in self.attributes}
-        fresh = set(self.attributes)
-        while not self._is_over():
-            open_ = {i: self._possible(cut, waiting[i], i, raised) for i in self.attributes}
-            order = sorted((i for i in open_ if open_[i]), key=lambda i: (-open_[i][0].worth, i))
-            if not order and raised is not None:
-                raised = None
-                continue
-            # Where rows are suppressed a split may have become worth it: it loses rows that are lost already.
-            stale = order[:1] if order else [] if is_trial else list(self.attributes)
-            if not fresh.issuperset(stale):
-                waiting |= {i: self._splits(cut, i) for i in stale if i not in fresh}
-                fresh.update(stale)
-                continue
-            if not order:
-                break
-            i, rival = order[0], open_[order[1]][0].worth if len(order) > 1 else 0.0
-            chosen = list(self._taken(cut, open_[i], rival))
-            after = self._cut(moved(cut.cutting, self.task.trees, i, self.down[i], NODE, chosen))
-            self._drop(cut)
-            cut, waiting[i], fresh = after, self._splits(after, i), {i}
+        try:
+            with self.task.clock.in_time():
+                waiting = {i: self._splits(cut, i) for i in self.attributes}
+                fresh = set(self.attributes)
+                while not self._is_over():
+                    open_ = {i: self._possible(cut, waiting[i], i, raised) for i in self.attributes}
+                    order = sorted((i for i in open_ if open_[i]), key=lambda i: (-open_[i][0].worth, i))
+                    if not order and raised is not None:
+                        raised = None
+                        continue
+                    # Where rows are suppressed a split may have become worth it: it loses rows that are lost already.
+                    stale = order[:1] if order else [] if is_trial else list(self.attributes)
+                    if not fresh.issuperset(stale):
+                        waiting |= {i: self._splits(cut, i) for i in stale if i not in fresh}
+                        fresh.update(stale)
+                        continue
+                    if not order:
+                        break
+                    i, rival = order[0], open_[order[1]][0].worth if len(order) > 1 else 0.0
+                    chosen = list(self._taken(cut, open_[i], rival))
+                    former, cut = cut, self._cut(moved(cut.cutting, self.task.trees, i, self.down[i], NODE, chosen))
+                    self._drop(former)
+                    waiting[i], fresh = self._splits(cut, i), {i}
+        except LimitReachedError:
+            pass
         return cut
 
     def _possible(self, cut: _Cut, splits: list[_Split], i: int, raised: tuple[int, int] | None) -> list[_Split]:
@@ -461,20 +482,23 @@ class _Cuts:
     def _exchange(self, cut: _Cut) -> _Cut | None:
         """The best of what a move up and then all splits lead to, if it is better than the cut."""
         best: _Cut | None = None
-        upwards = sorted((extra, i, node) for i in self.attributes for node, extra in self._upwards(cut, i))
-        for place, (_, i, node) in enumerate(upwards[:TRIED]):
-            if self._is_over():
-                break
-            self.task.progress(len(upwards) - place, self.checks, None)
-            after = self._cut(moved(cut.cutting, self.task.trees, i, self.up[i], OTHER, [node]))
-            if self._is_allowed(after) and after.count:
-                after = self._descend(after, (i, node))
-            if self._is_allowed(after) and after.count and after.price < (best or cut).price:
-                if best is not None:
-                    self._drop(best)
-                best = after
-            else:
-                self._drop(after)
+        try:
+            with self.task.clock.in_time():
+                upwards = sorted((extra, i, node) for i in self.attributes for node, extra in self._upwards(cut, i))
+                for place, (_, i, node) in enumerate(upwards[:TRIED]):
+                    if self._is_over():
+                        break
+                    self.task.progress(len(upwards) - place, self.checks, None)
+                    after = self._cut(moved(cut.cutting, self.task.trees, i, self.up[i], OTHER, [node]))
+                    if self._is_allowed(after) and after.count:
+                        after = self._descend(after, (i, node))
+                    worse: _Cut | None = after
+                    if self._is_allowed(after) and after.count and after.price < (best or cut).price:
+                        worse, best = best, after
+                    if worse is not None:
+                        self._drop(worse)
+        except LimitReachedError:
+            pass
         return best
 
 

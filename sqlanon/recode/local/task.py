@@ -126,12 +126,13 @@ class LocalTask:
         """Whether the lattice is too large for a search of it to end soon."""
         return self.prepared.lattice.size > dive.LARGE
 
-    def _start_budget(self, share: float) -> Budget | None:
+    def _start_budget(self, share: float) -> Budget:
+        checks, left = self.clock.budget.checks, self.clock.seconds_left
         if not self.is_large:
-            return None
-        seconds, checks = self.clock.budget.seconds, self.clock.budget.checks
+            return Budget(left, checks)
+        seconds = self.clock.budget.seconds
         return Budget(
-            None if seconds is None else share * seconds,
+            None if seconds is None or left is None else min(share * seconds, left),
             START_CHECKS if checks is None else min(START_CHECKS, max(checks // 2, 1)),
         )
 
@@ -156,7 +157,7 @@ class LocalOutcome:
     exact_ends: exp.Table | None = None
 
 
-def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> LocalTask:
+def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress, clock: Clock) -> LocalTask:
     """Make the tables that local strategies work on.
 
     Makes ``combinations``, ``local_nodes_i`` for each quasi-identifier, and where requirements need them
@@ -192,8 +193,6 @@ def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress
     for d, (one, counts) in enumerate(space.sensitive.items()):
         names = [*(f"o{i}" for i in range(counts.inner)), VALUE, SHARE, ROWS, *([MOVER] if space.moving else [])]
         sensitive[one] = SensitiveTable(within(f"local_members_{d}", counts.table, names), counts.inner, counts.domain)
-    asked = prepared.policy.search
-    clock = Clock(Budget(asked.time_limit, asked.max_checks))
     members = Members(requirements, persons, space.moving, sensitive)
     if prepared.policy.search.traits.summarises and prepared.policy.search.summary == "set":
         trees = tuple(_with_members(steps, prepared, i, tree, made, members) for i, tree in enumerate(trees))

@@ -1,0 +1,121 @@
+"""Every strategy ends within its time limit and five seconds, whatever the shape of the table."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import pytest
+from conftest import make_policy
+from sqlglot import parse_one
+
+import sqlanon
+from sqlanon import pipeline
+from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.recode.local.subtree import _Cuts
+from sqlanon.search.checker import Checker
+
+LIMIT, MARGIN = 2.0, 5.0
+DAYS = "SELECT count(*) FROM range(10000000000000) AS r(i) WHERE i % 7 = r.i"
+
+SHAPES = {
+    "tall masks": (
+        "SELECT i AS id, rpad(md5(i::VARCHAR) || md5((i + 7)::VARCHAR), 60, '0') AS q0, md5((i // 2)::VARCHAR) AS q1 "
+        "FROM range(10) AS r(i)",
+        {"q0": {"mask": "right"}, "q1": {"mask": "right"}},
+    ),
+    "many quasi-identifiers": (
+        f"SELECT i AS id, {', '.join(f'(hash(i * 120 + {j}) % {2 + j % 9})::INTEGER AS q{j}' for j in range(120))} "
+        "FROM range(1000) AS r(i)",
+        {f"q{j}": "suppress" for j in range(120)},
+    ),
+    "many values": (
+        f"SELECT i AS id, {', '.join(f'(hash(i * 6 + {j}) % 20000)::INTEGER AS q{j}' for j in range(6))} "
+        "FROM range(20000) AS r(i)",
+        {f"q{j}": {"intervals": [10, 100, 1000, 10000]} for j in range(6)},
+    ),
+}
+
+
+def seconds_of_search(shape: str, **search: Any) -> tuple[float, sqlanon.Result | None]:
+    """How long the search of a hostile table took, and what it gave."""
+    rows, hierarchies = SHAPES[shape]
+    spent, stage = [], pipeline.search
+
+    def timed(*arguments: Any) -> Any:
+        began = time.monotonic()
+        try:
+            return stage(*arguments)
+        finally:
+            spent.append(time.monotonic() - began)
+
+    source = {"table": "t", "key": "id", "person": False}
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS {rows}")
+        asked = make_policy(
+            {"id": "identifying", **hierarchies}, source=source, search={"suppression_limit": 0.1, **search}
+        )
+        with sqlanon.connect(connection) as db, patch.object(pipeline, "search", timed):
+            try:
+                result = db.anonymize(asked)
+            except sqlanon.InfeasibleError as error:
+                assert "time_limit" in str(error) or "strategy forest" in str(error)
+                return spent[0], None
+    return spent[0], result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_ends_within_its_limit_and_five_seconds(strategy: str, shape: str) -> None:
+    seconds, result = seconds_of_search(shape, strategy=strategy, time_limit=LIMIT)
+    assert seconds < LIMIT + MARGIN
+    if result is not None:
+        assert result.smallest_class >= 2
+
+
+@pytest.fixture
+def connection() -> Any:
+    with duckdb.connect() as made:
+        made.execute("CREATE TABLE t AS SELECT chr((97 + i % 5)::INTEGER) AS a, i % 3 AS b FROM range(40) AS r(i)")
+        yield made
+
+
+def test_a_first_check_that_takes_long_is_interrupted_with_advice(connection: Any) -> None:
+    def endless(self: Checker, *arguments: Any) -> Any:
+        return self._engine.rows(parse_one(DAYS, read="duckdb"))
+
+    with (
+        sqlanon.connect(connection) as db,
+        patch.object(Checker, "_row", endless),
+        patch("sqlanon.search.memory.FIRST_GRACE", 0.1),
+        pytest.raises(sqlanon.InfeasibleError) as raised,
+    ):
+        db.anonymize(make_policy({"a": {"mask": "right"}, "b": "suppress"}, search={"time_limit": 0.3}))
+    assert str(raised.value) == (
+        "search.time_limit = 0.3 ended the search before it had checked anything: the policy has 2 quasi-identifiers "
+        '(heights of their hierarchies: a 1, b 1). What can help: release fewer of them (role = "identifying" leaves a '
+        "column out), take coarser ones (min_level, or hierarchies with fewer levels), or raise search.time_limit"
+    )
+
+
+@pytest.mark.slow
+def test_a_statement_of_subtree_that_takes_long_is_interrupted(connection: Any) -> None:
+    """What it had by then is released."""
+    asked = []
+
+    def endless(self: _Cuts, *arguments: Any) -> Any:
+        asked.append(arguments)
+        return self.task.engine.rows(parse_one(DAYS, read="duckdb"))
+
+    policy = make_policy({"a": "suppress", "b": "suppress"}, k=5, search={"strategy": "subtree", "time_limit": 0.8})
+    with (
+        sqlanon.connect(connection) as db,
+        patch.object(_Cuts, "_splits", endless),
+        patch.object(_Cuts, "_is_over", lambda self: False),
+    ):
+        result = db.anonymize(policy)
+    assert len(asked) == 1
+    assert result.smallest_class >= 5
