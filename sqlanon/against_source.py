@@ -29,7 +29,7 @@ from sqlanon.release.noise_check import NoiseCheck
 from sqlanon.release.reader import attached
 from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChange
-from sqlanon.release.target import ReleasePlace, Verification
+from sqlanon.release.target import Verification, VerifiedRelease
 from sqlanon.release.values import different_rows
 from sqlanon.requirements import requirements_in
 from sqlanon.resources import CHECKS, PLAIN
@@ -42,14 +42,14 @@ from sqlanon.sources.run import Run
 
 
 def check_against_source(
-    run: Run, prepared: SearchInput, found: Verification, place: ReleasePlace, withdraws: bool = False
+    run: Run, prepared: SearchInput, release: VerifiedRelease, withdraws: bool = False
 ) -> list[Check]:
     """Recode the source by the manifest's generalization, and compare; then check every requirement on the result. A
     release that withdraws rows shows nothing of suppressed ones.
 
     Makes ``suppressed`` in the run's work schema, and the temporary view ``recoded``.
     """
-    engine, work, view = run.engine, run.work, run.place.view("recoded")
+    engine, work, view, found = run.engine, run.work, run.place.view("recoded"), release.verification
     policy, manifest = prepared.policy, found.manifest
     macros = run.install_macros(_macros_for(policy))
     checks = []
@@ -67,7 +67,7 @@ def check_against_source(
     if policy.decoys:
         return checks + _with_decoys(run, prepared, found, view, audit)
     if not policy.noisy:
-        checks.append(_same_rows(run, found, place, view))
+        checks.append(_same_rows(run, release, view))
         if checks[-1].passed and found.suppressed is not None and not withdraws:
             suppressed = sorted(suppressed_rows_by(run, prepared, again, view), key=str)
             right = suppressed == sorted(found.suppressed, key=str)
@@ -102,21 +102,22 @@ def _recode(run: Run, prepared: SearchInput, again: Recoding, view: exp.Table) -
     return view
 
 
-def check_extended(run: Run, prepared: SearchInput, found: Verification, place: ReleasePlace) -> list[Check]:
+def check_extended(run: Run, prepared: SearchInput, release: VerifiedRelease) -> list[Check]:
     """Recode the rows of the source that the ledger says are in an extended release, and compare; then check every
     requirement on the result.
 
     Rows that have left the source since, or have other values now, are in the release as they were: then it is not what
     the source gives.
     """
-    engine, macros, manifest = run.engine, run.install_macros(_macros_for(prepared.policy)), found.manifest
+    engine, macros = run.engine, run.install_macros(_macros_for(prepared.policy))
+    found, manifest = release.verification, release.verification.manifest
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     recoding = recode_released_rows(run, prepared, levels)
     recoded = run.place.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
     same_levels = _same_levels(run, prepared, manifest.generalization, found)
-    return [_same_rows(run, found, place, recoded), *same_levels, *_audited(audit, run, recoded)]
+    return [_same_rows(run, release, recoded), *same_levels, *_audited(audit, run, recoded)]
 
 
 def _macros_for(policy: Policy) -> Sequence[str]:
@@ -184,14 +185,15 @@ def _with_decoys(
         return checks + k_counts_decoys(_audited(audit, run, released), manifest)
 
 
-def _same_rows(run: Run, found: Verification, place: ReleasePlace, recoded: exp.Table) -> Check:
+def _same_rows(run: Run, release: VerifiedRelease, recoded: exp.Table) -> Check:
     """Whether the source, recoded, has the rows of the release: each row as often, not a digest of them."""
-    engine, claimed = run.engine, {column.name: column.type for column in found.manifest.columns}
+    engine, found = run.engine, release.verification
+    claimed = {column.name: column.type for column in found.manifest.columns}
     name = "recoded source"
     if any(check.name == "columns" and not check.passed for check in found.checks):
         return source_check(name, False, "the release has its columns")
     try:
-        with place.rows(engine, found.manifest) as released:
+        with release.rows(engine, found.manifest) as released:
             if engine.columns(recoded) != claimed or engine.columns(released) != claimed:
                 return source_check(name, False, "the release has its columns")
             added, missing = engine.rows(different_rows(released, recoded, claimed))[0]

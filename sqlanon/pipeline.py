@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from sqlanon.noise.stage import NoisePlan, NoiseResult
     from sqlanon.release.manifest import Manifest
     from sqlanon.release.source_change import SourceChange
-    from sqlanon.release.target import ReleasePlace, Verification
+    from sqlanon.release.target import ReleasedRows, ReleasePlace, Verification
     from sqlanon.risk import Risk
     from sqlanon.search.compare import Compared, ComparisonProgress
 
@@ -259,42 +259,43 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
         recorded_publication,
     )
 
-    found = place.verify(space.limits, sha256)
-    if not found.is_file and (policy.noisy or policy.decoys):
-        raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
-    with space.run(policy, counted=True) as run, source_errors():
-        steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
-        sha256_now = place.sha256(run.engine, found.manifest) if found.verified and policy.catalog is not None else None
-        recorded = check_against_ledger(run.engine, policy, found, sha256_now)
-        known = publication_of(run.engine, policy, found)
-        if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
-            checks.append(source_check("source rows", False, "the source has rows", "the source has no rows"))
-        elif known is None or not known.is_part:
-            prepared = prepare_with_earlier(steps, run, policy, None if known is None else known.after)
-            withdraws = known is not None and known.withdraws is not None
-            checks += check_against_source(run, prepared, found, place, withdraws)
-            rows_now = prepared.marginals.rows
-        elif all(check.passed for check in of_policy):  # else its rows are not compared
-            try:
-                prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
-                checks += check_extended(run, prepared, found, place)
-            except RelabelledError as error:
-                checks.append(source_check("recoded source", False, "", str(error)))
-        alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
-        everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
-        publication = recorded_publication(run.engine, policy, found, sha256_now) if alone.verified else None
-        if publication is None:
-            return everything
-        if everything.verified:  # others may have come with the rows of those who left
-            return check_losses(everything, count_changes(run, policy, publication, found.manifest, rows_now))
-    change = measure_source_change(space, policy, place, found.manifest, publication, rows_now)
-    return explain_failure(everything, change, len(found.checks) + len(of_policy))
+    with place.verified(space.limits, sha256) as release:
+        found = release.verification
+        if not found.is_file and (policy.noisy or policy.decoys):
+            raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
+        with space.run(policy, counted=True) as run, source_errors():
+            steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
+            sha256_now = release.sha256() if found.verified and policy.catalog is not None else None
+            recorded = check_against_ledger(run.engine, policy, found, sha256_now)
+            known = publication_of(run.engine, policy, found)
+            if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
+                checks.append(source_check("source rows", False, "the source has rows", "the source has no rows"))
+            elif known is None or not known.is_part:
+                prepared = prepare_with_earlier(steps, run, policy, None if known is None else known.after)
+                withdraws = known is not None and known.withdraws is not None
+                checks += check_against_source(run, prepared, release, withdraws)
+                rows_now = prepared.marginals.rows
+            elif all(check.passed for check in of_policy):  # else its rows are not compared
+                try:
+                    prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
+                    checks += check_extended(run, prepared, release)
+                except RelabelledError as error:
+                    checks.append(source_check("recoded source", False, "", str(error)))
+            alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
+            everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
+            publication = recorded_publication(run.engine, policy, found, sha256_now) if alone.verified else None
+            if publication is None:
+                return everything
+            if everything.verified:  # others may have come with the rows of those who left
+                return check_losses(everything, count_changes(run, policy, publication, found.manifest, rows_now))
+        change = measure_source_change(space, policy, release, found.manifest, publication, rows_now)
+        return explain_failure(everything, change, len(found.checks) + len(of_policy))
 
 
 def measure_source_change(
     space: Workspace,
     policy: Policy,
-    place: ReleasePlace,
+    release: ReleasedRows,
     manifest: Manifest,
     publication: Publication,
     rows_now: int,
@@ -313,7 +314,7 @@ def measure_source_change(
             return replace(change, relabelled=tuple(error.counts))
         except (NoMarkedRowsError, InfeasibleError):  # no row of the release is in the source any more
             return replace(change, missing_rows=manifest.released_rows)
-        with place.rows(run.engine, manifest) as released:
+        with release.rows(run.engine, manifest) as released:
             return measure_released_rows(run, prepared, publication, manifest, released, change)
 
 

@@ -245,7 +245,25 @@ class OpenedRelease(Protocol):
         """The rows, temporarily, for another engine."""
 
 
-class ReleasePlace(Protocol):
+class ReleasedRows(Protocol):
+    """What has the rows of a release."""
+
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
+        """The rows, temporarily, for the engine of the source."""
+
+
+class VerifiedRelease(ReleasedRows, Protocol):
+    """A release that was verified by itself, for checks with its source."""
+
+    @property
+    def verification(self) -> Verification:
+        """The checks of the release by itself."""
+
+    def sha256(self) -> str | None:
+        """The SHA-256 that the ledger has of the release: of its file, or of its rows on a server."""
+
+
+class ReleasePlace(ReleasedRows, Protocol):
     """A place where releases are read."""
 
     @property
@@ -255,14 +273,11 @@ class ReleasePlace(Protocol):
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         """Verify the release by itself; with a SHA-256, compare its file."""
 
+    def verified(self, limits: Limits, sha256: str | None = None) -> AbstractContextManager[VerifiedRelease]:
+        """Verify the release as `verify` does. On a server, the rows of what is verified are read once."""
+
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The current manifests, empty without a release; None if the place cannot be read."""
-
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        """The rows of the release, temporarily, for the engine of the source."""
-
-    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> str:
-        """The SHA-256 that the ledger has of the release: of its file, or of its rows on a server."""
 
     def opened(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool

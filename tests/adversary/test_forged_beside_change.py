@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from between_statements import attacked
 from conftest import some
 from digest_collision import numbers_that_hide
 from postgres_server import VARIABLE, Server
 from support import failed
 
 import sqlanon
+from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.engines.spark import SparkEngine
 from sqlanon.release.source_change import SOURCE_CHECK
 from sqlanon.resources import PLAIN, macro_scripts
 
@@ -261,36 +265,77 @@ def test_an_earlier_release_that_is_forged_under_its_digest_is_not_compared_with
         db.withdraw(wanted).publish(force=True)
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("forged", some([["", "a row, under the digest"], [*FORGED][1:], [*IN_SPARK]], 3))
-def test_no_forgery_in_spark_is_excused(session: Any, spark_cluster: Any, tmp_path: Path, forged: list[str]) -> None:
+def test_the_rows_of_a_release_in_postgresql_are_read_once_to_verify_it(schemas: Server, tmp_path: Path) -> None:
+    """So all checks are of the same rows; with a changed source, too."""
+    wanted = publish_in_postgres(schemas, tmp_path)
+    with attacked(PostgresEngine, lambda: None, None) as statements, sqlanon.connect() as db:
+        check_excused(db, HERE, wanted)
+    assert len([text for text in statements.texts if text.startswith("stream:") and '"shared"."r"' in text]) == 1
+
+
+@contextmanager
+def spark_schemas(session: Any) -> Iterator[None]:
     for schema in ("clinic", "shared"):
         session.sql(f"CREATE SCHEMA {schema}")
+    try:
+        yield
+    finally:
+        for schema in ("clinic", "shared"):
+            session.sql(f"DROP SCHEMA {schema} CASCADE")
 
-    def load(rows: list[tuple[Any, ...]]) -> None:
-        session.sql("DROP TABLE IF EXISTS clinic.visits")
-        types = "pid string, age int, illness string, number bigint, stay bigint"
-        session.createDataFrame(rows, types).write.saveAsTable("clinic.visits")
 
+def load_in_spark(session: Any, rows: list[tuple[Any, ...]]) -> None:
+    session.sql("DROP TABLE IF EXISTS clinic.visits")
+    types = "pid string, age int, illness string, number bigint, stay bigint"
+    session.createDataFrame(rows, types).write.saveAsTable("clinic.visits")
+
+
+def forger_in_spark(session: Any) -> SparkForger:
     def run_there(statement: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in session.sql(statement).collect()]
 
+    return SparkForger(run_there, run_there)
+
+
+@pytest.mark.spark
+def test_the_ledger_has_the_hash_of_the_audited_rows_in_spark(session: Any, tmp_path: Path) -> None:
+    """Not of rows that somebody exchanges between the audit and the hash."""
     wanted = policy(tmp_path, {}, {"spark": True})
-    try:
+    with spark_schemas(session), sqlanon.connect(session) as db:
+        load_in_spark(session, ROWS)
+        result = db.anonymize(wanted)
+        with attacked(SparkEngine, lambda: None, None) as statements:
+            result.publish()
+        (hashing,) = [i for i, text in enumerate(statements.texts) if "collect_list" in text.lower()]
+        with attacked(SparkEngine, lambda: None, None) as statements:
+            assert db.verify(session, wanted, "shared.r").verified
+        assert len([text for text in statements.texts if "FROM `shared`.`r`" in text]) == 1
+        session.sql("DROP SCHEMA shared CASCADE")
+        session.sql("CREATE SCHEMA shared")
+        (tmp_path / "c.duckdb").unlink()
+        result = db.anonymize(wanted)
+        with attacked(SparkEngine, lambda: keep_digest(forger_in_spark(session)), hashing) as statements:
+            result.publish()
+        assert statements.was_attacked
+        assert "against the ledger: sha256" in failed(db.verify(session, wanted, "shared.r"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("forged", some([["", "a row, under the digest"], [*FORGED][1:], [*IN_SPARK]], 3))
+def test_no_forgery_in_spark_is_excused(session: Any, spark_cluster: Any, tmp_path: Path, forged: list[str]) -> None:
+    wanted = policy(tmp_path, {}, {"spark": True})
+    with spark_schemas(session):
         for i, what in enumerate(forged):
             with sqlanon.connect(session) as db:
                 if i:
                     session.sql("DROP SCHEMA shared CASCADE")
                     session.sql("CREATE SCHEMA shared")
                 (tmp_path / "c.duckdb").unlink(missing_ok=True)
-                load(ROWS)
+                load_in_spark(session, ROWS)
                 db.anonymize(wanted).publish()
-                load(LEFT)
+                load_in_spark(session, LEFT)
                 if what:
-                    (FORGED | IN_SPARK)[what](SparkForger(run_there, run_there))
+                    (FORGED | IN_SPARK)[what](forger_in_spark(session))
                     check_not_excused(db, session, wanted, what)
                 else:
                     check_excused(db, session, wanted)
-    finally:
-        for schema in ("clinic", "shared"):
-            session.sql(f"DROP SCHEMA {schema} CASCADE")

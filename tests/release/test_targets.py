@@ -113,12 +113,25 @@ class MemoryPlace:
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         return engine.registered(OUT[self.path.name].rows)
 
-    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> None:
-        """It keeps none."""
+    @contextmanager
+    def verified(self, limits: Any, sha256: str | None = None) -> Iterator[VerifiedInMemory]:
+        yield VerifiedInMemory(self, self.verify())
 
     @contextmanager
     def opened(self, limits: Any, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedInMemory]:
         yield OpenedInMemory(OUT[self.path.name], self.verify())
+
+
+@dataclass(frozen=True)
+class VerifiedInMemory:
+    place: MemoryPlace
+    verification: Verification
+
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
+        return self.place.rows(engine, manifest)
+
+    def sha256(self) -> None:
+        """It keeps none."""
 
 
 @dataclass(frozen=True)

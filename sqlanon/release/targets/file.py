@@ -268,8 +268,9 @@ class FilePlace:
         with attached(engine, self.path, manifest, VERIFIED) as relation:
             yield relation
 
-    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> str:
-        return sha256_of(self.path)
+    @contextmanager
+    def verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedFile]:
+        yield VerifiedFile(self, self.verify(limits, sha256))
 
     @contextmanager
     def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedFile]:
@@ -284,6 +285,20 @@ class FilePlace:
             return
         found = verify_file(path, limits=limits, version=version)
         yield OpenedFile(path, found.manifest, found.digest, found.failures, is_changed, identity)
+
+
+@dataclass(frozen=True)
+class VerifiedFile:
+    """A file that was verified; each use opens it again, and checks its catalog or layout."""
+
+    place: FilePlace
+    verification: Verification
+
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
+        return self.place.rows(engine, manifest)
+
+    def sha256(self) -> str:
+        return sha256_of(self.place.path)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ The rows of a release are public: they are read into an engine of their own, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.expressions import col, create_temporary_view, create_view, select, star, table
+from sqlanon.expressions import col, create_table, create_temporary_view, create_view, select, star, table
 from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.policy.addresses import MANIFEST
 from sqlanon.records import dataclass
@@ -75,16 +75,17 @@ class PostgresPlace(ServerPlace):
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         refuse_sha256(sha256)
         with self._checked() as checked:
-            if checked.failures:
-                checks = (
-                    *checked.checks,
-                    Check("rows", None, "not read: what the catalog has of the release is wrong"),
-                )
-                return Verification(self.path, checked.manifest, checks, "")
-            with _opened(checked, limits) as release:
-                found = verify_release(self.path, release, fresh=False)
-                found = replace(found, checks=(*found.checks, *checked.checks))
-                return replace(found, residual_risk=residual_risk_of(release, found))
+            return checked.verified(limits)
+
+    @contextmanager
+    def verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedInPostgres]:
+        """Verify the release, and keep a copy of what is verified in a file of this machine."""
+        refuse_sha256(sha256)
+        with spill_directory() as folder:
+            copy = folder / "verified.duckdb"
+            with self._checked() as checked:
+                verification = checked.verified(limits, copy)
+            yield VerifiedInPostgres(checked, verification, copy, limits)
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one that the schema has of the release."""
@@ -106,10 +107,6 @@ class PostgresPlace(ServerPlace):
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         """The rows that the view shows, copied to the engine that has their source."""
         return copied(engine, table(COPIED, "main", "temp"), types_in(manifest.columns), self._stream(manifest))
-
-    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> str:
-        with self.rows(engine, manifest) as released:
-            return hash_rows(engine, released, types_in(manifest.columns))
 
     @contextmanager
     def opened(
@@ -176,10 +173,57 @@ class CheckedRelease:
             )
         return self
 
+    def verified(self, limits: Limits, copy: Path | None = None) -> Verification:
+        """Read the rows once, and verify them; a copy of them goes to a new file, if one is named."""
+        if self.failures:
+            unread = Check("rows", None, "not read: what the catalog has of the release is wrong")
+            return Verification(self.place.path, self.manifest, (*self.checks, unread), "")
+        with _opened(self, limits) as release:
+            found = verify_release(self.place.path, release, fresh=False)
+            found = replace(found, checks=(*found.checks, *self.checks))
+            if copy is not None:
+                release.engine.attach(copy, _COPY)
+                release.engine.execute(create_table(_COPIED_ROWS.copy(), star(SUBJECT)))
+                release.engine.detach(_COPY)
+            return replace(found, residual_risk=residual_risk_of(release, found))
+
     def stream(self) -> AbstractContextManager[Any]:
         """The rows, as readers see them."""
         types = types_in(self.manifest.columns)
         return self.server.stream(travelling(select([col(name) for name in types], self.relations.view.copy()), types))
+
+
+_COPY = "sqlanon_verified_copy"
+_COPIED_ROWS = table("rows_of_the_release", "main", _COPY)
+
+
+@dataclass(frozen=True)
+class VerifiedInPostgres:
+    """A release in PostgreSQL that was verified, and a copy of its rows in a file: they are not read again."""
+
+    checked: CheckedRelease  # its server is closed
+    verification: Verification
+    copy: Path
+    limits: Limits
+
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
+        types = types_in(self.checked.trusted().manifest.columns)
+        return copied(engine, table(COPIED, "main", "temp"), types, self._stream(types))
+
+    def sha256(self) -> str:
+        with self._opened_copy() as engine:
+            return hash_rows(engine, _COPIED_ROWS, types_in(self.checked.trusted().manifest.columns))
+
+    @contextmanager
+    def _stream(self, types: Mapping[str, str]) -> Iterator[Any]:
+        with self._opened_copy() as engine, engine.stream(travelling(star(_COPIED_ROWS), types, "VARCHAR")) as reader:
+            yield reader
+
+    @contextmanager
+    def _opened_copy(self) -> Iterator[DuckDBEngine]:
+        with spill_directory() as spill, closing(DuckDBEngine.private(spill, self.limits)) as engine:
+            engine.attach(self.copy, _COPY, read_only=True)
+            yield engine
 
 
 @dataclass(frozen=True)

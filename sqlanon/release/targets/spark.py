@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from uuid import uuid4
 
 from sqlglot import exp
@@ -24,7 +24,6 @@ from sqlanon.release.check import Check
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import Suppressed
 from sqlanon.release.reader import SUBJECT
-from sqlanon.release.rows_hash import hash_buckets
 from sqlanon.release.target import Draft, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
@@ -35,7 +34,7 @@ from sqlanon.release.targets.on_server import (
     release_section,
     types_in,
 )
-from sqlanon.release.targets.spark_digest import digestible, hashed_buckets
+from sqlanon.release.targets.spark_digest import digestible
 from sqlanon.release.targets.spark_reader import (
     Described,
     SparkPlace,
@@ -54,7 +53,7 @@ from sqlanon.release.targets.spark_reader import (
     version_shown,
     view_comment,
 )
-from sqlanon.release.targets.spark_rows import CountedRelease, counted, looked_at
+from sqlanon.release.targets.spark_rows import CountedRelease, counted, hash_rows_there, looked_at, pinned_rows
 from sqlanon.requirements.macros import k_anonymity_of
 
 __all__ = ["SparkTarget", "place_of", "recorded_place", "target_for"]
@@ -88,8 +87,11 @@ class SparkTarget(ServerTarget[SparkPlace]):
                 if flaws := flaws_of_new_table(server, place, version, types):
                     raise AuditError([f"{place.rows_table(version).name}: {'; '.join(flaws)}"])
                 wanted = looked_at(draft.prepared.policy.redacted()["privacy"], draft.quasi, columns)
-                with counted(server, place.rows_table(version), columns, wanted, draft.run.engine.limits) as found:
-                    yield StagedSpark(self, draft, version, found)
+                rows: AbstractContextManager[exp.Table] = nullcontext(place.rows_table(version))
+                if draft.prepared.policy.catalog is not None:  # what the ledger hashes are the rows of the audit
+                    rows = pinned_rows(server, place.rows_table(version))
+                with rows as audited, counted(server, audited, columns, wanted, draft.run.engine.limits) as found:
+                    yield StagedSpark(self, draft, version, audited, found)
             except BaseException:
                 with suppress(Exception):  # Spark may be gone
                     _take_back(server, place, version)
@@ -121,11 +123,12 @@ def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTa
 
 @dataclass(frozen=True)
 class StagedSpark(StagedOnServer):
-    """A release in a table that no view shows, and what was counted of it."""
+    """A release in a table that no view shows, and what was counted of it: with a ledger, of rows that Spark keeps."""
 
     target: SparkTarget
     draft: Draft
     version: int
+    audited_rows: exp.Table
     found: CountedRelease
 
     def rows(self) -> AbstractContextManager[exp.Table]:
@@ -135,8 +138,7 @@ class StagedSpark(StagedOnServer):
     def sha256(self) -> str | None:
         if self.draft.prepared.policy.catalog is None:
             return None
-        relation, types = self.target.place.rows_table(self.version), types_in(self.draft.columns())
-        return hash_buckets(self.target.server, hashed_buckets(relation, types))
+        return hash_rows_there(self.target.server, self.audited_rows, self.draft.columns())
 
     def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
         server, place, version = self.target.server, self.target.place, self.version

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -24,7 +24,6 @@ from sqlanon.policy.addresses import spark_address_of, spark_name_flaw, spark_pa
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check, check_of
 from sqlanon.release.manifest import Manifest, versioned
-from sqlanon.release.rows_hash import hash_buckets
 from sqlanon.release.target import Reach, Verification, named_place
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import (
@@ -36,8 +35,8 @@ from sqlanon.release.targets.on_server import (
     types_in,
     version_of,
 )
-from sqlanon.release.targets.spark_digest import digest_there, hashed_buckets
-from sqlanon.release.targets.spark_rows import all_here, counted, looked_at, types_of
+from sqlanon.release.targets.spark_digest import digest_there
+from sqlanon.release.targets.spark_rows import all_here, counted, hash_rows_there, looked_at, pinned_rows, types_of
 from sqlanon.release.verify import NOT_READ, verification_sql
 from sqlanon.release.words import comment_on_any_version, comment_on_column, comment_on_release
 
@@ -95,27 +94,50 @@ class SparkPlace(ServerPlace):
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         refuse_sha256(sha256)
         with self.opened_server() as server, server.translated_errors(ReleaseError):
-            names = names_there(server, self)
-            view = Described.by(server, self.table) if self.name in names else None
-            version = _version(self, view, names)
-            # Nothing is read of a relation before the catalog has said that it is a plain table, or a view of one.
-            if flaws := flaws_of_manifest_table(server, self, version, names):
-                raise self._not_read(f"{self.manifest(version).name}: {'; '.join(flaws)}")
-            rows = server.rows(sr.manifest_of(relation=self.manifest(version)))
-            with self.manifest_read():
-                release, number, text = _only_row(rows)
-                manifest = Manifest.from_json(text)
-                wanted = _looked_at(manifest)
-            claimed = (release, number, manifest.table_name, manifest.version)
-            of_this = claimed == (self.name, version, self.name, version)
-            message = f"of version {version}" if of_this else f"not of version {version} of {self.name!r}"
-            checks = checks_of(server, self, view, version, manifest, names)
-            of_catalog = (Check("manifest table", of_this, message), *checks)
-            if any(check.passed is False for check in checks if check.name in _BEFORE_ROWS):
-                return Verification(self.path, manifest, (NOT_READ, *of_catalog), digest="")
-            with counted(server, self.table, manifest.columns, wanted, limits) as rows_there:
-                found = rows_there.verified(manifest, self.path)
-            return replace(found, checks=(*found.checks, *of_catalog))
+            manifest, checks = self._check_catalog(server)
+            return self._verify_rows(server, self.table, manifest, checks, limits)
+
+    @contextmanager
+    def verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedInSpark]:
+        """Verify the release; Spark keeps the rows that are verified."""
+        refuse_sha256(sha256)
+        with ExitStack() as stack:
+            server = stack.enter_context(self.opened_server())
+            with server.translated_errors(ReleaseError):
+                manifest, checks = self._check_catalog(server)
+                rows = self.table
+                if not _flaws(checks):
+                    rows = stack.enter_context(pinned_rows(server, self.table))
+                verification = self._verify_rows(server, rows, manifest, checks, limits)
+            yield VerifiedInSpark(self, server, rows, verification)
+
+    def _check_catalog(self, server: SparkEngine) -> tuple[Manifest, Sequence[Check]]:
+        """The manifest, and the checks of what the catalog has of the release."""
+        names = names_there(server, self)
+        view = Described.by(server, self.table) if self.name in names else None
+        version = _version(self, view, names)
+        # Nothing is read of a relation before the catalog has said that it is a plain table, or a view of one.
+        if flaws := flaws_of_manifest_table(server, self, version, names):
+            raise self.refuse_to_read([f"{self.manifest(version).name}: {'; '.join(flaws)}"])
+        rows = server.rows(sr.manifest_of(relation=self.manifest(version)))
+        with self.manifest_read():
+            release, number, text = _only_row(rows)
+            manifest = Manifest.from_json(text)
+            _looked_at(manifest)
+        claimed = (release, number, manifest.table_name, manifest.version)
+        of_this = claimed == (self.name, version, self.name, version)
+        message = f"of version {version}" if of_this else f"not of version {version} of {self.name!r}"
+        checks = checks_of(server, self, view, version, manifest, names)
+        return manifest, (Check("manifest table", of_this, message), *checks)
+
+    def _verify_rows(
+        self, server: SparkEngine, rows: exp.Table, manifest: Manifest, checks: Sequence[Check], limits: Limits
+    ) -> Verification:
+        if _flaws(checks):
+            return Verification(self.path, manifest, (NOT_READ, *checks), digest="")
+        with counted(server, rows, manifest.columns, _looked_at(manifest), limits) as rows_there:
+            found = rows_there.verified(manifest, self.path)
+        return replace(found, checks=(*found.checks, *checks))
 
     def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         with self.opened_server() as server, server.translated_errors(ReleaseError):
@@ -130,17 +152,18 @@ class SparkPlace(ServerPlace):
             return None
         return manifests_of(text for _, _, text in server.rows(sr.manifest_of(relation=self.manifest(shown))))
 
-    def _not_read(self, flaw: str) -> BrokenReleaseError:
-        return BrokenReleaseError(f"{shown_place(self.path)} was a release of sqlanon; {flaw}. Nothing of it was read")
+    def refuse_to_read(self, flaws: Sequence[str]) -> BrokenReleaseError:
+        return BrokenReleaseError(
+            f"{shown_place(self.path)} was a release of sqlanon; {'; '.join(flaws)}. Nothing of it was read"
+        )
 
     def _refuse_flaws(self, server: SparkEngine, manifest: Manifest) -> None:
         """Refuse to read the rows of a release whose view or tables are not those that sqlanon made."""
         names = names_there(server, self)
         view = Described.by(server, self.table) if self.name in names else None
         checks = checks_of(server, self, view, manifest.version or 1, manifest, names)
-        flaws = [check.message for check in checks if check.name in _BEFORE_ROWS and check.passed is False]
-        if flaws:
-            raise self._not_read("; ".join(flaws))
+        if flaws := _flaws(checks):
+            raise self.refuse_to_read(flaws)
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
@@ -148,11 +171,6 @@ class SparkPlace(ServerPlace):
             self._refuse_flaws(server, manifest)
             with all_here(engine, server, self.table, manifest) as rows:
                 yield rows
-
-    def sha256(self, engine: DuckDBEngine, manifest: Manifest) -> str:
-        with self.opened_server() as server, server.translated_errors(ReleaseError):
-            self._refuse_flaws(server, manifest)
-            return hash_buckets(server, hashed_buckets(self.table, types_in(manifest.columns)))
 
     def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> NoReturn:
         """Its rows stay there."""
@@ -171,6 +189,35 @@ class SparkPlace(ServerPlace):
             raise ReleaseError(str(error)) from None
         with closing(engine):
             yield engine
+
+
+@dataclass(frozen=True)
+class VerifiedInSpark:
+    """A release in Spark that was verified, while Spark keeps the rows that were: they are not read again."""
+
+    place: SparkPlace
+    server: SparkEngine
+    kept_rows: exp.Table
+    verification: Verification
+
+    @contextmanager
+    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
+        if flaws := _flaws(self.verification.checks):
+            raise self.place.refuse_to_read(flaws)
+        with (
+            self.server.translated_errors(ReleaseError),
+            all_here(engine, self.server, self.kept_rows, manifest) as rows,
+        ):
+            yield rows
+
+    def sha256(self) -> str:
+        with self.server.translated_errors(ReleaseError):
+            return hash_rows_there(self.server, self.kept_rows, self.verification.manifest.columns)
+
+
+def _flaws(checks: Sequence[Check]) -> list[str]:
+    """Why no row is read: the view, or a table, is not as sqlanon made it."""
+    return [check.message for check in checks if check.name in _BEFORE_ROWS and check.passed is False]
 
 
 def number_in(name: str, release: str) -> int | None:

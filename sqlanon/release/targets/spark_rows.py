@@ -43,10 +43,11 @@ from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease
+from sqlanon.release.rows_hash import hash_buckets
 from sqlanon.release.target import Verification
 from sqlanon.release.targets import spark_statements as sr
 from sqlanon.release.targets.on_server import copied, types_in
-from sqlanon.release.targets.spark_digest import TextsOnce, digest_there, digestible
+from sqlanon.release.targets.spark_digest import TextsOnce, digest_there, digestible, hashed_buckets
 from sqlanon.release.verify import verify_rows
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.resources import PLAIN, macro_scripts
@@ -165,6 +166,11 @@ def _invalid_texts(server: SparkEngine, relation: exp.Table, texts: Sequence[str
     return {name: count for name, count in zip(texts, counts, strict=True) if count}
 
 
+def hash_rows_there(server: SparkEngine, relation: exp.Table, columns: Sequence[ReleasedColumn]) -> str:
+    """The SHA-256 of rows in Spark, hashed there."""
+    return hash_buckets(server, hashed_buckets(relation, types_in(columns)))
+
+
 @contextmanager
 def all_here(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Table]:
     """All columns of rows that are in Spark: brought here once for each combination, and repeated by a view."""
@@ -238,6 +244,17 @@ def _digest(
     if rows != counted:
         raise BrokenReleaseError("the rows of the release changed while they were read")
     return str(digest)
+
+
+@contextmanager
+def pinned_rows(server: SparkEngine, relation: exp.Table) -> Iterator[exp.Table]:
+    """The rows of a relation, which Spark keeps for a while: all that is read of them is read of the same rows."""
+    name = f"sqlanon_rows_{uuid4().hex[:12]}"
+    try:
+        server.materialize(name, star(relation))
+        yield table(name)
+    finally:
+        server.forget(name)
 
 
 @contextmanager
