@@ -1,0 +1,89 @@
+"""The oracle of releases side by side, against the enumeration of all source tables, and by examples."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from conftest import some
+from oracle_together import Person, Released, Together, enumerated_bounds
+
+
+def labels(*texts: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(text) for text in texts)
+
+
+def rows(*each: tuple[str, str, int]) -> list[Any]:
+    return [(labels(label), (value,)) for label, value, n in each for _ in range(n)]
+
+
+@pytest.mark.parametrize("seed", some(range(300), 10))
+def test_bounds_are_those_of_all_source_tables(seed: int) -> None:
+    draw = random.Random(seed)
+    domains = draw.choice([labels("ab"), labels("abc"), labels("ab", "ab")])
+
+    def release() -> Released:
+        classes = [
+            tuple(frozenset(draw.sample(sorted(domain), draw.randint(1, len(domain)))) for domain in domains)
+            for _ in range(draw.randint(1, 3))
+        ]
+        return Released([(draw.choice(classes), (draw.choice("xy"),)) for _ in range(draw.randint(0, 4))])
+
+    releases = [release(), release()]
+    both = Together(releases, domains)
+    for cell in draw.sample(both.cells, min(len(both.cells), 3)):
+        chosen = {cell} if draw.random() < 0.7 else {cell, draw.choice(both.cells)}
+        assert both.bounds([*chosen])[:2] == enumerated_bounds(releases, chosen.__contains__, domains)
+
+
+def ways(both: Together, k: int, distinct: int = 1, persons: Sequence[Person] = ()) -> set[tuple[str, str]]:
+    return {(each.way, each.requirement) for each in both.findings(k, distinct, persons)}
+
+
+def test_subtraction_leaves_a_single_person() -> None:
+    """Five aged a or b, and six aged a, b or c: one is aged c, and has HIV."""
+    first = Released(rows(("ab", "flu", 5), ("cd", "flu", 5), ("cd", "HIV", 1)))
+    second = Released(rows(("abc", "flu", 5), ("abc", "HIV", 1), ("d", "flu", 5)))
+    both = Together([first, second], labels("abcd"))
+    assert ("sure", "k") in ways(both, 5)
+    assert ("victim", "k") in ways(both, 5, persons=[Person(("c",), (True, True))])
+    assert not ways(both, 1)
+
+
+def test_equal_releases_show_nothing() -> None:
+    both = Together([Released(rows(("ab", "flu", 3), ("c", "HIV", 3)))] * 2, labels("abc"))
+    assert not ways(both, 3)
+
+
+def test_a_newcomer_is_found() -> None:
+    first = rows(("ab", "flu", 3), ("c", "HIV", 3))
+    both = Together([Released(first), Released([*first, *rows(("c", "gout", 1))])], labels("abc"))
+    assert ("sure", "k") in ways(both, 3)
+    assert ("victim", "k") in ways(both, 3, persons=[Person(("c",), (False, True))])
+
+
+def test_masked_rows_of_both_releases_are_no_finding() -> None:
+    both = Together([Released(rows(("ab", "flu", 3), ("abc", "HIV", 1)))] * 2, labels("abc"))
+    assert not ways(both, 3)
+
+
+def test_many_rows_can_be_a_newcomer_who_is_sure() -> None:
+    """One is new in a class, and each of its rows can be: readers can point at no row, but at a count."""
+    first = rows(("ab", "flu", 3))
+    both = Together([Released(first), Released([*first, *rows(("ab", "flu", 1))])], labels("abc"))
+    assert {way for way, _ in ways(both, 3, persons=[Person(("a",), (False, True))])} >= {"sure"}
+    assert ("victim", "k") not in ways(both, 3, persons=[Person(("a",), (False, True))])
+
+
+def test_three_releases_tell_more_than_two() -> None:
+    """Each two of them can have two persons in a cell; all three have one of each value."""
+    releases = [
+        Released(rows((one, "flu", 2), (two, "flu", 2))) for one, two in (("ab", "cd"), ("ac", "bd"), ("ad", "bc"))
+    ]
+    for i in range(3):
+        assert not ways(Together(releases[:i] + releases[i + 1 :], labels("abcd")), 2)
+    three = Together(releases, labels("abcd"))
+    assert three.bounds([tuple(labels(text) for text in ("ab", "ac", "ad"))])[:2] == (1, 1)
+    assert ("sure", "k") in ways(three, 2)
