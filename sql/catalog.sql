@@ -4,8 +4,8 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The format of these tables, for later versions. 2: the ledger. 3: versions in one place.
 -- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
--- 6: drafts. 7: catalogs that were merged into this one. 8: people of sources. 9: withdrawals.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 9 AS format;
+-- 6: drafts. 7: catalogs that were merged into this one. 8: people of sources. 9: withdrawals. 10: ranges of noise.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 10 AS format;
 
 -- One row for each run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -129,6 +129,16 @@ CREATE TABLE IF NOT EXISTS sqlanon.released_people (
     person UBIGINT NOT NULL
 );
 
+-- The ranges of the classes of releases with noise: how far a released value may be from the true one.
+CREATE TABLE IF NOT EXISTS sqlanon.released_noise (
+    run_id VARCHAR NOT NULL,
+    attribute VARCHAR NOT NULL,           -- the column with noise
+    labels VARCHAR[] NOT NULL,            -- of its class: those of the generalized columns, in the order of the release
+    low DOUBLE NOT NULL,                  -- the least true value of the class; of dates the days since 1970-01-01
+    high DOUBLE NOT NULL,                 -- the greatest
+    step DOUBLE                           -- released values are multiples of it; NULL: they have no noise
+);
+
 -- The secret with which keys and samples are hashed: one row. Without it, a reader of a release cannot test guesses of
 -- keys.
 CREATE TABLE IF NOT EXISTS sqlanon.secret (secret VARCHAR NOT NULL);
@@ -180,4 +190,4 @@ LEFT JOIN runs AS n ON r.run_id = n.run_id;
 
 -- Before format 5 samples had other hashes.
 DELETE FROM sqlanon.source_samples WHERE (SELECT format FROM sqlanon.catalog_format LIMIT 1) < 5;
-UPDATE sqlanon.catalog_format SET format = 9 WHERE format < 9;
+UPDATE sqlanon.catalog_format SET format = 10 WHERE format < 10;

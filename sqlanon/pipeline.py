@@ -497,9 +497,17 @@ def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Led
     if draft.as_draft:
         return DraftEntry(draft.run, draft.prepared, run_id, place)
     rows, keyed = draft.prepared.marginals.rows, draft.keyed_rows()
-    peopled = draft.rows_with_persons()
     return LedgerEntry(
-        draft.run, draft.prepared, run_id, place, rows, force, keyed=keyed, peopled=peopled, replaces=draft.replaces
+        draft.run,
+        draft.prepared,
+        run_id,
+        place,
+        rows,
+        force,
+        keyed=keyed,
+        peopled=draft.rows_with_persons(),
+        replaces=draft.replaces,
+        noise_ranges=draft.noise_ranges(),
     )
 
 

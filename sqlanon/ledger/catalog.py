@@ -25,7 +25,7 @@ from sqlanon.workdir import private_files
 ATTACHED = CATALOG
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-FORMAT = 9
+FORMAT = 10
 """The format of the catalog's tables: a catalog of this format, or a newer one, needs no installation."""
 
 _HELD_HERE = "Unique file handle conflict"

@@ -34,6 +34,16 @@ from sqlanon.ledger import catalog
 from sqlanon.ledger.class_unions import Union, shown_unions
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
+from sqlanon.ledger.noise_intervals import (
+    CONFIDENCE,
+    IntervalAudit,
+    NoiseSide,
+    ToldApart,
+    describe_uncompared_noise,
+    epsilons_of,
+    stored_ranges,
+    weakly_noisy,
+)
 from sqlanon.ledger.pair_audit import NotComparedError, PairAudit
 from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (
@@ -102,10 +112,10 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class _Attack:
-    """What an attack finds, and the parts of its query for people."""
+    """What an attack finds, and the parts of its query for people; None where that needs private values."""
 
     message: str
-    build: Callable[[ReleaseLink, int], exp.Select]
+    build: Callable[[ReleaseLink, int], exp.Select] | None
     public: ReleaseLink
     k: int
     why: str = ""
@@ -148,7 +158,7 @@ class JointAudit:
     which is not among them; ``withdraws`` is the run of the one that it replaces without rows that have left the
     source, which is among them. ``breaks`` are the paths of those that it breaks, or may break, and ``groups`` the new
     release, grouped, by the query that groups it. ``queries`` list the rows for which the new release is refused,
-    because of ``refusals``.
+    because of ``refusals``. ``noise_ranges`` are those of the classes of the new release, if it has noise.
     """
 
     run: Run
@@ -163,6 +173,7 @@ class JointAudit:
     queries: list[str] = field(default_factory=list)
     refusals: list[_Refusal] = field(default_factory=list)
     withdraws: str | None = None
+    noise_ranges: exp.Table | None = None
 
     @property
     def earlier(self) -> Sequence[Publication]:
@@ -269,7 +280,8 @@ class JointAudit:
         if not found:
             return Check(name, True, "neither release reveals more beside the other")
         message = self._recognized(publication) + "; ".join(attack.message for attack in found) + found[0].why
-        if publication.run_id in self.prepared.earlier.lost:
+        by_noise = any(attack.build is None for attack in found)
+        if publication.run_id in self.prepared.earlier.lost and not by_noise:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
             return Check(
@@ -278,8 +290,8 @@ class JointAudit:
         self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
-        self.queries += [self._script(publication, attack) for attack in found]
-        self.refusals.append(_Refusal(publication, can_be_base, breaks=True))
+        self.queries += [self._script(publication, attack) for attack in found if attack.build is not None]
+        self.refusals.append(_Refusal(publication, can_be_base and not by_noise, breaks=True))
         return Check(name, False, message)
 
     def _advice(self) -> str:
@@ -366,7 +378,7 @@ class JointAudit:
     def _how_to_list(self) -> Iterator[str]:
         """How to see the rows for which a release is refused: by attacks on the earlier one and on a draft."""
         broken = [one.publication.path for one in self.refusals if one.breaks]
-        if not broken:
+        if not broken or not self.queries:
             return
         name = self.prepared.policy.file_name
         if self.extends or self.withdraws is not None or name is None or not kind_at(broken[0]).in_files:
@@ -417,8 +429,9 @@ class JointAudit:
             found, different = self._found_by_names(one, new, trees, pairs)
         own, theirs = only_in(one.renamed(pairs), new), only_in(new, one.renamed(pairs))
         uncompared = said_of_uncompared(own, theirs, different)
-        if uncompared is not None and not found:
-            self.warnings.append(f"together with {one.publication}: {uncompared}")
+        if not found:
+            notes = uncompared, describe_uncompared_noise(one, new), describe_uncompared_noise(new, one)
+            self.warnings += [f"together with {one.publication}: {note}" for note in notes if note is not None]
         return found
 
     def _found_by_names(
@@ -429,12 +442,15 @@ class JointAudit:
         both = one.with_set_texts.renamed(pairs), new.with_set_texts
         with self._linked(one, new, trees, pairs, *both) as (linked, public):
             found = self._attacks(one, linked, public, masks := one.masks or new.masks)
+            found += self._noise_attacks(one, both, trees[0], linked, public)
             without_common = without_common_values(self.run.engine, linked.first, linked.second, linked.shared)
         if masks:
             unmasked = [each.without_masked_rows(trees[0]) for each in both]
             with self._linked(one, new, trees, pairs, *unmasked) as (linked, public):
                 known = {attack.message for attack in found}
-                found += [each for each in self._attacks(one, linked, public) if each.message not in known]
+                more = self._attacks(one, linked, public)
+                more += self._noise_attacks(one, (unmasked[0], unmasked[1]), trees[0], linked, public)
+                found += [each for each in more if each.message not in known]
         if found:
             found[0] = replace(found[0], message=said_of_renamed(pairs) + found[0].message)
         return found, without_common
@@ -518,6 +534,28 @@ class JointAudit:
                     found.append(_Attack(message, complementary_release, public, k, why))
         return found + self._temporal_attacks(one, linked, public, masks)
 
+    def _noise_attacks(
+        self,
+        one: Earlier,
+        both: tuple[ComparedRelease, ComparedRelease],
+        trees: Trees,
+        linked: ReleaseLink,
+        public: ReleaseLink,
+    ) -> list[_Attack]:
+        """Rows that the intervals of values with noise tell apart."""
+        names = weakly_noisy(*both)
+        if not names:
+            return []
+        (first, second), rows, (k, why) = both, link(*both, trees), self._fewest_rows(one)
+        ranges = stored_ranges(self.run, self.prepared.policy, one.publication.run_id) if epsilons_of(first) else None
+        sides = (
+            NoiseSide(first, rows.first, rows.columns[0], ranges),
+            NoiseSide(second, rows.second, rows.columns[1], self.noise_ranges),
+        )
+        with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
+            told = IntervalAudit(self.run, linked, audit.with_tables, trees, names).told_apart(*sides, k)
+        return [_Attack(_describe_told_apart(told, k), None, public, k, why)] if told.any else []
+
     def _temporal_attacks(
         self, one: Earlier, linked: ReleaseLink, public: ReleaseLink, masks: bool | None
     ) -> list[_Attack]:
@@ -570,6 +608,7 @@ class JointAudit:
             for name, path in files.items()
             if not _is_parquet(path)
         ]
+        assert attack.build is not None
         query = titled(attack.build(attack.public, attack.k), attack.public.titles)
         return "\n".join([*opening, query.sql(self.run.engine.dialect, pretty=True) + ";"])
 
@@ -628,6 +667,29 @@ def _describe_few_rows(rows: int, what: str, k: int, classes: int, union: Union 
             nouns = "one class", "classes"
     each = f"in {nouns[0]}" if classes == 1 else f"in each of {classes:,} {nouns[1]}"
     return f"{_counted(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k:,} {each}"
+
+
+def _describe_told_apart(told: ToldApart, k: int) -> str:
+    """In words, the rows that values with noise tell apart.
+
+    >>> _describe_told_apart(ToldApart(["kg"], 355, 0, 0, 1, 0), 5)  # doctest: +NORMALIZE_WHITESPACE
+    'by intervals around values with noise (kg, 99% confidence), 355 rows of that release can be fewer than 5 rows of
+    this one, and 1 row of this one is new, fewer than 5 in one class'
+    """
+    few, parts = f"fewer than {k:,}", []
+    if told.first_linked:
+        parts.append(f"{_counted(told.first_linked, 'row')} of that release can be {few} rows of this one")
+    if told.second_linked:
+        parts.append(f"{_counted(told.second_linked, 'row')} of this one can be {few} rows of that release")
+    for rows, what in ((told.first_alone, "of that release {} gone"), (told.second_alone, "of this one {} new")):
+        if rows:
+            verb = what.format("is" if rows == 1 else "are")
+            parts.append(f"{_counted(rows, 'row')} {verb}, {few} in one class")
+    if told.combinations:
+        verb = "has" if told.combinations == 1 else "have"
+        parts.append(f"{_counted(told.combinations, 'combination')} of values {verb} {few} rows")
+    intervals = f"by intervals around values with noise ({', '.join(told.columns)}, {CONFIDENCE:.0%} confidence)"
+    return f"{intervals}, {', and '.join(parts)}"
 
 
 def _why_more_rows(rows: int, persons: int, most_rows: int) -> str:

@@ -44,6 +44,7 @@ _ROWS = {
     "lattice": _OF_RUNS,
     "released_keys": _OF_RUNS,
     "released_people": _OF_RUNS,
+    "released_noise": _OF_RUNS,
     "source_samples": _OF_RUNS,
     "source_people": _OF_RUNS,
     "exports": fragment("NOT (run_id, path) IN (SELECT (run_id, path) FROM :own)"),

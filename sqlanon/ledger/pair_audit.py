@@ -70,7 +70,7 @@ class PairAudit:
     def came_in(self, union: Union) -> tuple[int, int]:
         """The unions of classes with new rows, fewer than k, and these rows."""
         if union == "region" and REGIONS not in self._parts:
-            regions = make_regions(self.engine, self.work, self.linked, self._with_tables)
+            regions = make_regions(self.engine, self.work, self.linked, self.with_tables)
             self._tables.append(regions)
             self._parts[REGIONS] = regions
         return self._few(new_in_unions(self.linked, self.k, union))
@@ -95,7 +95,7 @@ class PairAudit:
         found, rows = self._rows(counted)[0]
         return found, rows or 0
 
-    def _with_tables(self, query: exp.Select) -> exp.Select:
+    def with_tables(self, query: exp.Select) -> exp.Select:
         """A query that reads tables in place of its parts."""
         parts = {one.alias: one.this for one in query.args.pop("with_").expressions}
         placed = self._placed(query, parts)
@@ -104,7 +104,7 @@ class PairAudit:
 
     def _rows(self, query: exp.Select) -> list[tuple[Any, ...]]:
         """The rows of a query, whose parts are made first."""
-        return self.engine.rows(self._with_tables(query))
+        return self.engine.rows(self.with_tables(query))
 
     def _placed(self, query: exp.Expr, parts: dict[str, exp.Expr]) -> exp.Expr:
         """A query that reads tables in place of its parts; those that are not there yet are made."""

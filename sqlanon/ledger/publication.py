@@ -17,6 +17,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.catalog import open_catalog
 from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
 from sqlanon.ledger.marks import KEY_HASH, key_hash
+from sqlanon.ledger.noise_intervals import make_noise_ranges
 from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
 from sqlanon.ledger.recognition import recognize
 from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
@@ -49,8 +50,9 @@ class LedgerEntry:
     """What the ledger has to do with a release that goes to a place: a `sqlanon.release.publish.Ledger`.
 
     ``keyed`` has the released rows with their keys, and ``peopled`` those with their persons, where the policy names
-    these. ``joint_audit`` is what the release was compared with. ``replaces`` is the release that it replaces without
-    rows that have left the source: readers may have a copy of it, and so it is compared with it, too.
+    these. ``noise_ranges`` has the classes with the ranges of their noise. ``joint_audit`` is what the release was
+    compared with. ``replaces`` is the release that it replaces without rows that have left the source: readers may have
+    a copy of it, and so it is compared with it, too.
     """
 
     run: Run
@@ -63,6 +65,7 @@ class LedgerEntry:
     extended: ExtendedRelease | None = None
     joint_audit: JointAudit | None = None
     peopled: exp.Query | None = None
+    noise_ranges: exp.Query | None = None
     replaces: ReplacedRelease | None = None
     _kept: Kept | None = None
 
@@ -97,9 +100,16 @@ class LedgerEntry:
             if self.replaces.run_id not in {one.run_id for one in known.earlier}:
                 raise ReleaseError(f"{self.place} was replaced meanwhile: withdraw from the release that is there now")
         withdraws = None if self.replaces is None else self.replaces.run_id
-        is_extension = extended is not None
+        is_extension, ranges = extended is not None, self._make_noise_ranges()
         self.joint_audit = JointAudit(
-            self.run, self.prepared, self.place, known, self.force, is_extension, withdraws=withdraws
+            self.run,
+            self.prepared,
+            self.place,
+            known,
+            self.force,
+            is_extension,
+            withdraws=withdraws,
+            noise_ranges=ranges,
         )
         if policy.release is not None and not policy.release.ledger:
             return
@@ -111,7 +121,7 @@ class LedgerEntry:
         own = None if secret == known.secret else secret
         samples = [one.rows_for(self.run_id) for one in people.samples(secret)]
         kept = Kept(trees, self._key_hashes(secret), sample, own, row_of_run)
-        self._kept = replace(kept, people=samples, released_people=self._person_hashes(secret))
+        self._kept = replace(kept, people=samples, released_people=self._person_hashes(secret), noise_ranges=ranges)
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Whether the release is safe beside earlier ones."""
@@ -149,6 +159,11 @@ class LedgerEntry:
     def notes(self, digest: str) -> Sequence[str]:
         """What to warn of, once the release with a digest is published."""
         return () if self.joint_audit is None else self.joint_audit.notes(digest)
+
+    def _make_noise_ranges(self) -> exp.Table | None:
+        if self.noise_ranges is None:
+            return None
+        return make_noise_ranges(self.run, self.noise_ranges, self.prepared)
 
     def _person_hashes(self, secret: str) -> exp.Query | None:
         person = self.prepared.columns.person

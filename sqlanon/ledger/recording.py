@@ -60,6 +60,7 @@ _FORGET_SAMPLES = fragment("""
 """)
 _FORGET_PEOPLE = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_people WHERE :gone")
 _FORGET_RELEASED_PEOPLE = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_people WHERE :gone")
+_FORGET_NOISE = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_noise WHERE :gone")
 _KEEP_KEYS = fragment("""
     INSERT INTO sqlanon_catalog.sqlanon.released_keys
     SELECT :run AS run_id, key_hash FROM :keys
@@ -76,12 +77,17 @@ _KEEP_RELEASED_PEOPLE = fragment("""
     INSERT INTO sqlanon_catalog.sqlanon.released_people
     SELECT :run AS run_id, person FROM :people
 """)
+_KEEP_NOISE = fragment("""
+    INSERT INTO sqlanon_catalog.sqlanon.released_noise
+    SELECT :run AS run_id, attribute, labels, low, high, step FROM :ranges
+""")
 _KEEP_SECRET = fragment("INSERT OR REPLACE INTO sqlanon_catalog.sqlanon.merged_secrets VALUES (:run, :secret)")
 _FORGET_RUN = fragment("DELETE FROM sqlanon_catalog.sqlanon.runs WHERE run_id = :run")
 _FORGET_KEYS_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run")
 _FORGET_SAMPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_samples WHERE run_id = :run")
 _FORGET_PEOPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_people WHERE run_id = :run")
 _FORGET_RELEASED_PEOPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run")
+_FORGET_NOISE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_noise WHERE run_id = :run")
 _DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
 
 UNRECORDED = ""
@@ -148,12 +154,13 @@ def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None])
 
 
 def forget_gone(engine: DuckDBEngine) -> None:
-    """Delete hierarchies, keys and samples of releases that were replaced."""
+    """Delete hierarchies, keys, samples and ranges of noise of releases that were replaced."""
     forget_trees(engine)
     engine.execute(_FORGET_KEYS(gone=is_gone()))
     engine.execute(_FORGET_SAMPLES(gone=is_gone()))
     engine.execute(_FORGET_PEOPLE(gone=is_gone()))
     engine.execute(_FORGET_RELEASED_PEOPLE(gone=is_gone()))
+    engine.execute(_FORGET_NOISE(gone=is_gone()))
 
 
 def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[tuple[str, int | None]] | None:
@@ -239,8 +246,8 @@ def check_against_ledger(
 @dataclass(frozen=True)
 class Kept:
     """What the ledger keeps of a release beside its row: hierarchies, hashes of its keys, a sample of its source; the
-    secret of these hashes, if it is not the catalog's; the row of its run, if that is not recorded yet; and samples of
-    the people of its source, and hashes of its own people."""
+    secret of these hashes, if it is not the catalog's; the row of its run, if that is not recorded yet; samples of the
+    people of its source, and hashes of its own people; and the ranges of its classes, with noise."""
 
     hierarchies: Sequence[Hierarchy]
     keys: exp.Query | None
@@ -249,6 +256,7 @@ class Kept:
     run: Mapping[str, Any] | None
     people: Sequence[exp.Query] = ()
     released_people: exp.Query | None = None
+    noise_ranges: exp.Table | None = None
 
     def write(self, engine: DuckDBEngine, run_id: str) -> None:
         """Write it to the open catalog, in place of an earlier attempt of the run."""
@@ -267,6 +275,9 @@ class Kept:
         if self.released_people is not None:
             engine.execute(_FORGET_RELEASED_PEOPLE_OF(run=run_id))
             engine.execute(_KEEP_RELEASED_PEOPLE(run=run_id, people=self.released_people))
+        if self.noise_ranges is not None:
+            engine.execute(_FORGET_NOISE_OF(run=run_id))
+            engine.execute(_KEEP_NOISE(run=run_id, ranges=self.noise_ranges.copy()))
         if self.secret is not None:
             engine.execute(_KEEP_SECRET(run=run_id, secret=self.secret))
         keep_trees(engine, run_id, self.hierarchies)

@@ -342,6 +342,9 @@ def _is_record() -> exp.Expr:
     return col("record", "n").eq(col("record", "k"))
 
 
+_BY_CLASS = template("SELECT :columns FROM :noisy AS n GROUP BY class")
+_ANY_VALUE = fragment("any_value(:value)")
+_CLASS_RANGE = fragment("{'low': min(:x), 'high': max(:x), 'step': any_value(:step)}")
 _ALL_RECORDS = template("SELECT n.record, n.class, :figures, :released AS released FROM :noisy AS n")
 _IS_THERE = fragment("k.record IS NOT NULL")
 
@@ -377,6 +380,16 @@ class NoisyRecoding:
     def select(self, shuffled: bool = True) -> exp.Select:
         rows = released(self.noisy, self.kept, self.noisy_columns, self.names)
         return ordered(self.plain, rows) if shuffled else self.plain.labelled(subquery(rows, "r"))
+
+    def class_ranges(self) -> exp.Select:
+        """The classes as they are released, where each column with noise has the range of the true values and the step
+        of the released ones: ``low``, ``high`` and ``step``."""
+        ranges: dict[str, exp.Expr] = {
+            f"value_{one.place}": _CLASS_RANGE(x=col(f"x_{j}"), step=col(f"step_{j}"))
+            for j, one in enumerate(self.noisy_columns)
+        }
+        columns = [named(ranges.get(name, _ANY_VALUE(value=col(name))), name) for name in self.names]
+        return self.plain.labelled(subquery(_BY_CLASS(columns=columns, noisy=self.noisy), "r"))
 
     def all_records(self) -> exp.Select:
         """The records with noise, for the holder: ``record``, ``class``, ``x_j``, ``v_j``, ``y_j``, ``released``."""

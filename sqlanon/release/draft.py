@@ -214,6 +214,13 @@ class ReleaseDraft:
         person = self.prepared.columns.person
         return None if person is None or self.prepared.source.access != "rows" else self._rows_with([person])
 
+    def noise_ranges(self) -> exp.Query | None:
+        """The classes with the ranges of their noise (`sqlanon.noise.statements.NoisyRecoding.class_ranges`); None
+        without noise, or where rows are elsewhere."""
+        if self.noise is None or self.prepared.source.access != "rows":
+            return None
+        return self.noise.statement.class_ranges()
+
     def _rows_with(self, columns: Sequence[str]) -> exp.Query | None:
         statement = self.statement
         if self.decoys is not None and self.decoys.statement is not None:

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("plain_macros")
 TABLES = {
     *("runs", "hierarchies", "lattice", "releases", "released_keys", "released_hierarchies", "decoys", "secret"),
     *("catalog_format", "source_samples", "source_people", "released_people", "exports", "merged_secrets"),
+    "released_noise",
 }
 MACROS = {
     *("equivalence_classes", "k_anonymity", "digest", "person_k_anonymity", "person_k_anonymity_classes"),
