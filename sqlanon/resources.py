@@ -16,6 +16,9 @@ LIBRARY = (*CHECKS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql
 """The files of the macro library: what every release is checked by; what all requirements are; what
 readers use in their queries; and all of it."""
 
+OF_MEDIANS = (*LIBRARY, "macros_medians.sql")
+"""The same for a release with medians for labels: no label there bounds a value."""
+
 POLICY_SCHEMA = Path(__file__).parent / "policy" / "schema.json"
 """The JSON Schema of a policy, for editors."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from sqlanon.expressions import column_definitions, create_schema, fragment, lit
 from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import ABOUT, objects
-from sqlanon.resources import macro_scripts
+from sqlanon.resources import LIBRARY, OF_MEDIANS, macro_scripts
 from sqlanon.workdir import spill_directory
 
 _HEADER = 4096
@@ -203,13 +203,19 @@ def _is_other(one: str, other: str) -> bool:
 _COMPRESSION = re.compile(r" USING COMPRESSION \w+")
 
 
-def changed_macros(engine: DuckDBEngine, folder: Path) -> list[str]:
-    """The macros of an open release file that are not ours, by name: parameters, their types and defaults, and all
-    overloads count."""
+def library_of(manifests: Iterable[Manifest]) -> tuple[str, ...]:
+    """The files of the macro library that is in a release file with some versions."""
+    has_medians = any(one.policy.get("search", {}).get("summary") == "median" for one in manifests)
+    return OF_MEDIANS if has_medians else LIBRARY
+
+
+def changed_macros(engine: DuckDBEngine, folder: Path, library: tuple[str, ...]) -> list[str]:
+    """The macros of an open release file that are not those of its library, by name: parameters, their types and
+    defaults, and all overloads count."""
     with _beside(engine, schema=False) as beside:
         engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
         macros_in_file = _exported(engine, beside, folder / "theirs")
-    changed = [one for one in macros_in_file ^ _our_macros() if not one.startswith(_COMPARED_ELSEWHERE)]
+    changed = [one for one in macros_in_file ^ _our_macros(library) if not one.startswith(_COMPARED_ELSEWHERE)]
     return sorted(set(map(_named, changed)))
 
 
@@ -218,11 +224,11 @@ def _named(statement: str) -> str:
 
 
 @cache
-def _our_macros() -> frozenset[str]:
+def _our_macros(library: tuple[str, ...]) -> frozenset[str]:
     """The statements that make our macros, as this DuckDB exports them."""
     with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine, _beside(engine) as beside:
         with engine.using(beside):
-            engine.script(*macro_scripts())
+            engine.script(*macro_scripts(library))
         return frozenset(_exported(engine, beside, spill / "ours"))
 
 

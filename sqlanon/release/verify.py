@@ -31,6 +31,7 @@ from sqlanon.release.contents import (
     expected_objects,
     found_objects,
     free_blocks,
+    library_of,
     strange_blocks,
     unexpected_definitions,
 )
@@ -324,7 +325,7 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
         assert release.scratch is not None  # a release that is not fresh was opened as a file
-        changed = changed_macros(engine, release.scratch)
+        changed = changed_macros(engine, release.scratch, library_of(release.manifests))
         wrong = [f"changed: {', '.join(changed)}"] if changed else []
         checks.append(check_of("macros", wrong, "unchanged"))
     return checks

@@ -40,7 +40,7 @@ from sqlanon.policy.names import STAGED, VERIFIED
 from sqlanon.records import dataclass
 from sqlanon.release import macro_library
 from sqlanon.release.check import file_check, sha256_of
-from sqlanon.release.contents import ATTACHED, expected_objects, found_objects
+from sqlanon.release.contents import ATTACHED, expected_objects, found_objects, library_of
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Facts, Manifest, versioned
 from sqlanon.release.metadata import Suppressed, present, refuse_name
@@ -494,7 +494,8 @@ def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Ve
     with engine.using(ATTACHED):
         if not is_parquet:
             version = rows.draft.prepared.policy.storage_version
-            macro_library.install(engine, macro_scripts(), ATTACHED, rows.file.parent, version)
+            library = macro_scripts(library_of((manifest, *staged.kept)))
+            macro_library.install(engine, library, ATTACHED, rows.file.parent, version)
         _write_manifest(engine, staged, (manifest, *_keep(engine, staged)), suppressed)
         if not is_parquet:
             found = read_manifests(engine)
