@@ -2,10 +2,8 @@
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- The format of these tables, for later versions. 2: the ledger. 3: versions in one place.
--- 4: hashes of files, intents, noise by attribute, sources known by their content. 5: exports.
--- 6: drafts. 7: catalogs that were merged into this one. 8: people of sources. 9: withdrawals. 10: ranges of noise.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 10 AS format;
+-- The format of these tables: a catalog of another format is refused.
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 11 AS format;
 
 -- One row for each run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -61,29 +59,25 @@ CREATE TABLE IF NOT EXISTS sqlanon.releases (
     path VARCHAR NOT NULL,                -- its place; the rows are there only
     table_name VARCHAR NOT NULL,
     released_rows BIGINT NOT NULL,
-    digest VARCHAR NOT NULL
+    digest VARCHAR NOT NULL,
+    source VARCHAR,                       -- JSON: the description of its source
+    policy_hash VARCHAR,
+    manifest_hash VARCHAR,                -- the hash of its manifest
+    epsilon DOUBLE,                       -- for each record, with noise
+    after VARCHAR[],                      -- run_ids of those on which it is based
+    breaks VARCHAR[],                     -- paths of those that it breaks (--force)
+    extends VARCHAR,                      -- run_id of the release that it extends
+    replaced_at TIMESTAMP,                -- when another release took its place
+    version INTEGER,                      -- its number among those in one file
+    sha256 VARCHAR,                       -- of the file as it was published; on a server, of the rows
+    intended_at TIMESTAMP,                -- when a run began to publish it; NULL once it is published; if it is not
+                                          -- published, the row is deleted
+    noise VARCHAR,                        -- JSON: epsilon by attribute
+    same_source VARCHAR,                  -- the description of an earlier source that has the same rows
+    draft BOOLEAN NOT NULL DEFAULT false, -- true: not compared with other releases
+    withdraws VARCHAR,                    -- run_id of the release that it replaced without rows that left the source
+    only_rows_of VARCHAR                  -- run_id of the release that all of its rows were in; NULL: any of the source
 );
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS source VARCHAR;         -- JSON: the description of its source
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS policy_hash VARCHAR;
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS manifest_hash VARCHAR;  -- the hash of its manifest
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS epsilon DOUBLE;         -- for each record, with noise
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS after VARCHAR[];        -- run_ids of those on which it is based
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS breaks VARCHAR[];       -- paths of those that it breaks (--force)
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS extends VARCHAR;        -- run_id of the release that it extends
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS replaced_at TIMESTAMP;  -- when another release took its place
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS version INTEGER;        -- its number among those in one file
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS sha256 VARCHAR;         -- of the file as it was published; on a server, of the
-                                                                              -- rows
--- When a run began to publish it. NULL once it is published; if it is not published, the row is deleted.
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS intended_at TIMESTAMP;
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS noise VARCHAR;          -- JSON: epsilon by attribute
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS same_source VARCHAR;    -- the description of an earlier source
-                                                                              -- that has the same rows
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS draft BOOLEAN;          -- true: not compared with other releases
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS withdraws VARCHAR;      -- run_id of the release that it replaced
-                                                                              -- without rows that left the source
-ALTER TABLE sqlanon.releases ADD COLUMN IF NOT EXISTS only_rows_of VARCHAR;   -- run_id of the release that all of its
-                                                                              -- rows were in; NULL: any of the source
 
 -- The rows of the source that a release has: hashes of their keys, made with the secret.
 CREATE TABLE IF NOT EXISTS sqlanon.released_keys (
@@ -143,12 +137,6 @@ CREATE TABLE IF NOT EXISTS sqlanon.released_noise (
 -- keys.
 CREATE TABLE IF NOT EXISTS sqlanon.secret (secret VARCHAR NOT NULL);
 
--- The secrets of runs from other catalogs that were merged into this one.
-CREATE TABLE IF NOT EXISTS sqlanon.merged_secrets (
-    run_id VARCHAR PRIMARY KEY,
-    secret VARCHAR NOT NULL
-);
-
 -- The tables of decoys: invented rows, with the columns of the run's release, which does not mark them. The real rows
 -- are FROM release EXCEPT ALL FROM <table_name>.
 CREATE TABLE IF NOT EXISTS sqlanon.decoys (
@@ -166,9 +154,9 @@ CREATE TABLE IF NOT EXISTS sqlanon.exports (
     path VARCHAR NOT NULL,                -- the folder
     table_name VARCHAR NOT NULL,          -- the table that it makes there
     dialect VARCHAR NOT NULL,
-    source VARCHAR NOT NULL               -- JSON, as in releases
+    source VARCHAR NOT NULL,              -- JSON, as in releases
+    draft BOOLEAN NOT NULL DEFAULT false  -- true: not counted by warnings
 );
-ALTER TABLE sqlanon.exports ADD COLUMN IF NOT EXISTS draft BOOLEAN;           -- true: not counted by warnings
 
 -- Publications with the figures of their runs. epsilon_so_far adds up the noise of all releases of a source, also of
 -- replaced ones, but not of drafts. A result that is published twice shows the same noise, and counts once. The tables
@@ -178,16 +166,12 @@ SELECT
     r.run_id, r.published_at, r.path, r.table_name, r.source, coalesce(r.policy_hash, n.policy_hash) AS policy_hash,
     n.strategy, n.generalization, n.rows, r.released_rows, n.suppressed_rows, n.classes, n.measure, n.score, n.optimal,
     r.epsilon,
-    system.main.sum(CASE WHEN r.times = 1 AND NOT coalesce(r.draft, false) THEN r.epsilon END)
+    system.main.sum(CASE WHEN r.times = 1 AND NOT r.draft THEN r.epsilon END)
         OVER (PARTITION BY coalesce(r.same_source, r.source) ORDER BY r.published_at) AS epsilon_so_far,
     r.after, r.breaks, r.extends, r.replaced_at, r.digest, r.version, r.sha256, r.intended_at, r.noise, r.same_source,
-    coalesce(r.draft, false) AS draft, r.withdraws
+    r.draft, r.withdraws
 FROM (
-    SELECT *, system.main.row_number() OVER (PARTITION BY run_id, coalesce(draft, false) ORDER BY published_at) AS times
+    SELECT *, system.main.row_number() OVER (PARTITION BY run_id, draft ORDER BY published_at) AS times
     FROM releases
 ) AS r
 LEFT JOIN runs AS n ON r.run_id = n.run_id;
-
--- Before format 5 samples had other hashes.
-DELETE FROM sqlanon.source_samples WHERE (SELECT format FROM sqlanon.catalog_format LIMIT 1) < 5;
-UPDATE sqlanon.catalog_format SET format = 10 WHERE format < 10;

@@ -468,21 +468,6 @@ def init(
     say(f"{database.absolute()}: catalog and macro library installed in the schema sqlanon")
 
 
-@command(MORE, "merge-catalogs", "merge-catalogs policies/")
-def merge_catalogs(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder of the policies.", show_default="this one")
-    ] = Path(),
-) -> None:
-    """Merge the catalogs of single policies into the folder's, sqlanon.catalog.duckdb, which all policies use then."""
-    from sqlanon.ledger.merging import merge_catalogs
-
-    target, found = merge_catalogs(folder.absolute())
-    for one in found:
-        say(f"{one.path.name}: {counted(one.releases, 'release')} merged; the file is kept as {one.path.name}.merged")
-    say(f"{target}: the catalog of this folder" if found else f"{folder.absolute()} has no catalogs to merge")
-
-
 @command(BEFORE, "risk policy.toml", "risk policy.toml --suda --matrix zip,age")
 def risk(
     policy: PolicyFile,

@@ -18,26 +18,26 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy, why_not_written
-from sqlanon.policy.names import CATALOG, OWN_CATALOG, SHARED_CATALOG
+from sqlanon.policy.names import CATALOG
 from sqlanon.resources import __version__, macros, sql_text
 from sqlanon.workdir import private_files
 
 ATTACHED = CATALOG
 BESIDE = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-FORMAT = 10
-"""The format of the catalog's tables: a catalog of this format, or a newer one, needs no installation."""
+FORMAT = 11
+"""The format of the catalog's tables. Catalogs of other formats are refused."""
 
 _HELD_HERE = "Unique file handle conflict"
 """What DuckDB says if two runs of one process open the same file."""
 
 _MANIFEST = template("SELECT 1 FROM sqlanon_catalog.sqlanon.manifest LIMIT 0")
 _FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
-_TABLES_BESIDE = template("""
-    SELECT schema_name, bool_or(table_name = 'runs')
+_HAS_TABLES = template("""
+    SELECT count(*) > 0
     FROM duckdb_tables()
-    WHERE database_name = 'sqlanon_catalog_beside'
-    GROUP BY schema_name
+    WHERE database_name = 'sqlanon_catalog' AND schema_name = 'sqlanon'
+        AND table_name IN ('catalog_format', 'runs', 'releases')
 """)
 _FORGET_HIERARCHIES = fragment("DELETE FROM sqlanon_catalog.sqlanon.hierarchies WHERE policy_hash = :policy")
 _KEEP_LATTICE = fragment("""
@@ -58,7 +58,7 @@ _SHA256 = template("""
     ORDER BY version DESC NULLS LAST
 """)
 _DRAFTS = template("""
-    SELECT bool_and(coalesce(draft, false))
+    SELECT bool_and(draft)
     FROM sqlanon_catalog.sqlanon.releases
     WHERE digest = :digest
 """)
@@ -77,16 +77,8 @@ _LEDGERS_BESIDE = template("""
 _RELEASES_BESIDE = template("""
     SELECT count(*)
     FROM sqlanon_catalog_beside.sqlanon.releases
-    WHERE source = :source AND path <> :place AND replaced_at IS NULL AND :published
+    WHERE source = :source AND path <> :place AND replaced_at IS NULL AND NOT draft
 """)
-_PUBLISHED = fragment("NOT coalesce(draft, false)")
-
-_STANDING_BESIDE = template("""
-    SELECT DISTINCT run_id
-    FROM sqlanon_catalog_beside.sqlanon.releases
-    WHERE replaced_at IS NULL AND NOT coalesce(draft, false)
-""")
-_RUNS_OF_RELEASES = template("SELECT DISTINCT run_id FROM sqlanon_catalog.sqlanon.releases")
 
 PATIENCE = 10.0
 """Seconds to wait for a catalog that another process holds: runs hold it for moments."""
@@ -102,35 +94,18 @@ def init_database(path: Path) -> None:
                 engine.attach(path, ATTACHED)  # by its own name, it could not have a schema of the same
         except (duckdb.Error, OSError) as error:
             raise SourceError(f"{path} cannot be opened for writing: {str(error).splitlines()[0]}") from error
-        with private_files(), engine.using(ATTACHED):
-            engine.script(sql_text("catalog.sql"))
-            engine.script(macros())
+        with private_files():
+            _install(engine, path)
+            with engine.using(ATTACHED):
+                engine.script(macros())
 
 
 def _refuse_others(path: Path) -> None:
     """A file must begin as DuckDB's do: the engine itself would open a Parquet file as a database of views."""
     if reason := why_not_written(path):
         raise SourceError(f"{path} {reason}")
-    refuse_merged(path)
     if path.exists() and not is_database(path):
         raise SourceError(f"{path} is not a DuckDB file: choose another name")
-
-
-def refuse_merged(path: Path) -> None:
-    """A catalog that was merged into another is not made again: it would be empty."""
-    if not path.exists() and merged(path).exists():
-        raise SourceError(
-            f"the catalog {path} was merged into {SHARED_CATALOG}: let [catalog] database name that one, or leave "
-            "[catalog] out; if this happened during a run, run it again"
-        )
-
-
-def merged(path: Path) -> Path:
-    """Where a catalog is kept that was merged into another."""
-    return path.with_name(f"{path.name}{MERGED}")
-
-
-MERGED = ".merged"
 
 
 def is_database(path: Path) -> bool:
@@ -150,20 +125,6 @@ def written_by(path: Path) -> str | None:
     return None
 
 
-def is_catalog(path: Path) -> bool:
-    """Whether a DuckDB file has a catalog and nothing else; also if it cannot be opened now."""
-    if not is_database(path):
-        return False
-    with closing(duckdb.connect()) as connection:
-        engine = DuckDBEngine(connection)
-        try:
-            engine.attach(path, BESIDE, read_only=True)
-        except duckdb.Error:
-            return True
-        schemas = dict(engine.rows(_TABLES_BESIDE()))
-    return set(schemas) == {SCHEMA} and bool(schemas[SCHEMA])
-
-
 @contextmanager
 def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     """Attach the catalog for a moment, and write to it in one transaction. A missing one is made, readable for its
@@ -180,14 +141,36 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
         try:
             _refuse_release(engine, path)
             path.chmod(0o600)  # it may have been somebody's database before
-            installed = format_of(engine) >= FORMAT
             with engine.transaction():
-                if not installed:
-                    with engine.using(ATTACHED):
-                        engine.script(sql_text("catalog.sql"))
+                _install(engine, path)
                 yield
         finally:
             engine.detach(ATTACHED)
+
+
+def _install(engine: DuckDBEngine, path: Path) -> None:
+    """Make the tables of the open catalog, unless they are there."""
+    if not _has_tables(engine, path):
+        with engine.using(ATTACHED):
+            engine.script(sql_text("catalog.sql"))
+
+
+def _has_tables(engine: DuckDBEngine, path: Path) -> bool:
+    """Whether the open catalog has its tables; those of another format are refused."""
+    if not engine.rows(_HAS_TABLES())[0][0]:
+        return False
+    try:
+        found = engine.rows(_FORMAT())
+    except (duckdb.CatalogException, duckdb.BinderException):
+        found = []
+    if found != [(FORMAT,)]:
+        has = f"has format {found[0][0]}" if found else "does not say which format it has"
+        raise SourceError(
+            f"the catalog {path} {has}, and this version of sqlanon uses format {FORMAT}: use the version that wrote "
+            "it, or name another file under [catalog] database; releases that it records are then not compared with "
+            "new ones"
+        )
+    return True
 
 
 def _refuse_release(engine: DuckDBEngine, path: Path) -> None:
@@ -245,14 +228,14 @@ def replace_table(engine: DuckDBEngine, target: exp.Table, query: exp.Query) -> 
 
 @contextmanager
 def _read(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
-    """Attach a catalog for reading, unless it cannot be read now."""
+    """Attach a catalog for reading, unless it cannot be read now; whether it has the tables of one."""
     try:
         engine.attach(path, name, read_only=True)
     except duckdb.Error:
         yield False
         return
     try:
-        yield True
+        yield name != ATTACHED or _has_tables(engine, path)
     finally:
         engine.detach(name)
 
@@ -265,38 +248,9 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
                 return False
         except duckdb.Error:
             return False
-        for published in (_PUBLISHED(), exp.true()):  # older versions had no drafts
-            with suppress(duckdb.Error):  # they may have had no ledger either
-                query = _RELEASES_BESIDE(source=source, place=str(but), published=published)
-                return bool(engine.rows(query)[0][0])
+        with suppress(duckdb.Error):  # a catalog of another format
+            return bool(engine.rows(_RELEASES_BESIDE(source=source, place=str(but)))[0][0])
         return False
-
-
-def forgotten_merges(engine: DuckDBEngine, path: Path) -> list[Path]:
-    """Catalogs beside the folder's that were merged, with releases that the folder's does not have: it is another one
-    than they were merged into. What cannot be read now is passed over."""
-    aside = sorted(path.parent.glob(f"*{OWN_CATALOG}{MERGED}")) if path.name == SHARED_CATALOG else []
-    if not aside:
-        return []
-    with open_catalog(engine, path):
-        known = set(engine.rows(_RUNS_OF_RELEASES()))
-    return [one for one in aside if is_database(one) and not _standing_beside(engine, one) <= known]
-
-
-def _standing_beside(engine: DuckDBEngine, path: Path) -> set[tuple[Any, ...]]:
-    with _read(engine, path, BESIDE) as is_there, suppress(duckdb.Error):
-        # A view would be a query of somebody else's.
-        if is_there and engine.rows(_LEDGERS_BESIDE())[0][0]:
-            return set(engine.rows(_STANDING_BESIDE()))
-    return set()
-
-
-def format_of(engine: DuckDBEngine) -> int:
-    """The format of the open catalog; 0 where there is none."""
-    try:
-        return int(engine.rows(_FORMAT())[0][0])
-    except (duckdb.CatalogException, IndexError):
-        return 0
 
 
 def hierarchy_name(policy_hash: str, attribute: str) -> str:
@@ -327,7 +281,7 @@ def store_hierarchies(
 def recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
     """The decoys that the catalog has of the release with a digest; None where it has none, or cannot be read now."""
     with _read(engine, path) as is_there:
-        rows = _rows_of_any_version(engine, _DECOYS(digest=digest)) if is_there else []
+        rows = engine.rows(_DECOYS(digest=digest)) if is_there else []
         yield stored(rows[0][0]) if rows else None
 
 
@@ -335,14 +289,14 @@ def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
     """The hash of the newest file that was published at a place; None if the catalog has none or cannot be read now,
     or if a stopped run may have published there."""
     with _read(engine, path) as is_there:
-        rows = _rows_of_any_version(engine, _SHA256(place=place)) if is_there else []
+        rows = engine.rows(_SHA256(place=place)) if is_there else []
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
 def recorded_as_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether the catalog has drafts with a digest, and no release. No, if it cannot be read now."""
     with _read(engine, path) as is_there:
-        rows = _rows_of_any_version(engine, _DRAFTS(digest=digest)) if is_there else []
+        rows = engine.rows(_DRAFTS(digest=digest)) if is_there else []
     return any(is_draft for (is_draft,) in rows)
 
 
@@ -350,14 +304,7 @@ def recorded_as_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> boo
     """Whether the catalog has releases with a digest that replaced others without rows that left the source. No, if it
     cannot be read now."""
     with _read(engine, path) as is_there:
-        return bool(_rows_of_any_version(engine, _WITHDRAWALS(digest=digest))) if is_there else False
-
-
-def _rows_of_any_version(engine: DuckDBEngine, query: exp.Select) -> Sequence[tuple[Any, ...]]:
-    try:
-        return engine.rows(query)
-    except (duckdb.CatalogException, duckdb.BinderException):  # of a version that had no such table, or column
-        return []
+        return bool(engine.rows(_WITHDRAWALS(digest=digest))) if is_there else False
 
 
 def run_row(policy: Policy, generalization: Mapping[str, int | None], **figures: Any) -> dict[str, Any]:

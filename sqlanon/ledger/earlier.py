@@ -313,7 +313,7 @@ def _people_of(
     if person is None or catalog_section is None or publication.source in (None, run.identity):
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
-        secret = read_history(run.engine).secret_of(publication.run_id)
+        secret = read_history(run.engine).secret
         run.engine.execute(create_table(target.copy(), _PEOPLE(run_id=publication.run_id)))
     hashed = person_hash(col(person, "r"), first.source.columns[person], secret)
     if not run.engine.rows(_HAS_PEOPLE(source=aliased(run.source.relation, "r"), person=hashed, people=target))[0][0]:
@@ -361,7 +361,7 @@ def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tu
     if not first.columns.key or catalog_section is None:
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
-        secret = read_history(run.engine).secret_of(one.publication.run_id)
+        secret = read_history(run.engine).secret
         run.engine.execute(create_table(target.copy(), _KEYS(run_id=one.publication.run_id)))
     if not run.engine.rows(row_count(rows=target))[0][0]:
         return None

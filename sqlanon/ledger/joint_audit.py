@@ -66,7 +66,6 @@ from sqlanon.ledger.same_people import SharedPeople
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
 from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
-from sqlanon.policy.names import OWN_CATALOG
 from sqlanon.policy.noise import ROUNDING
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
@@ -132,7 +131,7 @@ class SourceHistory:
     description, ``people`` the people in common with them, and ``same_source`` the name in the ledger of the source
     that one of these is. ``most_rows`` is the most rows of one person, if the policy names persons, and
     ``most_rows_before`` the same of the source of each earlier run; ``notes`` say what was not compared. Keys and
-    samples are hashed with the ``secret``, and those of a run with ``secret_of`` it.
+    samples are hashed with the ``secret``.
     """
 
     earlier: Sequence[Publication]
@@ -147,7 +146,6 @@ class SourceHistory:
     same_source: str | None
     notes: Sequence[str]
     secret: str
-    secret_of: Callable[[str], str]
 
 
 @dataclass
@@ -247,22 +245,16 @@ class JointAudit:
 
     def _other_catalogs(self) -> Iterator[str]:
         """At most one line about catalogs beside this one."""
-        own = self.prepared.policy.catalog
         elsewhere = self.history.elsewhere
-        if own is None or not (elsewhere or self.prepared.policy.has_own_catalog):
-            return
-        folder = own.database.parent
-        ours = own.database.name.endswith(OWN_CATALOG)
-        remedy = f"`sqlanon merge-catalogs {shlex.quote(str(folder))}` brings the catalogs of this folder into one"
         if not elsewhere:
-            yield f"this policy still has a catalog of its own, {own.database.name}: {remedy}"
             return
-        if not ours or any(one.parent != folder or not one.name.endswith(OWN_CATALOG) for one in elsewhere):
-            remedy = "point the policies to the same [catalog] database"
         names = ", ".join(map(str, elsewhere[:SHOWN_CATALOGS]))
         if len(elsewhere) > SHOWN_CATALOGS:
             names += f" and {len(elsewhere) - SHOWN_CATALOGS} more"
-        yield f"releases of this source that are recorded in {names} were not compared with this one: {remedy}"
+        yield (
+            f"releases of this source that are recorded in {names} were not compared with this one: point the policies "
+            "to the same [catalog] database"
+        )
 
     def _check(self, publication: Publication, new: ComparedRelease) -> Check:
         name, can_be_base = f"together with {publication}", False

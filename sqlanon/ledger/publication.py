@@ -21,7 +21,7 @@ from sqlanon.ledger.noise_intervals import make_noise_ranges
 from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
 from sqlanon.ledger.recognition import recognize
 from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
-from sqlanon.ledger.records import Publication, Spent, kept_secret, not_compared, not_in_catalog, publications_elsewhere
+from sqlanon.ledger.records import Publication, Spent, kept_secret, not_compared, publications_elsewhere
 from sqlanon.ledger.same_people import most_rows_of_a_person
 from sqlanon.ledger.source_match import sample_of
 from sqlanon.policy import shown_place
@@ -113,15 +113,13 @@ class LedgerEntry:
         )
         if policy.release is not None and not policy.release.ledger:
             return
-        # Its keys stand beside those of the release that it extends.
-        secret = known.secret if extended is None else known.secret_of(extended.run_id)
-        sample = sample_of(self.run, policy, secret, self.run_id, self.source_rows)
+        sample = sample_of(self.run, policy, known.secret, self.run_id, self.source_rows)
         trees = self.prepared.own_hierarchies if extended is None else extended.trees
         row_of_run = None if extended is None else extended.row_of_run
-        own = None if secret == known.secret else secret
-        samples = [one.rows_for(self.run_id) for one in people.samples(secret)]
-        kept = Kept(trees, self._key_hashes(secret), sample, own, row_of_run)
-        self._kept = replace(kept, people=samples, released_people=self._person_hashes(secret), noise_ranges=ranges)
+        samples = [one.rows_for(self.run_id) for one in people.samples(known.secret)]
+        kept = Kept(trees, self._key_hashes(known.secret), sample, row_of_run)
+        hashes = self._person_hashes(known.secret)
+        self._kept = replace(kept, people=samples, released_people=hashes, noise_ranges=ranges)
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Whether the release is safe beside earlier ones."""
@@ -280,11 +278,9 @@ def history_of_source(
             *recognition.same_rows.warn(recognition.people.compared),
             *_undecided([one for one in known if one.source in recognition.undecided]),
             *([] if people.why is None else [f"people of the source cannot be compared with others: {people.why}"]),
-            *not_in_catalog(run.engine, path),
             *not_compared(found.exports),
         ],
         secret=found.secret,
-        secret_of=found.secret_of,
     )
 
 

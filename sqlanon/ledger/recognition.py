@@ -59,8 +59,8 @@ def recognize(
 ) -> Recognition:
     """Compare the source of a run with those of other records of the ledger in the catalog at a path."""
     sources = {one.run_id: str(one.source) for one in others if one.source not in (None, run.identity)}
-    same_rows = SameRows(run, policy, path, history.secret_of)
+    same_rows = SameRows(run, policy, path, history.secret)
     shares = same_rows.shares({source: run_id for run_id, source in sources.items()})
     newest = dict([*sources.items()][-MOST_SOURCES:])
-    shared = compare_people(run, path, people, history.secret_of, newest)
+    shared = compare_people(run, path, people, history.secret, newest)
     return Recognition(run.identity, shares, shared, same_rows)

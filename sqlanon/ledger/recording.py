@@ -49,7 +49,7 @@ _DROP_ALL = fragment("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE path = 
 _REPLACE = fragment("""
     UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
     WHERE path = :place AND replaced_at IS NULL AND intended_at IS NULL
-        AND (coalesce(draft, false) OR NOT coalesce(version, 1) IN (:kept)) -- the first that a file has is not counted
+        AND (draft OR NOT coalesce(version, 1) IN (:kept)) -- the first that a file has is not counted
 """)
 _FORGET_KEYS = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE :gone")
 _FORGET_SAMPLES = fragment("""
@@ -81,7 +81,6 @@ _KEEP_NOISE = fragment("""
     INSERT INTO sqlanon_catalog.sqlanon.released_noise
     SELECT :run AS run_id, attribute, labels, low, high, step FROM :ranges
 """)
-_KEEP_SECRET = fragment("INSERT OR REPLACE INTO sqlanon_catalog.sqlanon.merged_secrets VALUES (:run, :secret)")
 _FORGET_RUN = fragment("DELETE FROM sqlanon_catalog.sqlanon.runs WHERE run_id = :run")
 _FORGET_KEYS_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run")
 _FORGET_SAMPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_samples WHERE run_id = :run")
@@ -175,7 +174,6 @@ def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[
 def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
     """Read the ledger, after settling the intents of runs that have ended."""
     if not path.exists():
-        catalog.refuse_merged(path)
         return History()
     with catalog.open_catalog(engine, path):
         found = read_history(engine)
@@ -246,13 +244,12 @@ def check_against_ledger(
 @dataclass(frozen=True)
 class Kept:
     """What the ledger keeps of a release beside its row: hierarchies, hashes of its keys, a sample of its source; the
-    secret of these hashes, if it is not the catalog's; the row of its run, if that is not recorded yet; samples of the
-    people of its source, and hashes of its own people; and the ranges of its classes, with noise."""
+    row of its run, if that is not recorded yet; samples of the people of its source, and hashes of its own people; and
+    the ranges of its classes, with noise."""
 
     hierarchies: Sequence[Hierarchy]
     keys: exp.Query | None
     sample: exp.Query | None
-    secret: str | None
     run: Mapping[str, Any] | None
     people: Sequence[exp.Query] = ()
     released_people: exp.Query | None = None
@@ -278,8 +275,6 @@ class Kept:
         if self.noise_ranges is not None:
             engine.execute(_FORGET_NOISE_OF(run=run_id))
             engine.execute(_KEEP_NOISE(run=run_id, ranges=self.noise_ranges.copy()))
-        if self.secret is not None:
-            engine.execute(_KEEP_SECRET(run=run_id, secret=self.secret))
         keep_trees(engine, run_id, self.hierarchies)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -16,14 +15,13 @@ from sqlanon.errors import PolicyError, Problem
 from sqlanon.expressions import template
 from sqlanon.ledger import catalog
 from sqlanon.policy import same_file, shown_place
-from sqlanon.policy.names import OWN_CATALOG
 from sqlanon.records import dataclass
 from sqlanon.release.manifest import versioned
 
 _STANDING = template("""
     SELECT
         run_id, published_at, path, table_name, digest, policy_hash, source, "after", extends,
-        manifest_hash, version, sha256, intended_at, same_source, coalesce(draft, false), withdraws, only_rows_of
+        manifest_hash, version, sha256, intended_at, same_source, draft, withdraws, only_rows_of
     FROM sqlanon_catalog.sqlanon.releases
     WHERE replaced_at IS NULL
     ORDER BY published_at
@@ -31,13 +29,13 @@ _STANDING = template("""
 _SPENT = template("""
     SELECT run_id, path, source, same_source, epsilon
     FROM sqlanon_catalog.sqlanon.releases
-    WHERE NOT epsilon IS NULL AND NOT coalesce(draft, false)
+    WHERE NOT epsilon IS NULL AND NOT draft
     ORDER BY published_at
 """)
 _EXPORTS = template("""
     SELECT run_id, exported_at, path, table_name, dialect, source
     FROM sqlanon_catalog.sqlanon.exports
-    WHERE NOT coalesce(draft, false)
+    WHERE NOT draft
     ORDER BY exported_at
 """)
 
@@ -119,25 +117,18 @@ class Export:
 
 
 _SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
-_MERGED_SECRETS = template("SELECT run_id, secret FROM sqlanon_catalog.sqlanon.merged_secrets")
 
 
 @dataclass(frozen=True)
 class History:
     """The ledger as it was read: publications and drafts that were not replaced, the oldest first; releases with noise,
-    one for each run and place; exports; the secret of the hashes (empty without a catalog), and those of runs from
-    merged catalogs."""
+    one for each run and place; exports; the secret of the hashes (empty without a catalog)."""
 
     publications: Sequence[Publication] = ()
     drafts: Sequence[Publication] = ()
     spent: Sequence[Spent] = ()
     exports: Sequence[Export] = ()
     secret: str = ""
-    merged_secrets: Mapping[str, str] = field(default_factory=dict)
-
-    def secret_of(self, run_id: str) -> str:
-        """The secret with which the keys and the sample of a run are hashed."""
-        return self.merged_secrets.get(run_id, self.secret)
 
 
 def read_history(engine: DuckDBEngine) -> History:
@@ -145,8 +136,7 @@ def read_history(engine: DuckDBEngine) -> History:
     exports = [Export(*row) for row in engine.rows(_EXPORTS())]
     found = standing(engine)
     published, drafts = [one for one in found if not one.draft], [one for one in found if one.draft]
-    merged = dict(engine.rows(_MERGED_SECRETS()))
-    return History(published, drafts, spent_so_far(engine), exports, kept_secret(engine), merged)
+    return History(published, drafts, spent_so_far(engine), exports, kept_secret(engine))
 
 
 def kept_secret(engine: DuckDBEngine) -> str:
@@ -186,25 +176,10 @@ def publications_elsewhere(
     for folder in {path.parent, *folders}:
         with suppress(OSError):
             for one in islice(folder.iterdir(), _LISTED):
-                if one in (path, target) or one.name.endswith(f"{OWN_CATALOG}{catalog.MERGED}"):
-                    continue
-                if catalog.is_database(one) and not same_file(one, path):
+                if one not in (path, target) and catalog.is_database(one) and not same_file(one, path):
                     found[one] = ("catalog" not in one.name, -one.stat().st_mtime, one)
     beside = sorted(found, key=found.__getitem__)
     return sorted(one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target))
-
-
-def not_in_catalog(engine: DuckDBEngine, path: Path) -> list[str]:
-    """The warning about catalogs that were merged into one that is missing."""
-    gone = catalog.forgotten_merges(engine, path)
-    if not gone:
-        return []
-    names, several = ", ".join(one.name for one in gone), len(gone) > 1
-    return [
-        f"{path.name} is not the catalog that {names} {'were' if several else 'was'} merged into: the releases "
-        f"recorded there were not compared with this one. Put that catalog back; or remove {catalog.MERGED} from the "
-        f"name{'s' if several else ''}, and run `sqlanon merge-catalogs {shlex.quote(str(path.parent))}`"
-    ]
 
 
 def named_publications(

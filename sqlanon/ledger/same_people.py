@@ -11,7 +11,7 @@ one of two things must speak for the same people as well:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,32 +143,30 @@ def compare_people(
     run: Run,
     path: Path,
     people: PeopleOfSource,
-    secret_of: Callable[[str], str],
+    secret: str,
     sources: Mapping[str, str],
 ) -> PeopleHistory:
     """Compare the people of a run's source with those of earlier runs in the catalog at a path.
 
-    ``sources`` has the description of the source of each earlier run, and ``people`` is the people of the run's source.
+    All are hashed with the ``secret`` of the catalog. ``sources`` has the description of the source of each earlier
+    run, and ``people`` is the people of the run's source.
     """
-    shared, compared, by_secret = dict[str, SharedPeople](), set[str](), dict[str, list[str]]()
-    for run_id in sources:
-        by_secret.setdefault(secret_of(run_id), []).append(run_id)
-    for secret, runs in by_secret.items():
-        if not (samples := people.samples(secret)):
-            continue
-        earlier = run.work("earlier people")
-        with catalog.open_catalog(run.engine, path):
-            query = _EARLIER(runs=[text(one) for one in runs])
-            run.engine.execute(create_table(earlier.copy(), query))
-        try:
-            compared |= {sources[run_id] for (run_id,) in run.engine.rows(_RUNS(earlier=earlier))}
-            for run_id, common in _shared_people(run.engine, earlier, samples):
-                best = shared.get(sources[run_id])
-                if best is None or common.share > best.share:
-                    shared[sources[run_id]] = common
-        finally:
-            run.engine.execute(drop_table(earlier))
-    return PeopleHistory(shared, frozenset(compared))
+    shared = dict[str, SharedPeople]()
+    if not sources or not (samples := people.samples(secret)):
+        return PeopleHistory(shared, frozenset())
+    earlier = run.work("earlier people")
+    with catalog.open_catalog(run.engine, path):
+        query = _EARLIER(runs=[text(run_id) for run_id in sources])
+        run.engine.execute(create_table(earlier.copy(), query))
+    try:
+        compared = frozenset(sources[run_id] for (run_id,) in run.engine.rows(_RUNS(earlier=earlier)))
+        for run_id, common in _shared_people(run.engine, earlier, samples):
+            best = shared.get(sources[run_id])
+            if best is None or common.share > best.share:
+                shared[sources[run_id]] = common
+    finally:
+        run.engine.execute(drop_table(earlier))
+    return PeopleHistory(shared, compared)
 
 
 def most_rows_of_a_person(engine: DuckDBEngine, path: Path) -> dict[str, int]:

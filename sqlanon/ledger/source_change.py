@@ -237,7 +237,7 @@ class _PublishedRelease:
         run_id, target = self.publication.run_id, self.run.work(name)
         with catalog.open_catalog(self.run.engine, self.policy.catalog.database):
             self.run.engine.execute(create_table(target.copy(), query(run_id=run_id)))
-            return target, read_history(self.run.engine).secret_of(run_id)
+            return target, read_history(self.run.engine).secret
 
 
 def _spelled(source: Source, name: str) -> str:

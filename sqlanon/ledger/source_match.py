@@ -17,7 +17,7 @@ two: by the inequality of Cauchy and Schwarz f1² is at most 2 f0 f2. Rows in co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
@@ -97,14 +97,14 @@ def _key_of(secret: str) -> str:
 
 @dataclass
 class SameRows:
-    """Compares the source of a run with the samples of others in the catalog at ``path``, each hashed with the secret
-    of its run; ``unknown`` are the descriptions of those that could not be compared, and ``why`` is the reason if none
+    """Compares the source of a run with the samples of others in the catalog at ``path``, hashed with its ``secret``;
+    ``unknown`` are the descriptions of those that could not be compared, and ``why`` is the reason if none
     could. ``undecided`` are those with the same columns and about as many rows, which may have the same rows."""
 
     run: Run
     policy: Policy
     path: Path
-    secret_of: Callable[[str], str]
+    secret: str
     unknown: set[str] = field(default_factory=set)
     why: str = ""
     undecided: set[str] = field(default_factory=set)
@@ -113,17 +113,16 @@ class SameRows:
         """By description, the share of rows in common with the sources that have any, of the rows of the smaller."""
         if not runs:
             return {}
-        by_secret = sorted([*runs.items()][-MOST_SOURCES:], key=lambda one: self.secret_of(one[1]))
-        rows = _rows_of(self.run, self.policy, self.secret_of(by_secret[0][1]))
+        newest = [*runs.items()][-MOST_SOURCES:]
+        rows = _rows_of(self.run, self.policy, self.secret)
         if rows is None:
             self.unknown = set(runs)
             self.why = "rows of sources in Spark, and of frequency sets, are not sampled"
             return {}
         shares = {}
-        self.unknown = set(runs) - {description for description, _ in by_secret}
+        self.unknown = set(runs) - {description for description, _ in newest}
         try:
-            for description, run_id in by_secret:
-                rows = self._hashed_for(rows, run_id)
+            for description, run_id in newest:
                 share = self._share(rows, run_id, description)
                 if share >= LEAST_SHARE:
                     shares[description] = share
@@ -134,14 +133,6 @@ class SameRows:
         finally:
             rows.drop()
         return shares
-
-    def _hashed_for(self, rows: SampledRows, run_id: str) -> SampledRows:
-        """The rows, hashed anew where the sample of a run has another secret."""
-        secret = self.secret_of(run_id)
-        if rows.key == _key_of(secret):
-            return rows
-        rows.drop()
-        return type(rows)(rows.run, rows.columns, _key_of(secret), rows.sampled)
 
     def warn(self, compared: Collection[str]) -> list[str]:
         """The warning about sources that could not be compared, but for those that were compared by their people."""

@@ -24,7 +24,7 @@ from sqlanon.errors import PolicyError, Problem
 from sqlanon.fields import Section, in_words, nearest
 from sqlanon.policy.checks import cross_check
 from sqlanon.policy.display import policy_in_a_line, policy_table
-from sqlanon.policy.names import OWN_CATALOG, SHARED_CATALOG, table_parts
+from sqlanon.policy.names import SHARED_CATALOG, table_parts
 from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
@@ -146,9 +146,7 @@ def parse_toml(file: Path) -> dict[str, Any]:
 def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
     """The tree of a policy file, with the catalog that it has by default, and its folder."""
     file = Path(path).absolute()
-    own = file.with_name(f"{file.stem}{OWN_CATALOG}")
-    catalog = own.name if own.exists() else SHARED_CATALOG
-    return {"catalog": {"database": catalog}, **parse_toml(file)}, file.parent
+    return {"catalog": {"database": SHARED_CATALOG}, **parse_toml(file)}, file.parent
 
 
 def _not_toml(file: Path, content: bytes, error: str) -> str:
@@ -220,8 +218,7 @@ class Policy(Section):
         """Read a policy from a TOML file.
 
         Relative paths are relative to the file's folder, and become absolute. The catalog is by default
-        ``sqlanon.catalog.duckdb`` in that folder. Where ``policy.toml`` still has a catalog of its own, which older
-        versions made, ``policy.catalog.duckdb``, it is used until `sqlanon merge-catalogs` brings the two together.
+        ``sqlanon.catalog.duckdb`` in that folder.
 
         Raises
         ------
@@ -324,15 +321,10 @@ class Policy(Section):
         What is left out does not count, so that sections of later versions change no fingerprint; nor do the
         folders of files, so that a project can move, whether it is a draft, and ``about``, which is for people.
         """
-        return self._fingerprint(None)
-
-    def _fingerprint(self, catalog: str | None) -> str:
         tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True, "release": {"draft"}})
         if tree["privacy"].get("dependencies") == "warn":  # it changes no release
             del tree["privacy"]["dependencies"]
         tree = _without_folders(tree)
-        if catalog is not None:
-            tree["catalog"] = {"database": catalog}
         return hashlib.sha256(json.dumps(tree, separators=(",", ":")).encode()).hexdigest()
 
     @property
@@ -340,16 +332,9 @@ class Policy(Section):
         """The name of the file that it was read from."""
         return None if self._stem is None else f"{self._stem}.toml"
 
-    @property
-    def _default_catalogs(self) -> tuple[str, ...]:
-        """The names that its catalog has by default, and had in older versions; none where it is another one."""
-        names = (SHARED_CATALOG, f"{self._stem}{OWN_CATALOG}")
-        is_default = self._stem is not None and self.catalog is not None and self.catalog.database.name in names
-        return names if is_default else ()
-
     def made(self, policy_hash: str) -> bool:
-        """Return whether a release with this hash was made by the policy, whichever default catalog it had then."""
-        return any(policy_hash == self._fingerprint(name) for name in (None, *self._default_catalogs))
+        """Return whether a release with this hash was made by the policy."""
+        return policy_hash == self.fingerprint()
 
     def published_to(self, path: Path) -> Policy:
         """Return the policy with a file as the place of its release, as if it named this file."""
@@ -359,13 +344,6 @@ class Policy(Section):
             places["table"] = None  # it has a schema there
         places["file" if path.suffix.lower() == ".parquet" else "database"] = path
         return self.model_copy(update={"release": section.model_copy(update=places)})
-
-    @property
-    def has_own_catalog(self) -> bool:
-        """Whether its catalog is one of its own, which an older version made by default."""
-        return (
-            bool(self._default_catalogs) and self.catalog is not None and self.catalog.database.name != SHARED_CATALOG
-        )
 
     def redacted(self) -> dict[str, Any]:
         """Return what the manifest of a release may show of the policy, ready for JSON.

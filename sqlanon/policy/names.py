@@ -20,9 +20,6 @@ _QUALIFIED = re.compile(rf"{_NAME}(?:\.{_NAME}){{0,2}}")
 SHARED_CATALOG = "sqlanon.catalog.duckdb"
 """The catalog of a folder's policies, beside them."""
 
-OWN_CATALOG = ".catalog.duckdb"
-"""So ended the catalog of one policy, which older versions made by default; before it, the policy's name."""
-
 
 def labels_table(attribute: str) -> str:
     """The table with the labels of a generalized attribute, in each release file.

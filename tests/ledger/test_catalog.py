@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import some
-from support import DOCS, PATIENCE, cli, fetch, folder_again, kept, opened_catalog, quoted
+from support import DOCS, PATIENCE, change, cli, fetch, folder_again, kept, opened_catalog, quoted
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -28,8 +28,7 @@ pytestmark = pytest.mark.usefixtures("plain_macros")
 
 TABLES = {
     *("runs", "hierarchies", "lattice", "releases", "released_keys", "released_hierarchies", "decoys", "secret"),
-    *("catalog_format", "source_samples", "source_people", "released_people", "exports", "merged_secrets"),
-    "released_noise",
+    *("catalog_format", "source_samples", "source_people", "released_people", "exports", "released_noise"),
 }
 MACROS = {
     *("equivalence_classes", "k_anonymity", "digest", "person_k_anonymity", "person_k_anonymity_classes"),
@@ -514,3 +513,39 @@ def test_a_catalog_of_a_newer_duckdb_is_explained_by_its_version(
         refused.value
     )
     assert catalog.written_by(path) == duckdb.__version__
+
+
+OTHER_FORMATS = {
+    "an older format": "UPDATE sqlanon.catalog_format SET format = 10",
+    "a newer format": "UPDATE sqlanon.catalog_format SET format = 12",
+    "no format": "DROP TABLE sqlanon.catalog_format",
+    "another table of formats": "CREATE OR REPLACE TABLE sqlanon.catalog_format AS SELECT 11 AS layout",
+}
+
+
+@pytest.mark.parametrize(
+    "change_format", [pytest.param(one, marks=[pytest.mark.slow] if i else []) for i, one in enumerate(OTHER_FORMATS)]
+)
+def test_a_catalog_of_another_format_is_refused_and_stays_as_it_is(after: tuple[Path, Any], change_format: str) -> None:
+    path, _ = after
+    change(path, OTHER_FORMATS[change_format])
+    before = path.read_bytes()
+    words = "format 10, and this version of sqlanon uses format 11" if "older" in change_format else "uses format 11"
+    policy = sqlanon.Policy.load(path.with_name("policy.toml"))
+    for job in (
+        lambda db: db.anonymize(policy).publish(),
+        lambda db: db.verify(path.with_name("release.duckdb"), policy),
+        lambda db: init_database(path),
+    ):
+        with sqlanon.connect() as db, pytest.raises(SourceError, match=words):
+            job(db)
+    assert path.read_bytes() == before
+
+
+def test_the_policies_of_a_folder_share_a_catalog(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text(POLICY)
+        (tmp_path / f"{name}.catalog.duckdb").touch()
+        policy = sqlanon.Policy.load(tmp_path / f"{name}.toml")
+        assert policy.catalog is not None
+        assert policy.catalog.database == tmp_path / "sqlanon.catalog.duckdb"

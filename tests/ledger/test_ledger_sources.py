@@ -22,7 +22,6 @@ import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.expressions import table
 from sqlanon.ledger import source_match
-from sqlanon.ledger.catalog import FORMAT
 from sqlanon.ledger.source_match import LEAST_SHARE, more_than_chance, share_in_common
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
@@ -319,15 +318,3 @@ def test_a_column_of_more_values_than_half_of_the_rows_may_be_a_key() -> None:
         columns=[*distinct], known=lambda _, place, column: (1.0, distinct[column]), rows=lambda columns: 20
     )
     assert [*source_match._paired(rows, table("sampled"), [*distinct])] == [{0: "visit", 1: "age"}, {1: "age"}]
-
-
-@pytest.mark.slow
-def test_samples_of_an_older_catalog_are_not_compared(with_one: Path) -> None:
-    """Their hashes are others: a warning counts them, instead of taking the source for another one."""
-    with duckdb.connect(with_one / "catalog.duckdb") as catalog:
-        catalog.execute("UPDATE sqlanon.catalog_format SET format = 4")
-    result = publish(policy(with_one, "second", of(with_one, "SELECT * FROM visits"), "zip"))
-    assert [one for one in result.warnings if "there is no sample of its rows" in one]
-    with duckdb.connect(with_one / "catalog.duckdb") as catalog:
-        query = "SELECT (SELECT format FROM sqlanon.catalog_format), count(DISTINCT run_id) FROM sqlanon.source_samples"
-        assert catalog.execute(query).fetchall() == [(FORMAT, 1)]
