@@ -36,6 +36,7 @@ from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
 from sqlanon.ledger.noise_intervals import (
     CONFIDENCE,
+    WITHOUT_NOISE_LINKS,
     IntervalAudit,
     NoiseSide,
     ToldApart,
@@ -101,7 +102,7 @@ def grouped(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
 @dataclass(frozen=True)
 class _Refusal:
     """An earlier release beside which the new one is refused; whether the new one could be based on it, and whether it
-    breaks it (else the two cannot be compared, and ``remedy`` may help)."""
+    breaks it (else the two cannot be compared); ``remedy`` may help."""
 
     publication: Publication
     can_be_base: bool
@@ -283,7 +284,8 @@ class JointAudit:
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
         self.queries += [self._script(publication, attack) for attack in found if attack.build is not None]
-        self.refusals.append(_Refusal(publication, can_be_base and not by_noise, breaks=True))
+        remedy = WITHOUT_NOISE_LINKS if by_noise else None
+        self.refusals.append(_Refusal(publication, can_be_base and not by_noise, breaks=True, remedy=remedy))
         return Check(name, False, message)
 
     def _advice(self) -> str:

@@ -64,6 +64,12 @@ EVERYTHING = 1e300
 LOWER_EPSILON = f"give the noise an epsilon of at most {NEVER_EXCLUDES:.1f}, which tells no rows apart"
 """What makes noise comparable with anything."""
 
+WITHOUT_NOISE_LINKS = (
+    "leave the column out, or generalize it further; noise in this release tells no rows apart up to an epsilon of "
+    f"{NEVER_EXCLUDES:.1f}"
+)
+"""What makes releases safe that values with noise link."""
+
 _RANGES_OF_CLASSES = template("""
     SELECT
         :attribute AS attribute,
@@ -111,6 +117,7 @@ _WITHOUT_BOUNDS = template("SELECT count(*) FROM :intervals AS i WHERE low IS NU
 
 _RECORDS = template('SELECT :columns, :count::BIGINT AS "sqlanon rows" FROM :release AS r GROUP BY ALL')
 _COUNT = fragment("count(*)")
+_COUNT_ROWS = template("SELECT count(*) FROM :rows")
 _NUMBERED = template('SELECT *, row_number() OVER () AS "sqlanon record" FROM :records AS r')
 _LABELS_OF_CLASS = fragment("list_value(:labels)")
 _MOVED = fragment("least(greatest(:y, :low), :high)")
@@ -315,15 +322,11 @@ class IntervalAudit:
             a = self._make_side("first", first, second, make)
             b = self._make_side("second", second, first, make)
             query = joined([*_MET().expressions, *finest(self.linked, numbers=True)], self.linked, numbers=True)
-            met = make("met", self._placed(query))
+            met = make("met", self._placed(query).limit(MOST_MEETING + 1, copy=False))
+            self._refuse_too_many(engine.rows(_COUNT_ROWS(rows=met))[0][0])
             if values := self.linked.values:
                 met = make("combinations", _COMBINATIONS(values=values, met=met))
-            if engine.rows(_PAIR_COUNT(met=met, first=a, second=b))[0][0] > MOST_MEETING:
-                raise NotComparedError(
-                    f"more than {MOST_MEETING:,} pairs of their rows can be the same, too many to compare the values "
-                    f"with noise of {', '.join(self.names)}",
-                    LOWER_EPSILON,
-                )
+            self._refuse_too_many(engine.rows(_PAIR_COUNT(met=met, first=a, second=b))[0][0])
             pairs = make("pairs", _PAIRS(overlap=self._overlap(), met=met, first=a, second=b))
             (of_first, gone), (of_second, new) = (engine.rows(_told_apart_of(pairs, own, k))[0] for own in ("a", "b"))
             combinations = int(engine.rows(_FEW_COMBINATIONS(pairs=pairs, k=k))[0][0])
@@ -331,6 +334,14 @@ class IntervalAudit:
             for target in made:
                 engine.execute(drop_table(target, exists=True))
         return ToldApart(tuple(self.names), of_first, gone, of_second, new, combinations)
+
+    def _refuse_too_many(self, pairs: int) -> None:
+        if pairs > MOST_MEETING:
+            raise NotComparedError(
+                f"more than {MOST_MEETING:,} pairs of their rows can be the same, too many to compare the values with "
+                f"noise of {', '.join(self.names)}",
+                LOWER_EPSILON,
+            )
 
     def _placed(self, query: exp.Select) -> exp.Select:
         """A query over the groups of both releases, by the tables of these."""

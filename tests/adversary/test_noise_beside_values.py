@@ -77,6 +77,7 @@ def test_weak_noise_and_then_the_value_is_refused(clinic: Path) -> None:
     message = refused(policy(clinic, "exact", SHOWN, ZIP))
     assert "by intervals around values with noise (kg, 99% confidence)" in message
     assert "rows of that release can be fewer than 5 rows of this one" in message
+    assert "leave the column out, or generalize it further" in message
     assert not (clinic / "exact.duckdb").exists()
     publish(policy(clinic, "exact", SHOWN, ZIP), force=True)
     exact = fetch(clinic / "exact.duckdb", "SELECT age, kg FROM visits")
