@@ -250,7 +250,7 @@ class _Assessment:
         types = [self.run.source.columns[by_attribute[name]] for name in self.names]
         shares = read_shares(self.steps, self.work, self.policy, self.names, types, dictionaries)
         if shares:
-            return WeightedSets(self.steps, self.work, self.sets, len(self.names), shares)
+            return WeightedSets(self.steps, self.work, self.sets, self.names, shares)
         if self.persons and self._person_rows is None:
             assert isinstance(self.rows, exp.Table)
             return PersonSets(self.steps, self.work, self.sets, len(self.names), self.rows)

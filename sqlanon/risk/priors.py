@@ -17,6 +17,7 @@ probability).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import mul
@@ -52,6 +53,10 @@ LEAST = 1e-12
 
 ROUNDS = 500
 """The most rounds of fitting; shares that can hold together are met in far fewer."""
+
+PATIENCE, LEAST_PROGRESS = 20, 0.99
+"""Fitting ends where this number of rounds has not brought the shares nearer, by this factor: they cannot hold
+together. The factors then grow until they are no numbers."""
 
 _GIVEN = template("""
     SELECT text, key, c1 AS written, TRY_CAST(c1 AS DOUBLE) AS share
@@ -95,7 +100,10 @@ _FACTORS = template("""
 """)
 _MASSES = template("SELECT :code AS code, sum(:weight ORDER BY :codes) AS mass FROM :combinations AS c GROUP BY :code")
 _BEFORE = fragment("(SELECT factor FROM :factors AS f WHERE f.code = s.code)")
-_OFF = template("SELECT coalesce(max(off), 0) FROM :factors")
+_OFF = template("""
+    SELECT coalesce(max(off), 0), coalesce(bool_and(isfinite(factor) AND isfinite(off)), TRUE)
+    FROM :factors
+""")
 # Decimals: their sum does not depend on their order.
 _WEIGHED = template("""
     SELECT :codes, :count AS n, (:count * :factors / (SELECT sum(:count) FROM :rows))::DECIMAL(38, 30) AS weight
@@ -134,14 +142,19 @@ class WeightedSets:
     gains_add_up = True
 
     def __init__(
-        self, steps: StatementRunner, work: Namer, sets: AttributeSets, attributes: int, shares: Mapping[int, exp.Table]
+        self,
+        steps: StatementRunner,
+        work: Namer,
+        sets: AttributeSets,
+        names: Sequence[str],
+        shares: Mapping[int, exp.Table],
     ) -> None:
         self.steps, self.known = steps, dict[Attributes, SetFigures]()
-        self._sets, self._attributes = sets, attributes
+        self._sets, self._attributes = sets, len(names)
         rows, count = sets.base
-        factors = _fitted(steps, work, rows, count, shares)
+        factors = _fitted(steps, work, rows, count, shares, names)
         product: exp.Expr = reduce(mul, (col("factor", f"f{i}") for i in factors))
-        query = _WEIGHED(codes=codes_of(range(attributes)), count=count, factors=product, rows=rows)
+        query = _WEIGHED(codes=codes_of(range(len(names))), count=count, factors=product, rows=rows)
         for i, one in factors.items():
             on = col("code", f"f{i}").eq(col(f"c{i}", "r"))
             query = query.join(aliased(one.copy(), f"f{i}"), on=on, copy=False)
@@ -244,25 +257,63 @@ def _flaws(
 
 
 def _fitted(
-    steps: StatementRunner, work: Namer, rows: exp.Table, count: exp.Expr, shares: Mapping[int, exp.Table]
+    steps: StatementRunner,
+    work: Namer,
+    rows: exp.Table,
+    count: exp.Expr,
+    shares: Mapping[int, exp.Table],
+    names: Sequence[str],
 ) -> dict[int, exp.Table]:
     """The factors of each attribute with a prior, such that all shares hold."""
     codes = codes_of(list(shares))
     query = _COMBINATIONS(codes=codes, count=count, rows=rows)
     combinations = steps.make(work("prior_combinations"), query)
+    factors = _fit(steps, work, codes, combinations, shares)
+    if factors is not None:
+        return factors
+    conflicting = dict(shares)
+    for i in shares:
+        others = {j: one for j, one in conflicting.items() if j != i}
+        fitted = _fit(steps, work, codes, combinations, others)
+        if fitted is None:
+            conflicting = others
+        else:
+            steps.drop(*fitted.values())
+    places = [f"risk.priors.{names[i]}" for i in conflicting]
+    message = f"cannot hold together with {' and '.join(places[1:])}: no probabilities of the rows of the source have "
+    message += "these shares; correct the shares, or leave one of these priors out (the values of its column then have "
+    message += "the shares that follow from the others)"
+    raise PolicyError([Problem(places[0], message)], "the priors")
+
+
+def _fit(
+    steps: StatementRunner,
+    work: Namer,
+    codes: Sequence[exp.Expr],
+    combinations: exp.Table,
+    shares: Mapping[int, exp.Table],
+) -> dict[int, exp.Table] | None:
+    """The factors with which some shares hold; None where fitting does not come nearer to them."""
     factors: dict[int, exp.Table] = {}
+    misses: list[float] = []
     for turn in range(ROUNDS):
-        off = 0.0
+        missed = 0.0
         for i, one in shares.items():
             query = _factors(i, one, codes, combinations, factors)
             before, factors[i] = factors.get(i), steps.make(work(f"factors_{i}_{turn % 2}"), query)
-            off = max(off, steps.ask(_OFF(factors=factors[i]), [(0.0,)])[0][0])
+            greatest, is_finite = steps.ask(_OFF(factors=factors[i]), [(0.0, True)])[0]
             if before is not None:
                 steps.drop(before)
-        if len(shares) == 1 or (turn and off <= FITTED):
+            missed = max(missed, greatest) if is_finite else math.inf
+            if missed == math.inf:
+                break
+        if missed < math.inf and (len(shares) == 1 or (turn and missed <= FITTED)):
             return factors
-    message = f"cannot hold together: {ROUNDS} rounds found no probabilities of rows with all of these shares"
-    raise PolicyError([Problem("risk.priors", message)], "the priors")
+        misses.append(missed)
+        if missed == math.inf or (turn >= PATIENCE and missed > LEAST_PROGRESS * misses[-1 - PATIENCE]):
+            break
+    steps.drop(*factors.values())
+    return None
 
 
 def _factors(

@@ -190,7 +190,7 @@ def value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | N
     sets = AttributeSets(steps, work, raw, len(names), counted=True)
     (coded, _), weight, whole = sets.base, "n", sets.whole
     if shares := read_shares(steps, work, policy, names, types, sets.dictionaries):
-        weighted = WeightedSets(steps, work, sets, len(names), shares)
+        weighted = WeightedSets(steps, work, sets, names, shares)
         coded, weight, whole = weighted.table, "weight", weighted.whole
     query = _VALUES(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
     values = steps.make(work("values"), query)

@@ -287,13 +287,18 @@ def test_limits_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
     assert [one.place for one in raised.value.problems] == ["leakage", "leakage_seconds"]
 
 
-def test_priors_that_cannot_hold_together(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priors, "ROUNDS", 3)
-    fill(live, [("a", 1, "", 0), ("b", 2, "", 0)])
-    tell(live, "one", "VARCHAR", [("a", 0.9), ("b", 0.1)])
-    tell(live, "other", "INTEGER", [(1, 0.1), (2, 0.9)])
-    with connected(live) as db, pytest.raises(PolicyError, match="cannot hold together"):
-        db.risk(policy({NAMES[0]: "one", "n": "other"}), leakage=1)
+@pytest.mark.parametrize("share", [0.9, pytest.param(0.999999999, marks=pytest.mark.slow)])
+def test_priors_that_cannot_hold_together(share: float, live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [("a", 1, "x", 0), ("b", 2, "y", 0), ("b", 2, "x", 0)])
+    tell(live, "one", "VARCHAR", [("a", share), ("b", 1 - share)])
+    tell(live, "other", "INTEGER", [(1, 1 - share), (2, share)])
+    tell(live, "third", "VARCHAR", [("x", (1 + share) / 2), ("y", (1 - share) / 2)])
+    with connected(live) as db, pytest.raises(PolicyError) as raised:
+        db.risk(policy({NAMES[2]: "third", NAMES[0]: "one", "n": "other"}), leakage=1)
+    (problem,) = raised.value.problems
+    assert problem.place == f"risk.priors.{NAMES[0]}"
+    assert problem.message.startswith("cannot hold together with risk.priors.n: ")
+    assert "no probabilities of the rows of the source have these shares" in problem.message
 
 
 def test_priors_of_a_policy(tmp_path: Path) -> None:
