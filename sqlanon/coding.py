@@ -16,6 +16,7 @@ from sqlanon.expressions import (
     all_of,
     cast,
     col,
+    fragment,
     named,
     native_type,
     number,
@@ -122,6 +123,10 @@ TEXTS = "text"
 """The column of an attribute's values as text, where it has one."""
 
 
+_LEAVES = fragment("count(*) OVER (PARTITION BY :label) - 1")
+_LEAVES_OF_COLUMN = fragment("greatest(count(CASE WHEN w.rows > 0 THEN 1 END) OVER (PARTITION BY :label), 1) - 1")
+
+
 def coded_values(
     values: exp.Table,
     hierarchy: exp.Table,
@@ -131,8 +136,11 @@ def coded_values(
     count: int | None = None,
     texts: bool = False,
     open_ends: bool = False,
+    has_values_of_others: bool = False,
 ) -> exp.Select:
     """The values of a column with their labels, codes and leaves, level by level.
+
+    With ``has_values_of_others``, values that a population alone has are no leaves.
 
     A value that is missing from the hierarchy (``known`` is false) stays itself below the top. With ``count``, the
     number of values, codes are as small integers as hold them: they are what every check groups by. With ``texts``, the
@@ -146,11 +154,12 @@ def coded_values(
     counted: list[exp.Expr] = [
         named(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
     ]
-    counted += [
-        named(exp.Window(this=exp.Count(this=exp.Star()), partition_by=[col(name, "h")]) - 1, f"leaves_{level}")
-        for level, name in names.items()
-    ]
+    leaves = _LEAVES_OF_COLUMN if has_values_of_others else _LEAVES
+    counted += [named(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
     with_leaves = select([*counted, named(exp.true(), KNOWN)], aliased(hierarchy, "h"))
+    if has_values_of_others:
+        on_value = same(col("value", "w"), col("level_0", "h"), nullable)
+        with_leaves = with_leaves.join(aliased(values, "w"), on=on_value, copy=False)
     known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
     # The value itself keeps two unknown values apart; where they are known, the label alone decides.
     own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))

@@ -201,7 +201,9 @@ def _coded(
     """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
     top, nullable = hierarchy.top or "", facts.nullable
     height, open_ends = hierarchy.height, hierarchy.open_ends
-    steps.make(coded, cd.coded_values(values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends))
+    others = hierarchy.has_values_of_others
+    query = cd.coded_values(values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends, others)
+    steps.make(coded, query)
     return Coded(column, height, coded, nullable, True, cd.TEXTS if texts else None, open_ends)
 
 

@@ -19,6 +19,7 @@ from sqlanon.expressions import (
     fragment,
     is_there,
     named,
+    same,
     template,
     text,
     union_all,
@@ -58,6 +59,7 @@ class Hierarchy:
     leaves: int  # ground values, and one more if the column has NULLs; not if a population alone has
     top: str | None  # the label of its top level; None for height 0 and where there are no ground values at all
     open_ends: bool = False
+    has_values_of_others: bool = False  # rules made it, and it has values that a population alone has: no leaves
 
     def released(self, level: int) -> str:
         """The column of its table that a release shows at a level."""
@@ -86,6 +88,7 @@ class AttributeValues:
 
     table: exp.Table
     type: str
+    has_population: bool = False  # values that a population alone has are in the table, with 0 rows
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,9 @@ def build_hierarchies(
     for name, target in targets.items():
         spec, of = policy.attributes[name], values[name]
         rules, nullable = spec.hierarchy or (), facts[name].nullable
-        hierarchy, found = build_hierarchy(steps, name, rules, of.table, of.type, target, spec.on_unknown, nullable)
+        hierarchy, found = build_hierarchy(
+            steps, name, rules, of.table, of.type, target, spec.on_unknown, nullable, of.has_population
+        )
         problems.extend(found)
         if hierarchy is not None:
             names = [hierarchy.released(level) for level in range(hierarchy.height + 1)]
@@ -146,6 +151,9 @@ def value_facts(steps: StatementRunner, values: Mapping[str, AttributeValues]) -
     return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}
 
 
+_LEAVES_OF_COLUMN = template("SELECT count(*) FROM :hierarchy AS h JOIN :values AS v ON :same WHERE v.rows > 0")
+
+
 def build_hierarchy(
     steps: StatementRunner,
     attribute: str,
@@ -155,6 +163,7 @@ def build_hierarchy(
     target: exp.Table,
     on_unknown: str = "error",
     nullable: bool = True,
+    has_population: bool = False,
 ) -> tuple[Hierarchy | None, list[Problem]]:
     """Build a hierarchy as a table and validate it; a dry run has nothing to validate."""
     place, engine = f"attributes.{attribute}.hierarchy", steps.engine
@@ -183,7 +192,11 @@ def build_hierarchy(
         return None, [Problem(place, message) for message in messages]
     top = (TOP if parts[-1].top else facts.top) if draft.height else None
     leaves = min(facts.leaves, facts.ground + facts.nulls)
-    return Hierarchy(attribute, target, draft.height, leaves, top, open_ends), []
+    has_others = has_population and not draft.is_list
+    if has_others:
+        on = same(col("level_0", "h"), col("value", "v"), nullable)
+        leaves = int(engine.rows(_LEAVES_OF_COLUMN(hierarchy=target, values=values, same=on))[0][0])
+    return Hierarchy(attribute, target, draft.height, leaves, top, open_ends, has_others), []
 
 
 def hierarchy_query(
@@ -224,7 +237,7 @@ def _messages(engine: Engine, draft: HierarchyDraft, found: Sequence[HierarchyCh
 
 def _query(draft: HierarchyDraft) -> exp.Select:
     first = draft.parts[0]
-    if len(draft.parts) == 1 and isinstance(first, Listed):
+    if draft.is_list and isinstance(first, Listed):
         return draft.with_keys(_listed_query(first, draft))
     return draft.with_keys(_composed_query(draft))
 

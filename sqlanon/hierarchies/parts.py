@@ -173,6 +173,11 @@ class HierarchyDraft:
         """The listed parts by their index."""
         return {index: part for index, part in enumerate(self.parts) if isinstance(part, Listed)}
 
+    @property
+    def is_list(self) -> bool:
+        """Whether its ground values are those that are listed, and not those of the column."""
+        return len(self.parts) == 1 and isinstance(self.parts[0], Listed)
+
     def with_keys(self, query: exp.Select, materialized: bool | None = None) -> exp.Select:
         """A query that reads the keys of listed parts (see `keys_query`) as `keys_table`."""
         for index, part in self.listed.items():
