@@ -9,6 +9,7 @@ from decimal import Decimal
 from sqlanon.policy.toml import toml_key, toml_text, toml_value
 from sqlanon.records import dataclass
 from sqlanon.release.dependencies import Narrowing
+from sqlanon.release.residual_risk import percent
 from sqlanon.requirements import different_values
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.suggest.propose import Proposal
@@ -225,10 +226,12 @@ def _about_diversity(one: Diversity, best: Trial | None) -> list[str]:
     name, trial = toml_key(one.attribute), one.trial
     risk = f"Rows in groups that share one {name} give it away."
     if best is not None and best.released_rows:
-        share = 100 * best.homogeneous[one.attribute] / best.released_rows
+        share = best.homogeneous[one.attribute] / best.released_rows
         risk = f"Without this, new rows may share one {name} in their group, which gives it away."
         if share:
-            risk = f"Without this, {share:.2g} % of the rows are in groups that share one {name}, which gives it away."
+            risk = (
+                f"Without this, {percent(share)} of the rows are in groups that share one {name}, which gives it away."
+            )
     if trial is None:
         cost = "Not tried."
     elif trial.loss is None or best is None or (trial.stopped and not one.kept):

@@ -122,3 +122,15 @@ def test_diversity_is_active_where_it_costs_little(every: int, is_active: bool, 
     assert (shared == 0) is is_active
     if not is_active:  # of a diagnosis that nearly everybody has, a group gives nothing away
         assert "are in groups that share one diagnosis" not in text
+
+
+@pytest.mark.slow
+def test_a_diagnosis_that_follows_from_a_group_is_counted(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE people AS SELECT (hash(i) % 20)::INTEGER AS age, 'town ' || i % 4 AS town, "
+            "CASE WHEN i % 4 = 0 THEN 'ill' ELSE 'well' END AS diagnosis FROM range(400) AS r(i)"
+        )
+        text, policy = suggested(connection, tmp_path, "people")
+    assert not policy.privacy.l_diversity
+    assert "100 % of the rows are in groups that share one diagnosis, which gives it away" in text.replace("\n# ", " ")
