@@ -14,6 +14,7 @@ from conftest import some
 from postgres_server import VARIABLE, Server
 
 import sqlanon
+from sqlanon import pipeline
 from sqlanon.engines.postgres import PostgresEngine
 from sqlanon.engines.spark import SparkEngine
 
@@ -190,6 +191,29 @@ def test_a_search_that_fails_leaves_nothing_in_postgres(postgres: Server, monkey
         busy = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sqlanon' AND state <> 'idle'"
         assert postgres.rows(busy) == [(0,)]
         assert postgres.rows("SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'") == [(0,)]
+
+
+@pytest.mark.slow
+def test_rows_without_a_person_are_those_that_the_search_saw(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others lose their person while the search runs, and are committed: the warning counts the rows of the release."""
+    rows = cases.visits(5)
+    without = sum(row[cases.PERSON] is None for row in rows)
+    assert 0 < without < len(rows)
+    cases.in_postgres(postgres, rows)
+    found = pipeline.search
+
+    def change_and_search(*arguments: Any) -> Any:
+        result = found(*arguments)
+        postgres.run("UPDATE visited.visits SET pid = NULL")
+        return result
+
+    monkeypatch.setattr("sqlanon.pipeline.search", change_and_search)
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy_of(cases.tree(5, privacy={"k": 3}), POSTGRES))
+    assert postgres.rows("SELECT count(pid) FROM visited.visits") == [(0,)]
+    (warning,) = [message for message in result.warnings if "no 'pid'" in message]
+    assert warning.startswith(f"{without:,} row")
+    assert result.persons == len({row[cases.PERSON] for row in cases.unpadded(rows)})
 
 
 @pytest.mark.spark
