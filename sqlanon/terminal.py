@@ -91,16 +91,6 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def counted(count: int, noun: str) -> str:
-    """A count with its noun.
-
-    >>> counted(1, "row"), counted(1186, "row"), counted(2, "class")
-    ('1 row', '1,186 rows', '2 classes')
-    """
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
-
-
 def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table: with lines and as wide as the terminal has room, or in plain aligned columns.
 

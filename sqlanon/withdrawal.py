@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
+from sqlanon.notices import with_noun
 from sqlanon.policy import shown_place
 from sqlanon.records import dataclass
 from sqlanon.release.source_change import SourceChange
@@ -66,11 +67,10 @@ class Withdrawal:
             )
         if not rows.rows:
             return None
-        classes = "1 class" if rows.classes == 1 else f"{rows.classes:,} classes"
-        count = "1 row" if rows.rows == 1 else f"{rows.rows:,} rows"
         return (
             "readers who kept the earlier version see which rows are gone, with the values of their class and their "
-            f"sensitive values: {count} in {classes}, at least {rows.fewest:,} in each"
+            f"sensitive values: {with_noun(rows.rows, 'row')} in {with_noun(rows.classes, 'class')}, at least "
+            f"{rows.fewest:,} in each"
         )
 
     def sql(self, dialect: str = "duckdb") -> str:

@@ -46,8 +46,9 @@ from sqlanon.cli.printing import (
     print_withdrawal,
 )
 from sqlanon.errors import AuditError, PolicyError, Problem
+from sqlanon.notices import with_noun
 from sqlanon.resources import __version__
-from sqlanon.terminal import counted, hand_out, printable, say
+from sqlanon.terminal import hand_out, printable, say
 
 if TYPE_CHECKING:
     from sqlanon.pipeline import StageProgress
@@ -279,13 +280,13 @@ def extend(
     if as_json:
         print_json(figures)
         return
-    say(f"released before: {counted(found.released_before, 'row')}; new in the source: {found.new_rows:,}")
-    say(f"added: {counted(found.added_rows, 'row')}; waiting for more rows like them: {found.waiting_rows:,}")
+    say(f"released before: {with_noun(found.released_before, 'row')}; new in the source: {found.new_rows:,}")
+    say(f"added: {with_noun(found.added_rows, 'row')}; waiting for more rows like them: {found.waiting_rows:,}")
     print_lost_rows(found.source_change, policy)
     if not found.added_rows:
         say("the release is unchanged")
-    fewest = counted(found.smallest_class, "row" if found.persons is None else "person")
-    say(f"{counted(found.classes, 'class')}; the smallest has {fewest}")
+    fewest = with_noun(found.smallest_class, "row" if found.persons is None else "person")
+    say(f"{with_noun(found.classes, 'class')}; the smallest has {fewest}")
     say(f"release: {found.path}, table {found.table}")
 
 

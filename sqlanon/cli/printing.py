@@ -8,7 +8,8 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.terminal import counted, figure, hand_out, is_unicode, percent, printable, say, show_bars, show_table
+from sqlanon.notices import with_noun
+from sqlanon.terminal import figure, hand_out, is_unicode, percent, printable, say, show_bars, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -152,14 +153,14 @@ def _show_levels(done: Sequence[tuple[str, str]]) -> None:
 
 
 def _print_search(result: Result, classes: int, smallest: int, seconds: float) -> None:
-    fewest = counted(smallest, "row")
+    fewest = with_noun(smallest, "row")
     if result.persons is not None:
-        fewest = f"{counted(result.smallest_class, 'person')} ({fewest} or more)"
-    say(f"{counted(classes, 'class')}; the smallest has {fewest}")
+        fewest = f"{with_noun(result.smallest_class, 'person')} ({fewest} or more)"
+    say(f"{with_noun(classes, 'class')}; the smallest has {fewest}")
     say(f"{result.measure} {figure(result.score)}: {result.proof}")
     checked = f"checked {result.checked:,} of {result.nodes:,} generalizations"
     if result.policy.search.is_local:
-        checked = counted(result.checked, "round") + (" of splits" if result.policy.search.traits.cuts else "")
+        checked = with_noun(result.checked, "round") + (" of splits" if result.policy.search.traits.cuts else "")
     say(f"{checked} in {seconds:.2f} s")
 
 
@@ -238,17 +239,17 @@ def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | S
         return
     say(f"since the release: {change.losses or change.differences}")
     now = "now" if published is not None else "would be now"
-    say(f"released before: {counted(found.released_before, 'row')}; {now}: {counted(result.released_rows, 'row')}")
+    say(f"released before: {with_noun(found.released_before, 'row')}; {now}: {with_noun(result.released_rows, 'row')}")
     if result.suppressed_rows:
-        why = "in classes that are too small without them"
-        say(f"suppressed: {counted(result.suppressed_rows, 'row')}, {why if found.only_released_rows else 'as before'}")
+        why = "in classes that are too small without them" if found.only_released_rows else "as before"
+        say(f"suppressed: {with_noun(result.suppressed_rows, 'row')}, {why}")
     if not found.only_released_rows:
         say("the new version has all rows of the source, also those that are new since")
     say("generalization: " + ("as before" if found.same_generalization else "another one than before:"))
     if not found.same_generalization:
         _show_attributes(result, "what is done")
     noun = "row" if result.persons is None else "person"
-    say(f"{counted(result.classes, 'class')}; the smallest has {counted(result.smallest_class, noun)}")
+    say(f"{with_noun(result.classes, 'class')}; the smallest has {with_noun(result.smallest_class, noun)}")
     if found.revealed is not None:
         say(f"What this reveals: {found.revealed}")
     if published is not None:
@@ -303,8 +304,8 @@ def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
 def print_suda(found: Suda) -> None:
     say("")
     alone = percent(found.rows_with_msus, found.rows)
-    say(f"SUDA: {counted(found.rows_with_msus, 'row')} ({alone}) unique on {found.size} or fewer quasi-identifiers,")
-    say(f"by {counted(found.msus, 'minimal sample unique')}")
+    say(f"SUDA: {with_noun(found.rows_with_msus, 'row')} ({alone}) unique on {found.size} or fewer quasi-identifiers,")
+    say(f"by {with_noun(found.msus, 'minimal sample unique')}")
     if not found.msus:
         return
     sizes = [(str(size), f"{rows:,}") for size, rows in found.rows_by_smallest.items()]
@@ -381,8 +382,8 @@ def print_noise_of(result: Result) -> None:
 def decoys_in_words(decoys: Decoys) -> str:
     if not decoys.rows:
         return "no decoys: no class was too small"
-    figures = f"{counted(decoys.rows, 'decoy')} among the released rows, in {counted(decoys.classes, 'class')}; "
-    return figures + f"without them the smallest class has {counted(decoys.smallest_class_without, 'row')}"
+    figures = f"{with_noun(decoys.rows, 'decoy')} among the released rows, in {with_noun(decoys.classes, 'class')}; "
+    return figures + f"without them the smallest class has {with_noun(decoys.smallest_class_without, 'row')}"
 
 
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -415,7 +416,7 @@ def print_attacks(attacks: Attacks, with_sql: bool) -> None:
     for reason, names in skipped.items():
         say(f"skipped: {', '.join(names)}: {reason}")
     for path, decoys in attacks.decoys.items():
-        say(f"{path} has {counted(decoys, 'decoy')}: k, classes and victims count them")
+        say(f"{path} has {with_noun(decoys, 'decoy')}: k, classes and victims count them")
     for finding in [finding for one in attacks.values() for finding in one.findings if finding.kept is not None]:
         _print_kept(finding)
     if with_sql:
@@ -439,7 +440,7 @@ def _print_kept(finding: Finding) -> None:
     if not kept.rows:
         say(f"downcoding: no class of {place} could be finer")
         return
-    rows = f"{counted(kept.rows, 'row')} ({percent(kept.rows, finding.rows)})"
+    rows = f"{with_noun(kept.rows, 'row')} ({percent(kept.rows, finding.rows)})"
     say(
         f"downcoding (no breach): {rows} of {place} could show an attribute one level finer and still meet the policy; "
         f'strategy = "{kept.strategy}" keeps more'
@@ -463,18 +464,18 @@ _UNIQUE = {"rows": "unique rows", "persons": "classes of one person"}
 
 def print_risk(found: Risk, noisy: Sequence[str]) -> None:
     persons = found.persons is not None
-    who = counted(found.rows, "row") + (f" of {counted(found.persons or 0, 'person')}" if persons else "")
+    who = with_noun(found.rows, "row") + (f" of {with_noun(found.persons or 0, 'person')}" if persons else "")
     unique = f"{found.uniques:,}"
     if found.uniques:
         unique += f" ({percent(found.uniques, found.classes if persons else found.rows)})"
-    say(f"{who} in {counted(found.classes, 'class')}; {_UNIQUE[found.counts]}: {unique}")
+    say(f"{who} in {with_noun(found.classes, 'class')}; {_UNIQUE[found.counts]}: {unique}")
     if found.k is not None:
-        few = counted(found.k, "person" if persons else "row")
+        few = with_noun(found.k, "person" if persons else "row")
         share = f" ({percent(found.rows_below_k, found.rows)})" if found.rows_below_k else ""
         of = f", without {', '.join(noisy)}" if noisy else ""
         say(f"rows in classes of fewer than {few}: {found.rows_below_k:,}{share}{of}")
-    fewest = counted(found.smallest_class, "person" if persons else "row")
-    rows = "" if found.smallest_class_rows is None else f", {counted(found.smallest_class_rows, 'row')} or more"
+    fewest = with_noun(found.smallest_class, "person" if persons else "row")
+    rows = "" if found.smallest_class_rows is None else f", {with_noun(found.smallest_class_rows, 'row')} or more"
     say(f"smallest class: {fewest}{rows}")
     say(f"prosecutor's risk: highest {_share(found.highest_risk)}, average {_share(found.average_risk)}")
     print_attackers(found)
@@ -512,7 +513,7 @@ def print_attackers(found: Risk) -> None:
     if found.household is not None:
         home = found.household
         figures = f"highest {_share(home.highest)}, average {_share(home.average)}"
-        say(f"risk of {counted(home.households, 'household')}: {figures}")
+        say(f"risk of {with_noun(home.households, 'household')}: {figures}")
     say("")
     print_class_sizes(found.class_sizes.sizes.items(), found.counts)
 

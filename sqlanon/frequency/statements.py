@@ -67,7 +67,7 @@ def quasi_columns(count: int) -> list[exp.Expr]:
 
 
 _MEMBERSHIPS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :raw GROUP BY :keys, person")
-_PERSON_COUNT = template("SELECT count(*) AS persons FROM (SELECT DISTINCT person FROM :rows) AS p")
+_PERSON_COUNT = template("SELECT count(*) AS persons FROM (SELECT DISTINCT :person FROM :rows) AS p")
 _LARGEST_PERSONS = template("""
     SELECT coalesce(sum(n)::BIGINT, 0) AS n
     FROM (SELECT sum(n)::BIGINT AS n FROM :members GROUP BY person ORDER BY n DESC LIMIT :persons) AS p
@@ -96,9 +96,9 @@ def memberships(raw: exp.Expr, quasi: int) -> exp.Select:
     return _MEMBERSHIPS(keys=quasi_columns(quasi), raw=raw)
 
 
-def person_count(rows: exp.Expr) -> exp.Select:
+def person_count(rows: exp.Expr, person: str = PERSON) -> exp.Select:
     """The distinct persons, as ``persons``; all rows without one are one person."""
-    return _PERSON_COUNT(rows=rows)
+    return _PERSON_COUNT(person=col(person), rows=rows)
 
 
 def rows_of_largest_persons(members: exp.Table, persons: int) -> exp.Select:

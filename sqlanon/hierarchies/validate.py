@@ -190,12 +190,12 @@ def _several(target: exp.Table, level: int, label: exp.Column | None, counted: b
     )
 
 
-# A value that only a population has, NULL included, is of no row of the source: it may stay without a label.
 _NULLS = template("""
     SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, rows AS n
     FROM :values
-    WHERE value IS NULL AND rows > 0
+    WHERE value IS NULL
 """)
+# A value that only a population has is nobody's here: it may stay without a label.
 _UNKNOWN = template("""
     SELECT v.value::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.rows AS n
     FROM :values AS v

@@ -65,6 +65,7 @@ from sqlanon.ledger.renamed import (
 from sqlanon.ledger.row_matching import ReleaseLink, titled
 from sqlanon.ledger.same_people import SharedPeople
 from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
+from sqlanon.notices import with_noun
 from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
 from sqlanon.policy.noise import ROUNDING
@@ -523,8 +524,8 @@ class JointAudit:
                 combinations, count = audit.complementary()
                 if combinations:
                     few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
-                    message = f"joined with it, {_counted(combinations, 'combination')} of values {few}"
-                    message += f" ({_counted(count, 'row')} in all; complementary release)"
+                    message = f"joined with it, {with_noun(combinations, 'combination')} of values {few}"
+                    message += f" ({with_noun(count, 'row')} in all; complementary release)"
                     found.append(_Attack(message, complementary_release, public, k, why))
         return found + self._temporal_attacks(one, linked, public, masks)
 
@@ -631,10 +632,6 @@ class JointAudit:
         return Trees(trees, rules, frozenset(different)), Trees(shown, rules, frozenset(different))
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _unions(linked: ReleaseLink, masks: bool | None) -> list[Union | None]:
     """The unions of classes in which few rows are looked for, in this order; None: a class of the second release."""
     several: list[Union | None] = ["class"] if linked.several_levels else []
@@ -660,7 +657,7 @@ def _describe_few_rows(rows: int, what: str, k: int, classes: int, union: Union 
         case _:
             nouns = "one class", "classes"
     each = f"in {nouns[0]}" if classes == 1 else f"in each of {classes:,} {nouns[1]}"
-    return f"{_counted(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k:,} {each}"
+    return f"{with_noun(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k:,} {each}"
 
 
 def _describe_told_apart(told: ToldApart, k: int) -> str:
@@ -672,16 +669,16 @@ def _describe_told_apart(told: ToldApart, k: int) -> str:
     """
     few, parts = f"fewer than {k:,}", []
     if told.first_linked:
-        parts.append(f"{_counted(told.first_linked, 'row')} of that release can be {few} rows of this one")
+        parts.append(f"{with_noun(told.first_linked, 'row')} of that release can be {few} rows of this one")
     if told.second_linked:
-        parts.append(f"{_counted(told.second_linked, 'row')} of this one can be {few} rows of that release")
+        parts.append(f"{with_noun(told.second_linked, 'row')} of this one can be {few} rows of that release")
     for rows, what in ((told.first_alone, "of that release {} gone"), (told.second_alone, "of this one {} new")):
         if rows:
             verb = what.format("is" if rows == 1 else "are")
-            parts.append(f"{_counted(rows, 'row')} {verb}, {few} in one class")
+            parts.append(f"{with_noun(rows, 'row')} {verb}, {few} in one class")
     if told.combinations:
         verb = "has" if told.combinations == 1 else "have"
-        parts.append(f"{_counted(told.combinations, 'combination')} of values {verb} {few} rows")
+        parts.append(f"{with_noun(told.combinations, 'combination')} of values {verb} {few} rows")
     intervals = f"by intervals around values with noise ({', '.join(told.columns)}, {CONFIDENCE:.0%} confidence)"
     return f"{intervals}, {', and '.join(parts)}"
 
@@ -694,7 +691,7 @@ def _why_more_rows(rows: int, persons: int, most_rows: int) -> str:
     """
     if most_rows == 1:
         return ""
-    of_persons = f"{rows - 1:,} rows can be those of {_counted(persons - 1, 'person')}"
+    of_persons = f"{rows - 1:,} rows can be those of {with_noun(persons - 1, 'person')}"
     return f" (why {rows:,} rows with k = {persons:,}: one person has up to {most_rows:,} rows, so {of_persons})"
 
 

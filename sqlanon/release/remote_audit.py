@@ -16,13 +16,13 @@ from sqlanon.coding import Column
 from sqlanon.engines.base import Queries
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.expressions import Namer, col, create_temporary_view, drop_view, table, template
+from sqlanon.frequency.statements import person_count
 from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
 from sqlanon.release.check import Check
 from sqlanon.sources.bound import Source
 
 _PERSONS_OF = template("SELECT :keys, count(*) AS persons FROM (SELECT DISTINCT :keys, :person FROM :rows) AS p")
 _NUMBERED = template("SELECT :keys, unnest(range(persons)) AS :person FROM :counts")
-_PERSON_COUNT = template("SELECT count(*) AS persons FROM (SELECT DISTINCT :person FROM :rows) AS p")
 _ROWS_OF = template("SELECT :keys, count(*) AS n FROM :rows GROUP BY :keys")
 _DIFFERENCES = template("""
     SELECT count(*)
@@ -64,7 +64,7 @@ class RemoteAudit:
 
     def in_source(self) -> int:
         """The persons of the source."""
-        query = _PERSON_COUNT(person=col(self._person), rows=self._persons.relation)
+        query = person_count(self._persons.relation, self._person)
         return int(self._persons.engine.rows(query)[0][0])
 
     def same_rows(self, relation: str, columns: Sequence[str]) -> Check:

@@ -44,9 +44,9 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
         without = steps.engine.rows(_WITHOUT(person=col(person), rows=source.relation))[0][0]
         if not without:
             return ()
-        classes, affected = steps.engine.rows(
-            _CLASSES(released=_released(recoding, person), keys=_keys(recoding), least=least)
-        )[0]
+        released, keys = released_with_persons(recoding, person)
+        query = _CLASSES(released=subquery(released, "r"), keys=[col(key) for key in keys], least=least)
+        classes, affected = steps.engine.rows(query)[0]
         if not classes:
             return ()
         some = f"{classes:,} {'class holds' if classes == 1 else 'classes hold'}"
@@ -62,11 +62,9 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
     )
 
 
-def _released(recoding: ByClass, person: str) -> exp.Subquery:
-    """The released rows with their persons: ``person``, and the classes' labels."""
-    rows = positional(recoding.with_column(Column(person)).select(shuffled=False), len(recoding.columns) + 1)
-    return subquery(select([*_keys(recoding), named(col(f"r{len(recoding.columns)}"), "person")], rows), "r")
-
-
-def _keys(recoding: ByClass) -> list[exp.Expr]:
-    return [col(f"r{i}") for i, column in enumerate(recoding.columns) if column.quasi is not None]
+def released_with_persons(recoding: ByClass, person: str) -> tuple[exp.Select, list[str]]:
+    """The labels of the released rows, and a column as ``person``; and the names of the labels."""
+    columns = recoding.columns
+    rows = positional(recoding.with_column(Column(person)).select(shuffled=False), len(columns) + 1)
+    keys = [f"r{i}" for i, column in enumerate(columns) if column.quasi is not None]
+    return select([*map(col, keys), named(col(f"r{len(columns)}"), "person")], rows), keys

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from sqlanon.notices import with_noun
 from sqlanon.records import dataclass
 from sqlanon.release.check import AGAINST
 
@@ -105,9 +106,9 @@ class SourceChange:
         """
         words, grown = [*self._losses()], self.rows_now - self.rows_before
         if self.new_rows:
-            words.append(f"{_counted(self.new_rows, 'row', 'is', 'are')} new")
+            words.append(f"{with_noun(self.new_rows, 'row', 'is', 'are')} new")
         elif grown > 0:
-            words.append(f"the source has grown by {_counted(grown, 'row')}")
+            words.append(f"the source has grown by {with_noun(grown, 'row')}")
         elif grown < 0 and not self.lost_rows:
             words.append(f"the source has {-grown:,} fewer {'row' if grown == -1 else 'rows'}")
         if self.relabelled:
@@ -119,13 +120,13 @@ class SourceChange:
     def _losses(self) -> Iterator[str]:
         if self.withdrawn_persons:
             about = "about " if self.is_estimate else ""
-            yield f"{about}{_counted(self.withdrawn_persons, 'person', 'is', 'are')} withdrawn"
+            yield f"{about}{with_noun(self.withdrawn_persons, 'person', 'is', 'are')} withdrawn"
         if self.deleted_rows:
-            yield f"{_counted(self.deleted_rows, 'released row', 'was', 'were')} deleted"
+            yield f"{with_noun(self.deleted_rows, 'released row', 'was', 'were')} deleted"
         if self.changed_rows:
-            yield f"{_counted(self.changed_rows, 'released row', 'has', 'have')} other values"
+            yield f"{with_noun(self.changed_rows, 'released row', 'has', 'have')} other values"
         if self.deleted_rows is None and self.missing_rows:
-            yield f"{_counted(self.missing_rows, 'released row', 'was', 'were')} deleted or changed"
+            yield f"{with_noun(self.missing_rows, 'released row', 'was', 'were')} deleted or changed"
 
     @property
     def what_holds(self) -> str:
@@ -139,9 +140,11 @@ class SourceChange:
         if self.smallest_class is None or not self.missing_rows:
             return words
         noun = "person" if self.counts_persons else "row"
-        words += f". Counted by what the source still has, its smallest class has {_counted(self.smallest_class, noun)}"
+        words += (
+            f". Counted by what the source still has, its smallest class has {with_noun(self.smallest_class, noun)}"
+        )
         if self.small_classes:
-            few = _counted(self.small_classes, "class", "has", "have")
+            few = with_noun(self.small_classes, "class", "has", "have")
             words += f", and {few} fewer than {self.least:,}"
         return words
 
@@ -161,10 +164,3 @@ class SourceChange:
         """The figures, for JSON."""
         words = {"differences": self.differences, "what_holds": self.what_holds}
         return asdict(self) | {"published_at": self.published_at.isoformat()} | words
-
-
-def _counted(count: int, noun: str, singular: str = "", plural: str = "") -> str:
-    """A count with its noun and verb."""
-    nouns = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    verb = singular if count == 1 else plural
-    return f"{count:,} {noun if count == 1 else nouns}{' ' + verb if verb else ''}"

@@ -15,16 +15,14 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import Column
 from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.dialects.postgres import distinct_counts as exact_counts
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, SourceError, UnreadableColumnsError
-from sqlanon.expressions import col, named, select
 from sqlanon.policy import Policy
 from sqlanon.policy.toml import toml_value
 from sqlanon.recode.full_domain import ByClass
-from sqlanon.release.dependencies import positional
+from sqlanon.release.rows_without_person import released_with_persons
 from sqlanon.requirements import promised_k
 from sqlanon.search.input import SearchInput
 from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Source
@@ -144,11 +142,7 @@ def _count_small_classes(
     because its user may make no temporary tables."""
 
     def count(recoding: ByClass) -> exp.Select:
-        released = recoding.with_column(Column(person)).select(shuffled=False)
-        rows = positional(released, len(recoding.columns) + 1)
-        keys = [f"r{i}" for i, column in enumerate(recoding.columns) if column.quasi is not None]
-        of_persons = select([*map(col, keys), named(col(f"r{len(recoding.columns)}"), "person")], rows)
-        return count_small_classes(of_persons, keys, least)
+        return count_small_classes(*released_with_persons(recoding, person), least)
 
     if source.access == "rows":
         return engine.rows(count(recoding))[0]
