@@ -5,7 +5,8 @@ two samples share have the same key. That is chance where keys are running numbe
 one of two things must speak for the same people as well:
 
 - Keys are no running numbers, and more of them are shared than chance explains.
-- Some column says the same of the shared people more often than of people who are paired at random.
+- Some column, which does not repeat the key, says the same of the shared people more often than of people who are
+  paired at random.
 """
 
 from __future__ import annotations
@@ -91,11 +92,12 @@ _AGREEMENT = template("""
             SELECT person, hashes FROM :earlier WHERE run_id = :run_id AND column_name = :column_name
         ) AS e ON e.person = s.person
     ),
+    -- A column that repeats the key agrees wherever the key does.
     earlier AS (
-        SELECT person, unnest(earlier) AS value, unnest(range(length(earlier))) AS place FROM shared
+        SELECT person, nullif(unnest(earlier), person) AS value, unnest(range(length(earlier))) AS place FROM shared
     ),
     later AS (
-        SELECT person, unnest(later) AS value, unnest(range(length(later))) AS place FROM shared
+        SELECT person, nullif(unnest(later), person) AS value, unnest(range(length(later))) AS place FROM shared
     ),
     pairs AS (
         SELECT

@@ -162,7 +162,9 @@ class SameRows:
             if share < LEAST_SHARE and pairs and len(pairs[0]) in (len(names), len(rows.columns)):
                 here = counts[0][0]
                 alike = abs(here - source_rows) <= LIKE_ROWS * max(here, source_rows)
-                if alike and any(map(may_be_same, counts)):
+                # Columns of other names may have the same few values by chance.
+                named_alike = [one for one, by_place in zip(counts, pairs, strict=True) if _has_names(by_place, names)]
+                if alike and any(map(may_be_same, named_alike)):
                     self.undecided.add(description)
             return share
         finally:
@@ -193,6 +195,11 @@ def _paired(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -> Iter
     without = {place: column for place, column in pairs.items() if 2 * distinct[place] <= all_rows}
     if without and len(without) < len(pairs):
         yield without
+
+
+def _has_names(pairs: Mapping[int, str], names: Sequence[str]) -> bool:
+    """Whether each paired column has the name of the sampled one."""
+    return all(names[place].lower() == column.lower() for place, column in pairs.items())
 
 
 def _share_of(counts: Counts, source_rows: int) -> float:

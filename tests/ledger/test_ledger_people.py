@@ -300,3 +300,32 @@ def test_two_numbers_that_floats_take_for_one_are_two() -> None:
         form = text_of(col("v"), "BIGINT", "duckdb").sql("duckdb")
         query = f"SELECT count(DISTINCT {form}) FROM (VALUES (9007199254740992), (9007199254740993)) AS t(v)"
         assert connection.execute(query).fetchall() == [(2,)]
+
+
+SERIAL = {
+    "patients": "i AS id, i AS row_number, hash(i) % 5 AS age, hash(i * 3) % 4 AS ward",
+    "staff": "i AS id, i AS line, hash(i * 7) % 6 AS grade, hash(i * 11) % 4 AS shift",
+}
+
+
+@pytest.mark.parametrize("person", ["id", False])
+def test_tables_that_both_count_from_1_are_of_other_people(person: Any, tmp_path: Path) -> None:
+    """Neither numbers that both have, nor a column that repeats them, nor the same few values by other names."""
+    for name, attributes in (("patients", ("age", "ward")), ("staff", ("grade", "shift"))):
+        with duckdb.connect(tmp_path / "clinic.duckdb") as connection:
+            connection.execute(f"CREATE TABLE {name} AS SELECT {SERIAL[name]} FROM range(1, 301) AS r(i)")
+        policy = sqlanon.Policy(
+            source={"database": str(tmp_path / "clinic.duckdb"), "table": name, "undeclared": "drop", "person": person},
+            attributes={
+                "id": {"role": "identifying"},
+                **{one: {"role": "quasi", "hierarchy": "suppress"} for one in attributes},
+            },
+            privacy={"k": 3},
+            release={"file": str(tmp_path / f"{name}.parquet")},
+            catalog={"database": str(tmp_path / "catalog.duckdb")},
+        )
+        with sqlanon.connect() as db:
+            result = db.anonymize(policy)
+            result.publish()
+        assert result.held_against == ()
+        assert not any("same people" in warning or "in common" in warning for warning in result.warnings)
