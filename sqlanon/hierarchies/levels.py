@@ -18,6 +18,9 @@ from sqlanon.policy.rules import MaskRule
 
 NONE: frozenset[int] = frozenset()
 
+ABOVE_MASKS = 1_000_000_000
+"""A level above those of any mask: its top stands for it."""
+
 
 def level_problems(
     steps: StatementRunner, name: str, spec: Attribute, hierarchy: exp.Table, columns: Sequence[str]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sqlanon.errors import PolicyError, Problem, ReleaseError
+from sqlanon.hierarchies.levels import ABOVE_MASKS, has_mask
 from sqlanon.ledger.earlier import opened
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import History, Publication
@@ -31,9 +32,14 @@ class PublishedRelease:
 
     @property
     def levels(self) -> dict[str, int] | None:
-        """Its generalization; None where an attribute has several levels."""
-        levels = {name: level for name, level in self.manifest.generalization.items() if level is not None}
-        return levels if len(levels) == len(self.manifest.generalization) else None
+        """Its generalization; None where an attribute has several levels.
+
+        The manifest shows the top of a mask as level 1 of 1, whatever its height; here a level above all masks is it.
+        """
+        masks = [name for name in self.policy.generalized if has_mask(self.policy.attributes[name])]
+        generalization = self.manifest.levels(dict.fromkeys(masks, ABOVE_MASKS))
+        levels = {name: level for name, level in generalization.items() if level is not None}
+        return levels if len(levels) == len(generalization) else None
 
     def can_republish_own_rows(self, source: Source) -> bool:
         """Whether it can be made again from its rows alone: no requirement compares classes with the whole source."""
