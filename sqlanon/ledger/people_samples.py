@@ -41,6 +41,7 @@ from sqlanon.policy import Policy
 from sqlanon.records import dataclass
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import EveryColumn
+from sqlanon.sources.persons import FEWEST_PERSONS
 from sqlanon.sources.run import Run
 
 SAMPLED_PEOPLE = 4000
@@ -54,9 +55,6 @@ MOST_KEYS = 6
 
 MOST_COLUMNS = 15
 """The most other columns whose values are in a sample: those that the policy declares first."""
-
-FEWEST_VALUES = 5
-"""A column with fewer values numbers nobody."""
 
 CONSTANT = 0.9
 """The share of the people of several rows that have one value of a quasi-identifier, where a column numbers people."""
@@ -306,7 +304,7 @@ class PeopleOfSource:
             self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
             self._bring(every, key, names, secret, target)
             people, rows, most_rows, numbered, running = self.run.engine.rows(_FIGURES(sample=target))[0]
-            if (people or 0) < FEWEST_VALUES:
+            if (people or 0) < FEWEST_PERSONS:
                 self.run.engine.execute(drop_table(target))
                 continue
             person, keys = self.policy.source.person, {name.lower() for name in self.policy.source.key}

@@ -17,9 +17,10 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import table
 from sqlanon.ledger import people_samples
-from sqlanon.ledger.people_samples import FEWEST_VALUES, PeopleOfSource
+from sqlanon.ledger.people_samples import PeopleOfSource
 from sqlanon.ledger.same_people import count_shared_people
 from sqlanon.sources.bound import Source
+from sqlanon.sources.persons import FEWEST_PERSONS
 
 Row = tuple[int | None, int | None, str | None]
 
@@ -95,7 +96,7 @@ def test_samples_and_what_they_share_are_those_of_plain_python(
         samples = []
         for name, rows, (people, least) in zip(("t1", "t2"), (first, second), expected, strict=True):
             taken = people_of(connection, rows, name).samples(secret)
-            if people < FEWEST_VALUES:
+            if people < FEWEST_PERSONS:
                 assert not taken
                 return
             (sample,) = taken
