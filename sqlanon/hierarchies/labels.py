@@ -15,6 +15,8 @@ from sqlglot import exp
 from sqlanon.expressions import all_of, anonymous, cast, col, fragment, is_there, template, text
 from sqlanon.hierarchies.parts import (
     CAST_IT,
+    NANOSECONDS,
+    ZONED_NANOSECONDS,
     ColumnKind,
     Flaw,
     Generated,
@@ -56,10 +58,16 @@ _DATE = fragment(":value::DATE")
 _IN_YEARS = fragment("CASE WHEN :date BETWEEN '0001-01-01'::DATE AND '9999-12-31'::DATE THEN :date END")
 
 
+# A cast rounds: the last nanoseconds of a day would be of the next one.
+_OF_NANOSECONDS = fragment("make_timestamp((epoch_ns(:value) - (epoch_ns(:value) % 1000 + 1000) % 1000) // 1000)")
+
+
 def day_of_value(column_type: str) -> exp.Expr:
     """The day of a date or timestamp, in UTC if it has a time zone; NULL outside years 1 to 9999."""
     value: exp.Expr = col("value")
-    if column_kind(column_type) is ColumnKind.ZONED:
+    if column_type in (NANOSECONDS, ZONED_NANOSECONDS):
+        value = _OF_NANOSECONDS(value=value)
+    elif column_kind(column_type) is ColumnKind.ZONED:
         # AT TIME ZONE needs an extension; these two do not.
         value = anonymous("MAKE_TIMESTAMP", anonymous("EPOCH_US", value))
     return _IN_YEARS(date=_DATE(value=value))

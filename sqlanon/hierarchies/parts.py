@@ -36,6 +36,8 @@ class ColumnKind(Enum):
     OTHER = "other"
 
 
+NANOSECONDS, ZONED_NANOSECONDS = "TIMESTAMP_NS", "TIMESTAMPTZ_NS"
+
 _Type = exp.DataType.Type
 _KINDS = {
     ColumnKind.TEXT: exp.DataType.TEXT_TYPES,
@@ -63,6 +65,8 @@ def column_kind(column_type: str) -> ColumnKind:
     >>> column_kind("DECIMAL(18,3)"), column_kind("TIMESTAMP WITH TIME ZONE")
     (<ColumnKind.DECIMAL: 'decimal'>, <ColumnKind.ZONED: 'zoned'>)
     """
+    if column_type == ZONED_NANOSECONDS:  # sqlglot does not know it
+        return ColumnKind.ZONED
     type_ = _parsed_type(column_type).this
     return next((kind for kind, types in _KINDS.items() if type_ in types), ColumnKind.OTHER)
 

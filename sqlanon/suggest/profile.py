@@ -12,7 +12,7 @@ from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, template
-from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.hierarchies.parts import ZONED_NANOSECONDS, ColumnKind, column_kind
 from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import (
     NEARLY,
@@ -139,7 +139,9 @@ def profile_table(run: Run) -> TableProfile:
     texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}
     are_numbers = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
     numbers = {i: name for i, name in plain.items() if kinds[i] in are_numbers}
-    dates = {i: name for i, name in plain.items() if kinds[i] in (ColumnKind.DATE, ColumnKind.ZONED)}
+    moments = {i: name for i, name in plain.items() if kinds[i] in (ColumnKind.DATE, ColumnKind.ZONED)}
+    # DuckDB does not say which of these are finite.
+    dates = {i: name for i, name in moments.items() if columns[name] != ZONED_NANOSECONDS}
     others = {i: name for i, name in plain.items() if i not in texts and i not in numbers and i not in dates}
     found = steps.figures(column_figures(sample, texts, numbers, dates, others))
     vocabulary = make_vocabulary(steps, run.work)

@@ -25,6 +25,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError
 from sqlanon.expressions import table
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query, known_height
+from sqlanon.hierarchies.labels import day_of_value
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -505,6 +506,21 @@ def test_calendar_levels(bench: Bench) -> None:
         date(987, 12, 31): ("0987-12-31", "0987-12", "0987-Q4", "0987", "0980s", "*"),
         None: (None, None, None, None, None, "*"),
     }
+
+
+@pytest.mark.parametrize("column_type", ["TIMESTAMP_NS", "TIMESTAMPTZ_NS"])
+@pytest.mark.parametrize("day", ["2020-12-31", "1969-02-02"])
+def test_the_last_nanoseconds_of_a_day_are_of_it(column_type: str, day: str) -> None:
+    """DuckDB rounds them to the next day: pandas ends a period with them."""
+    zone = "+00" if column_type == "TIMESTAMPTZ_NS" else ""
+    label = day_of_value(column_type).sql("duckdb")
+    with duckdb.connect() as connection:
+        if not connection.execute("FROM duckdb_types() WHERE type_name = ?", [column_type.lower()]).fetchall():
+            pytest.skip("this DuckDB does not have the type")
+        row = connection.execute(
+            f"SELECT {label} FROM (SELECT '{day} 23:59:59.999999999{zone}'::{column_type} AS value)"
+        )
+        assert row.fetchone() == (date.fromisoformat(day),)
 
 
 def test_weeks_have_the_iso_year(bench: Bench) -> None:

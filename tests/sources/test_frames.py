@@ -254,3 +254,16 @@ def test_an_object_of_a_script_is_named_by_its_type_alone() -> None:
     with pytest.raises(SourceError) as refused:
         sqlanon.connect(table())
     assert "Table" in str(refused.value) and "main__" not in str(refused.value)
+
+
+def test_times_of_pandas_with_a_zone_have_calendar_levels(tmp_path: Path) -> None:
+    times = pd.to_datetime(["2020-12-31 23:59:59.999999999", "2021-01-01 00:00:00.000000000"] * 3, utc=True)
+    frame = pd.DataFrame({"seen": times.astype("datetime64[ns, UTC]")})
+    policy = make_policy(
+        {"seen": {"role": "quasi", "hierarchy": {"dates": ["day", "year"]}, "min_level": 1}}, table=None
+    )
+    with sqlanon.connect(frame) as db:
+        release = db.anonymize(policy).publish(tmp_path / "release.parquet")
+        assert release.verify().verified
+        assert 'dates = ["day", ' in str(db.suggest())
+    assert set(pd.read_parquet(tmp_path / "release.parquet").seen) == {"2020-12-31", "2021-01-01"}
