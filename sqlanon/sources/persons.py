@@ -38,7 +38,7 @@ from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.records import dataclass
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.column_figures import distinct_counts
-from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, kind_by_name, names_people
+from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, YEAR, kind_by_name, names_people
 
 FEWEST_PERSONS = 5
 """A column with fewer values numbers no people."""
@@ -59,6 +59,7 @@ _AS_GOOD = 0.02
 """A coarser key is preferred to a finer one where its rows agree as well, up to this."""
 
 _INNATE = (SEX, BIRTH, RACE, AGE)
+_TIMES = (DATE, YEAR)
 _SHARED = (
     NAME,
     "geographic subdivisions: a street address",
@@ -85,7 +86,13 @@ class KeyColumn:
         """Whether it is no name, and nothing where people are reached: families share these."""
         kind = kind_by_name(self.name)
         is_text = column_kind(self.type) is ColumnKind.TEXT
-        return not is_text or kind is None or kind.name not in _SHARED
+        return not self.is_of_another_kind and (not is_text or kind is None or kind.name not in _SHARED)
+
+    @property
+    def is_of_another_kind(self) -> bool:
+        """Whether its name says that it is something else, such as a place: only the traits of a body count then."""
+        kind = kind_by_name(self.name)
+        return kind is not None and kind.role != "identifying"
 
 
 @dataclass(frozen=True)
@@ -137,9 +144,9 @@ class _Agreement:
 
 
 def can_number_people(name: str, type_: str) -> bool:
-    """Whether a column can number people, by its type, and by a name that says what else it is.
+    """Whether a column can number people, by its type, and by its name unless that says what every person has.
 
-    >>> [can_number_people(*one) for one in (("mrn", "BIGINT"), ("subject", "VARCHAR"), ("zip", "VARCHAR"))]
+    >>> [can_number_people(*one) for one in (("mrn", "BIGINT"), ("zip", "VARCHAR"), ("sex", "VARCHAR"))]
     [True, True, False]
     """
     if is_nested(type_) or type_ in ("BOOLEAN", "BLOB", "BIT", "GEOMETRY", "JSON"):
@@ -147,7 +154,7 @@ def can_number_people(name: str, type_: str) -> bool:
     if type_ != "UUID" and column_kind(type_) in (ColumnKind.DATE, ColumnKind.ZONED, ColumnKind.OTHER):
         return False
     kind = kind_by_name(name)
-    return kind is None or kind.role == "identifying"
+    return kind is None or kind.name not in (*_INNATE, *_TIMES)
 
 
 def find_person_column(
@@ -221,6 +228,8 @@ def _numbers_people(
     if not all(one.holds for one in innate) or not _is_borne_out(alike, min(2, max(1, len(lasting)))):
         return False
     is_half = 2 * len(alike) >= len(lasting)
+    if key.is_of_another_kind:
+        return _traits_of_a_body(innate) > 1
     if key.is_number and not key.is_released:
         return bool(innate) or is_half
     if key.is_number and _traits_of_a_body(innate) > 1:

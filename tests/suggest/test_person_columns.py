@@ -50,7 +50,7 @@ VISITS = """
 """
 
 
-@pytest.mark.parametrize("key", ["id", "ID", "pid", "PatID", "mrn", "case_no"])
+@pytest.mark.parametrize("key", ["id", "ID", "pid", "PatID", "mrn", "case_no", "region"])
 def test_no_name_hides_a_key(key: str) -> None:
     connection = duckdb.connect()
     connection.execute(VISITS.format(key=key))
