@@ -221,7 +221,7 @@ def _private_side(policy: Policy, run: Run, outside: str | None, writer: ScriptW
             write_hierarchy(name, policy, run, (column, outside_column, type_), longest, target, writer)
     if problems:
         raise HierarchyError(problems)
-    rules = {name.lower(): one.get("hierarchy") for name, one in policy.redacted()["attributes"].items()}
+    rules = {name.lower(): [one.get("hierarchy")] for name, one in policy.redacted()["attributes"].items()}
     quasi = {name.lower() for name in policy.generalized}  # sensitive values are released unchanged
     trees = {name: Tree.of(one.table, one.height, one.open_ends and name in quasi) for name, one in built.items()}
     return PrivateSide(policy, run, columns, Trees(trees, rules), theirs)

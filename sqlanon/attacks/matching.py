@@ -377,7 +377,8 @@ def find_temporal(attacker: Attacker) -> Found:
         unmasked = linked
         if first.masks or second.masks:
             trees = attacker.trees
-            unmasked = link(first.without_masked_rows(trees), second.without_masked_rows(trees), trees)
+            own = trees.of_release(is_first=True), trees.of_release(is_first=False)
+            unmasked = link(first.without_masked_rows(own[0]), second.without_masked_rows(own[1]), trees)
         counts, shown = dict[str, int](), list[exp.Select]()
         for name, side, without in (("added", linked, unmasked), ("removed", linked.swapped, unmasked.swapped)):
             queries = [temporal(without, k), *(shown_unions(side, k, union) for union in ("class", "table"))]
@@ -484,7 +485,7 @@ def _by_position(
 
 def _beside_values(one: ComparedRelease, trees: Trees, name: str, column: str) -> LinkedAttribute | None:
     """A quasi-identifier of a release beside a column that has its values; None where its hierarchy is not known."""
-    tree = trees.of(name.lower(), one.rule(name.lower()))
+    tree = trees.of(name.lower(), [one.rule(name.lower())])
     if tree is None:
         return None
     levels, members = tree.levels(one, name.lower()), tree.members_level(one, name.lower())

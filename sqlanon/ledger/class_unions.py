@@ -32,6 +32,7 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
+from sqlanon.ledger.connected import connect
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, both_grouped, met_name
 
 Union: TypeAlias = Literal["class", "region", "table"]
@@ -44,13 +45,14 @@ Place: TypeAlias = Callable[[exp.Select], exp.Select]
 
 _NEW = template("""
     SELECT :named, sum(n)::BIGINT AS n
-    FROM (
-        SELECT :by, greatest(sum(n_b) - sum(n_a), 0)::BIGINT AS n, sum(n_a) AS n_a
-        FROM :both AS g
-        GROUP BY :by, :shared
-    ) AS u
+    FROM :rows AS u
     GROUP BY :by
     HAVING sum(n)::BIGINT BETWEEN 1 AND :most AND sum(n_a) > 0
+""")
+_NEW_ROWS = template("""
+    SELECT :by, :shared, greatest(sum(n_b) - sum(n_a), 0)::BIGINT AS n, sum(n_a)::BIGINT AS n_a
+    FROM :both AS g
+    GROUP BY :by, :shared
 """)
 _FIRST_ROWS = template("SELECT :by, :shared, n AS n_a, 0 AS n_b FROM :groups AS g")
 _SECOND_ROWS = template("SELECT :by, :shared, 0 AS n_a, n AS n_b FROM :groups AS g")
@@ -82,37 +84,20 @@ _EDGES = template("""
         JOIN :classes AS c ON NOT c.is_first AND :same
     ) AS b ON b.prefix = m.b
 """)
-_ROOTS = template("SELECT region AS class, region FROM :classes AS c")
-# The least region of a class and its neighbours; then the region of that one, which halves the way to the least of all.
-_NEARER = template("""
-    WITH nearest AS MATERIALIZED (
-        SELECT c.class, least(c.region, min(n.region)) AS region
-        FROM :regions AS c
-        LEFT JOIN (
-            SELECT e.a AS class, r.region FROM :edges AS e JOIN :regions AS r ON r.class = e.b
-            UNION ALL
-            SELECT e.b AS class, r.region FROM :edges AS e JOIN :regions AS r ON r.class = e.a
-        ) AS n ON n.class = c.class
-        GROUP BY c.class, c.region
-    )
-    SELECT n.class, r.region
-    FROM nearest AS n
-    JOIN nearest AS r ON r.class = n.region
-""")
-_MOVED = template("SELECT count(*) FROM :before AS b JOIN :after AS a ON a.class = b.class WHERE a.region <> b.region")
 # The same in one statement: all pairs of a region are made for it.
-_REACHED_FIRST = template('SELECT region AS class, region FROM "sqlanon classes" AS c')
+_REACHED_FIRST = template('SELECT region AS node, region AS component FROM "sqlanon classes" AS c')
 _REACHED_NEXT = template("""
-    SELECT e.b AS class, r.region
+    SELECT e.b AS node, r.component
     FROM "sqlanon reached" AS r
-    JOIN "sqlanon edges" AS e ON e.a = r.class
+    JOIN "sqlanon edges" AS e ON e.a = r.node
 """)
 _BACKWARDS = template("SELECT b AS a, a AS b FROM :edges AS e")
-_LEAST = template('SELECT class, min(region) AS region FROM "sqlanon reached" AS r GROUP BY class')
+_LEAST = template('SELECT node, min(component) AS component FROM "sqlanon reached" AS r GROUP BY node')
 _SWAPPED = template("SELECT * REPLACE (NOT is_first AS is_first) FROM :regions AS r")
 _REGIONS = template(
-    "SELECT c.* REPLACE (r.region AS region) FROM :classes AS c JOIN :regions AS r ON r.class = c.region"
+    "SELECT c.* REPLACE (r.component AS region) FROM :classes AS c JOIN :components AS r ON r.node = c.region"
 )
+_NODES = template("SELECT region AS node FROM :classes AS c")
 
 
 def new_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
@@ -121,25 +106,37 @@ def new_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
 
     The rows of a union are counted by shared values. For the rows that are gone, give the link `ReleaseLink.swapped`.
     """
-    labels = [(i, f"l{i}") for i, _ in linked.both]
-    own: list[exp.Expr] = [col(name, "g") for _, name in labels]
-    shown: list[exp.Expr] = [named(col(name), f"v{i}") for i, name in labels]
+    by = union_columns(linked, union)
+    shown = (
+        [named(col(f"l{i}"), f"v{i}") for i, _ in linked.both] if union == "class" and linked.both else [*map(col, by)]
+    )
+    query = _NEW(named=shown, rows=subquery(new_rows_in_unions(linked, union)), by=[*map(col, by)], most=k - 1)
+    return both_grouped(query, linked, finest=None)
+
+
+def union_columns(linked: ReleaseLink, union: Union) -> list[str]:
+    """The columns that tell unions of classes apart: labels, the number of a region, or one for the whole table."""
     match union:
-        case "class" if labels:
-            by = own
+        case "class" if linked.both:
+            return [f"l{i}" for i, _ in linked.both]
         case "region":
-            by, shown = [col("region", "g")], [col("region")]
+            return ["region"]
         case _:
-            by, shown = [named(number(1), "whole")], []
-    names = [one.alias_or_name for one in by]
+            return ["whole"]
+
+
+def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
+    """The rows that are new in unions of classes, by `union_columns` and shared values: ``n``; ``n_a`` were there
+    before."""
+    names = union_columns(linked, union)
+    by: list[exp.Expr] = [named(number(1), "whole")] if names == ["whole"] else [col(name, "g") for name in names]
     shared = [f"s{j}" for j in range(len(linked.shared))]
     values = [col(name, "g") for name in shared]
     rows = union_all(
         _FIRST_ROWS(by=by, shared=values, groups=_groups(linked, union, is_first=True)),
         _SECOND_ROWS(by=by, shared=values, groups=_groups(linked, union, is_first=False)),
     )
-    query = _NEW(named=shown, by=[*map(col, names)], shared=[*map(col, shared)], both=subquery(rows), most=k - 1)
-    return both_grouped(query, linked, finest=None)
+    return _NEW_ROWS(by=[*map(col, names)], shared=[*map(col, shared)], both=subquery(rows))
 
 
 def _groups(linked: ReleaseLink, union: Union, is_first: bool) -> exp.Expr:
@@ -174,25 +171,15 @@ def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place)
         Puts tables in the place of the parts of a query, as `both_grouped` names them.
     """
     classes, edges, regions = (work(f"joint {name}") for name in ("classes", "edges", "regions"))
-    steps = 0
-
-    def make(target: exp.Table, query: exp.Select) -> exp.Table:
+    tables = {
+        classes: place(both_grouped(_CLASSES(labels=_labels(linked)), linked, finest=None)),
+        edges: place(both_grouped(_edges(linked, classes), linked, finest=None)),
+    }
+    for target, query in tables.items():
         engine.execute(create_table(target.copy(), query))
-        return target
-
-    make(classes, place(both_grouped(_CLASSES(labels=_labels(linked)), linked, finest=None)))
-    make(edges, place(both_grouped(_edges(linked, classes), linked, finest=None)))
-    nearest = make(work("joint nearest 0"), _ROOTS(classes=classes))
-    while True:
-        steps += 1
-        nearer = make(work(f"joint nearest {steps}"), _NEARER(regions=nearest, edges=edges))
-        moved = engine.rows(_MOVED(before=nearest, after=nearer))[0][0]
-        engine.execute(drop_table(nearest))
-        nearest = nearer
-        if not moved:
-            break
-    make(regions, _REGIONS(classes=classes, regions=nearest))
-    for one in (classes, edges, nearest):
+    components = connect(engine, work, subquery(_NODES(classes=classes)), edges)
+    engine.execute(create_table(regions.copy(), _REGIONS(classes=classes, components=components)))
+    for one in (classes, edges, components):
         engine.execute(drop_table(one))
     return regions
 
@@ -207,19 +194,32 @@ def shown_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
     True
     """
     found = new_in_unions(linked, k, union)
-    if union != "region":
-        return found
+    return with_regions(found, linked) if union == "region" else found
+
+
+def with_regions(query: exp.Select, linked: ReleaseLink) -> exp.Select:
+    """A query of both releases, as `both_grouped` makes it, with the regions that it reads."""
     classes, edges = table("sqlanon classes"), table("sqlanon edges")
     parts: dict[str, exp.Query] = {
         classes.name: _CLASSES(labels=_labels(linked)),
         edges.name: union_all(_edges(linked, classes), _BACKWARDS(edges=subquery(_edges(linked, classes)))),
         "sqlanon reached": exp.union(_REACHED_FIRST(), _REACHED_NEXT()),
-        REGIONS: _REGIONS(classes=classes, regions=subquery(_LEAST())),
+        REGIONS: _REGIONS(classes=classes, components=subquery(_LEAST())),
     }
+    # Before what reads them: an engine knows a part from those above it.
+    ctes = exp.Select()
     for name, part in parts.items():
-        found.with_(ident(name), as_=part, copy=False)
-    found.args["with_"].set("recursive", True)
-    return found
+        ctes.with_(ident(name), as_=part, copy=False)
+    with_ = query.args["with_"]
+    own = [one for one in with_.expressions if reads(one, REGIONS)]
+    others = [one for one in with_.expressions if not reads(one, REGIONS)]
+    query.set("with_", exp.With(expressions=[*others, *ctes.args["with_"].expressions, *own], recursive=True))
+    return query
+
+
+def reads(part: exp.Expr, name: str) -> bool:
+    """Whether a part of a statement reads a table."""
+    return any(one.name == name for one in part.find_all(exp.Table))
 
 
 def swapped_regions(regions: exp.Expr) -> exp.Select:

@@ -6,6 +6,8 @@ Knowledge-based Systems 10(5), 2002, sections 4.2 (figures 4 and 5, example 6) a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from sqlanon.expressions import all_of, col, fragment, named, same, subquery, table, template
@@ -57,7 +59,7 @@ _TEMPORAL = template("""
 
 # All levels are known: groups meet by their keys. Where releases have most rows in common, few keys have more.
 _NEW_BY_KEY = template("""
-    SELECT :labels, least(b.n, m.n) AS n
+    SELECT :columns, least(b.n, m.n) AS n
     FROM "sqlanon second" AS b
     JOIN :more AS m ON :same
 """)
@@ -80,7 +82,7 @@ _NOW = template("""
 
 # Labels are of several levels: only rows beyond all that they could be.
 _NEW_IN_ANY_CASE = template("""
-    SELECT :labels, greatest(b.n - coalesce(t.n, 0), 0) AS n
+    SELECT :columns, greatest(b.n - coalesce(t.n, 0), 0) AS n
     FROM "sqlanon second" AS b
     LEFT JOIN (
         SELECT m.b, sum(a.n)::BIGINT AS n
@@ -133,14 +135,19 @@ def temporal(linked: ReleaseLink, k: int) -> exp.Select:
     _, here = linked.side(is_first=False)
     query = _TEMPORAL(
         named=[named(col(f"l{i}"), f"v{i}") for i, _ in here],
-        new=subquery(_new_in_any_case(linked) if linked.several_levels else _new_by_key(linked)),
+        new=subquery(new_rows(linked, _labels(linked))),
         labels=[col(f"l{i}") for i, _ in here],
         most=k - 1,
     )
     return both_grouped(query, linked, finest=None)
 
 
-def _new_by_key(linked: ReleaseLink) -> exp.Select:
+def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
+    """Columns of the groups of the second release, ``b``, and ``n``, their rows that are new: in `temporal`'s sense."""
+    return (_new_in_any_case if linked.several_levels else _new_by_key)(linked, columns)
+
+
+def _new_by_key(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
     """The rows of each group of the second release that can be new."""
     keys = [col(name) for name in linked.key]
     more = _MORE(
@@ -150,15 +157,15 @@ def _new_by_key(linked: ReleaseLink) -> exp.Select:
         meeting=meeting(linked),
     )
     on = all_of(same(col(name, "b"), col(name, "m")) for name in linked.key)
-    return _NEW_BY_KEY(labels=_labels(linked), more=subquery(more), same=on)
+    return _NEW_BY_KEY(columns=[*columns], more=subquery(more), same=on)
 
 
-def _new_in_any_case(linked: ReleaseLink) -> exp.Select:
+def _new_in_any_case(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
     """The rows of each group of the second release that are more than all of the first that they could be."""
     compared = len(linked.several_levels)
     last = f"p{compared}"
     return _NEW_IN_ANY_CASE(
-        labels=_labels(linked),
+        columns=[*columns],
         met=table(met_name(compared), alias="m"),
         is_first=col(last, "a").eq(col("a", "m")),
         is_second=col(last, "b").eq(col("b", "t")),

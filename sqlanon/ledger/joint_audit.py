@@ -45,13 +45,17 @@ from sqlanon.ledger.noise_intervals import (
     stored_ranges,
     weakly_noisy,
 )
+from sqlanon.ledger.overlaps import SharedRows, differences
 from sqlanon.ledger.pair_audit import NotComparedError, PairAudit
+from sqlanon.ledger.part_requirements import Part, shared_requirements, shown_violations
 from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (
     ComparedRelease,
+    CrossedTrees,
     Tree,
     Trees,
     compared_with,
+    crossed,
     kinds_of_both,
     link,
 )
@@ -440,7 +444,8 @@ class JointAudit:
             found += self._noise_attacks(one, both, trees[0], linked, public)
             without_common = without_common_values(self.run.engine, linked.first, linked.second, linked.shared)
         if masks:
-            unmasked = [each.without_masked_rows(trees[0]) for each in both]
+            own = trees[0].of_release(is_first=True), trees[0].of_release(is_first=False)
+            unmasked = [each.without_masked_rows(its) for each, its in zip(both, own, strict=True)]
             with self._linked(one, new, trees, pairs, *unmasked) as (linked, public):
                 known = {attack.message for attack in found}
                 more = self._attacks(one, linked, public)
@@ -527,6 +532,11 @@ class JointAudit:
                     message = f"joined with it, {with_noun(combinations, 'combination')} of values {few}"
                     message += f" ({with_noun(count, 'row')} in all; complementary release)"
                     found.append(_Attack(message, complementary_release, public, k, why))
+            # Masked rows are left out: they are of no class.
+            if linked.several_levels and has_rows and not found and not masks and (pairs := audit.few_shared()):
+                found.append(_Attack(_describe_shared(pairs, k), partial(differences, found=pairs), public, k, why))
+            if not found:
+                found += self._violations(one, audit, public, "joined")
         return found + self._temporal_attacks(one, linked, public, masks)
 
     def _noise_attacks(
@@ -571,6 +581,25 @@ class JointAudit:
                         message = f"{few} (temporal attack)"
                         found.append(_Attack(message, build, shown, k, why))
                         break
+                    if broken := self._violations(one, side, shown, union or "new", _describe_change(is_new, masks)):
+                        found += broken
+                        break
+        return found
+
+    def _violations(
+        self, one: Earlier, audit: PairAudit, public: ReleaseLink, part: Part, what: str = ""
+    ) -> list[_Attack]:
+        """The requirements of the policy that some parts of both releases do not meet.
+
+        What a release is based on has been searched with them.
+        """
+        if one.publication.run_id in self.prepared.earlier.after:
+            return []
+        found = []
+        for wanted in shared_requirements(self.prepared.policy.privacy, audit.linked):
+            if count := audit.violations(wanted, part):
+                build = partial(shown_violations, wanted=wanted, part=part)
+                found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found
 
     def _fewest_rows(self, one: Earlier) -> tuple[int, str]:
@@ -612,24 +641,39 @@ class JointAudit:
         them."""
         policy, run = self.prepared.policy, self.run
         known = trees_of(run, policy, one.publication.run_id)
-        trees, shown, rules, different = dict[str, Tree](), dict[str, Tree](), dict[str, Any](), set[str]()
+        trees, shown, rules = dict[str, Tree](), dict[str, Tree](), dict[str, list[Any]]()
+        crossing, shown_crossing = dict[str, CrossedTrees](), dict[str, CrossedTrees]()
         for now in self.prepared.own_hierarchies:
             key = now.attribute.lower()
-            then, names = known.pop(key, None), [catalog.hierarchy_name(policy.fingerprint(), now.attribute)]
+            then = known.pop(key, None)
+            own_name = catalog.hierarchy_name(policy.fingerprint(), now.attribute)
+            rules[key] = [new.rule(key)]
             if then is None:
-                tree = now
-            elif is_same_tree(run.engine, then, now):
-                tree = tree_of_both(run, then, now)
-                names.append(stored_name(one.publication.run_id, now.attribute))
-            else:
-                different.add(key)
+                trees[key], shown[key] = _tree(now), _stored([own_name], now)
                 continue
-            trees[key] = Tree.of(tree.table, tree.height, tree.open_ends)
-            shown[key], rules[key] = _stored(names, now), new.rule(key)
+            earlier_name = stored_name(one.publication.run_id, now.attribute)
+            if is_same_tree(run.engine, then, now):
+                rules[key].append(one.rule(key))
+                trees[key], shown[key] = _tree(tree_of_both(run, then, now)), _stored([own_name, earlier_name], now)
+            else:
+                crossing[key] = self._crossed(then, now)
+                first, second = _stored([earlier_name], then), _stored([own_name], now)
+                shown_crossing[key] = CrossedTrees(first, second, subquery(crossed(first, second), "crossed"))
         for key, then in known.items():  # the new one shows it as it is, or not at all
-            trees[key], rules[key] = Tree.of(then.table, then.height, then.open_ends), one.rule(key)
+            trees[key], rules[key] = _tree(then), [one.rule(key)]
             shown[key] = _stored([stored_name(one.publication.run_id, then.attribute)], then)
-        return Trees(trees, rules, frozenset(different)), Trees(shown, rules, frozenset(different))
+        return Trees(trees, rules, crossing), Trees(shown, rules, shown_crossing)
+
+    def _crossed(self, then: Hierarchy, now: Hierarchy) -> CrossedTrees:
+        """Two hierarchies, as a table of the work schema."""
+        target = self.run.work(f"crossed_{then.table.name}")
+        first, second = _tree(then), _tree(now)
+        catalog.replace_table(self.run.engine, target.copy(), crossed(first, second))
+        return CrossedTrees(first, second, target)
+
+
+def _tree(hierarchy: Hierarchy) -> Tree:
+    return Tree.of(hierarchy.table, hierarchy.height, hierarchy.open_ends)
 
 
 def _unions(linked: ReleaseLink, masks: bool | None) -> list[Union | None]:
@@ -681,6 +725,34 @@ def _describe_told_apart(told: ToldApart, k: int) -> str:
         parts.append(f"{with_noun(told.combinations, 'combination')} of values {verb} {few} rows")
     intervals = f"by intervals around values with noise ({', '.join(told.columns)}, {CONFIDENCE:.0%} confidence)"
     return f"{intervals}, {', and '.join(parts)}"
+
+
+def _describe_violations(requirement: str, part: Part, what: str, count: int) -> str:
+    match part:
+        case "joined":
+            classes = "one class of the two does" if count == 1 else f"{count:,} classes of the two do"
+            return f"joined with it, {classes} not have {requirement} (complementary release)"
+        case "region":
+            place = (
+                "one group of overlapping classes" if count == 1 else f"each of {count:,} groups of overlapping classes"
+            )
+        case "table":
+            place = "the whole table"
+        case _:
+            place = "one class" if count == 1 else f"each of {count:,} classes"
+    return f"the rows that are {what} in {place} do not have {requirement} (temporal attack)"
+
+
+def _describe_shared(pairs: Sequence[SharedRows], k: int) -> str:
+    most = sum(one.rows for one in pairs)
+    if len(pairs) == 1:
+        return (
+            f"by the counts of both, two of their classes share {_counted(most, 'row')}, fewer than {k:,} (subtraction)"
+        )
+    return (
+        f"by the counts of both, {len(pairs):,} pairs of their classes share {_counted(most, 'row')} in all, fewer "
+        f"than {k:,} each (subtraction)"
+    )
 
 
 def _why_more_rows(rows: int, persons: int, most_rows: int) -> str:

@@ -18,6 +18,8 @@ from sqlanon.errors import ReleaseError
 from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template
 from sqlanon.ledger.class_unions import REGIONS, Union, make_regions, new_in_unions, swapped_regions
 from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, temporal
+from sqlanon.ledger.overlaps import SharedRows, find_shared_rows
+from sqlanon.ledger.part_requirements import Part, SharedRequirement, violating_parts
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, swapped_met
 from sqlanon.records import dataclass
 
@@ -63,17 +65,37 @@ class PairAudit:
         combinations, rows = self._rows(complementary_victims(self.linked, self.k))[0]
         return combinations, rows
 
+    def few_shared(self) -> list[SharedRows]:
+        """Pairs of overlapping classes that share some rows, but fewer than k."""
+        self.with_tables(complementary_victims(self.linked, self.k))
+        meeting, first, second = (self._parts[name] for name in (MEETING, FIRST, SECOND))
+        return find_shared_rows(self.engine, self.work, self.linked, self.k, meeting, first, second)
+
     def came(self) -> tuple[int, int]:
         """The classes of the second release with new rows, fewer than k, and these rows."""
         return self._few(temporal(self.linked, self.k))
 
     def came_in(self, union: Union) -> tuple[int, int]:
         """The unions of classes with new rows, fewer than k, and these rows."""
-        if union == "region" and REGIONS not in self._parts:
+        if union == "region":
+            self._need_regions()
+        return self._few(new_in_unions(self.linked, self.k, union))
+
+    def violations(self, wanted: SharedRequirement, part: Part) -> int:
+        """How many parts break a requirement."""
+        if part == "region":
+            self._need_regions()
+        query = violating_parts(self.linked, wanted, part)
+        with_ = query.args.pop("with_")
+        counted = _COUNT(rows=subquery(query, "found"))
+        counted.set("with_", with_)
+        return int(self._rows(counted)[0][0])
+
+    def _need_regions(self) -> None:
+        if REGIONS not in self._parts:
             regions = make_regions(self.engine, self.work, self.linked, self.with_tables)
             self._tables.append(regions)
             self._parts[REGIONS] = regions
-        return self._few(new_in_unions(self.linked, self.k, union))
 
     @property
     def swapped(self) -> PairAudit:

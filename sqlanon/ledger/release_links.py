@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import (
+    aliased,
     all_of,
     cast,
     col,
@@ -104,7 +105,11 @@ _SET_LABELS = template("""
         GROUP BY s.label
     ) AS x
 """)
-
+_CROSSED = template("""
+    SELECT :levels
+    FROM :first
+    JOIN :second ON a.level_0::VARCHAR IS NOT DISTINCT FROM b.level_0::VARCHAR
+""")
 
 Subject = TypeVar("Subject", bound="ComparedRelease")
 
@@ -176,13 +181,13 @@ class ComparedRelease:
             relation=subquery(select(output, self.relation.copy()), "release"),
         )
 
-    def without_masked_rows(self: Subject, trees: Trees) -> Subject:
+    def without_masked_rows(self: Subject, trees: Mapping[str, Tree]) -> Subject:
         """The same release without its masked rows: those with the top label of every quasi-identifier."""
         if not self.masks:
             return self
         tops = []
         for name in self.manifest.quasi:
-            tree = trees.hierarchies.get(name.lower())
+            tree = trees.get(name.lower())
             # Of a NULL the labels below the top are NULL, and no masked row is.
             tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if tree is None else tree.top))
         query = select([exp.Star()], self.relation.copy()).where(exp.not_(all_of(tops)), copy=False)
@@ -289,17 +294,51 @@ class Tree:
 
 
 @dataclass(frozen=True)
+class CrossedTrees:
+    """Two hierarchies of one attribute: ``first`` and ``second`` of the releases, and both as one table, a row for each
+    ground value that both have: the levels of the first, then those of the second."""
+
+    first: Tree
+    second: Tree
+    table: exp.Expr
+
+    @property
+    def height(self) -> int:
+        return self.first.height + self.second.height + 1
+
+    def of_second(self, level: int) -> int:
+        """The level in the table of a level of the second."""
+        return self.first.height + 1 + level
+
+
+def crossed(first: Tree, second: Tree) -> exp.Select:
+    """The table of `CrossedTrees`."""
+    levels: list[exp.Expr] = [col(f"level_{level}", "a") for level in range(first.height + 1)]
+    levels += [
+        named(col(f"level_{level}", "b"), f"level_{first.height + 1 + level}") for level in range(second.height + 1)
+    ]
+    return _CROSSED(levels=levels, first=aliased(first.table.copy(), "a"), second=aliased(second.table.copy(), "b"))
+
+
+@dataclass(frozen=True)
 class Trees:
-    """The hierarchies that are known, by attribute in lower case, with what a manifest would show of them; labels of
-    the ``different`` ones are known to be of two hierarchies, whatever manifests show."""
+    """The hierarchies that are known, by attribute in lower case, with what manifests show of them; and the attributes
+    of which the releases have two different ones."""
 
     hierarchies: Mapping[str, Tree]
-    rules: Mapping[str, Any]
-    different: frozenset[str] = frozenset()
+    rules: Mapping[str, Sequence[Any]]
+    crossing: Mapping[str, CrossedTrees] = field(default_factory=dict)
 
-    def of(self, name: str, rule: Any) -> Tree | None:
-        """The hierarchy of a column whose manifest shows a rule."""
-        return self.hierarchies.get(name) if name in self.rules and _same(self.rules[name], rule) else None
+    def of(self, name: str, rules: Sequence[Any]) -> Tree | None:
+        """The hierarchy of a column whose manifests show some rules."""
+        known = self.rules.get(name, ())
+        is_known = all(any(_same(rule, one) for one in known) for rule in rules)
+        return self.hierarchies.get(name) if is_known else None
+
+    def of_release(self, is_first: bool) -> dict[str, Tree]:
+        """The hierarchies of one of the releases."""
+        own = {name: one.first if is_first else one.second for name, one in self.crossing.items()}
+        return {**self.hierarchies, **own}
 
 
 NO_TREES = Trees({}, {})
@@ -325,11 +364,14 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
             attributes.append(LinkedAttribute(own or other or name, own, other))
             continue
         rules = [one.rule(name) for one in (first, second) if one.is_quasi(name)]
-        # Labels of two hierarchies: each stands for itself.
-        if len(rules) == 2 and (name in trees.different or not _same(*rules)):
-            attributes += [LinkedAttribute(own, own, None), LinkedAttribute(f"{other} (2)", None, other)]
+        both = trees.crossing.get(name) if len(rules) == 2 else None
+        if both is not None:
+            attributes.append(_crossing(own, other, both, first, second))
             continue
-        tree = trees.of(name, rules[0])
+        tree = trees.of(name, rules)
+        if tree is None and len(rules) == 2 and not _same(*rules):
+            missing.append(own)
+            continue
         if tree is not None:
             levels = tree.level(first, name), tree.level(second, name)
         else:
@@ -361,6 +403,26 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
     one, two = _comparable(first, second, [*names, *shared])
     return ReleaseLink(
         one, two, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing)
+    )
+
+
+def _crossing(
+    own: str, other: str, trees: CrossedTrees, first: ComparedRelease, second: ComparedRelease
+) -> LinkedAttribute:
+    """An attribute whose labels are of two hierarchies: they meet where they have values in common."""
+    name = own.lower()
+    members = trees.first.members_level(first, name), trees.second.members_level(second, name)
+    return LinkedAttribute(
+        own,
+        own,
+        other,
+        trees.first.levels(first, name),
+        tuple(trees.of_second(level) for level in trees.second.levels(second, name)),
+        trees.table,
+        trees.height,
+        ranges=True,
+        sets=_levels_of_sets(members[0], None if members[1] is None else trees.of_second(members[1])),
+        is_nested=False,
     )
 
 

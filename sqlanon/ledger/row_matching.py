@@ -97,6 +97,23 @@ _RELATED_LABELS = template("""
     FROM :first AS a
     JOIN :second AS b ON a.value IS NOT DISTINCT FROM b.value AND a.level <> b.level
 """)
+# Labels of two hierarchies: what both have in common is called by both.
+_CROSSING_LABELS = template("""
+    SELECT DISTINCT a.label AS one, b.label AS two, a.label AS finer
+    FROM :first AS a
+    JOIN :second AS b ON a.value IS NOT DISTINCT FROM b.value
+""")
+_PAIRS_WITH_BOTH = template("""
+    SELECT one, two, CASE WHEN one IS NOT DISTINCT FROM two THEN one ELSE concat(one, ' & ', two) END AS finer
+    FROM :pairs AS p
+    GROUP BY one, two
+""")
+_PAIRS_WITH_BOTH_NUMBERS = template("""
+    SELECT p.one, p.two, a.id * :more + b.id AS f
+    FROM (SELECT one, two FROM :pairs AS p GROUP BY one, two) AS p
+    JOIN :numbers AS a ON p.one IS NOT DISTINCT FROM a.label
+    JOIN :numbers AS b ON p.two IS NOT DISTINCT FROM b.label
+""")
 _AT_LEVEL = template("SELECT level_0 AS value, :level AS level, :label::VARCHAR AS label FROM :hierarchy")
 _PRESENT = template("""
     SELECT h.value, h.level, h.label
@@ -322,7 +339,7 @@ _MEETING_PREFIXES = template("""
 """)
 _SWAPPED = template("SELECT b AS a, a AS b FROM :met")
 _FINER = template("SELECT DISTINCT f, finer FROM :pairs")
-_TITLED = template("SELECT n AS rows, :figures, :values FROM :found AS found")
+_TITLED = template("SELECT :figures, :values FROM :found AS found")
 
 
 @dataclass(frozen=True)
@@ -334,6 +351,8 @@ class LinkedAttribute:
     meet if they are equal. With ``ranges`` they may be ranges, which meet all that they have values in common with:
     expensive where there are many. With ``sets`` they may be sets of nodes of these levels, one for each release, or of
     higher ones.
+    Where the levels are not ``is_nested``, those of the second release are of another hierarchy, above those of the
+    first in the same table.
     Attributes with few ``pairs`` of labels, where that is known, are compared first.
     """
 
@@ -347,6 +366,7 @@ class LinkedAttribute:
     ranges: bool = False
     sets: tuple[int, int] | None = None
     pairs: int = 0
+    is_nested: bool = True
 
     @property
     def is_shared(self) -> bool:
@@ -357,7 +377,7 @@ class LinkedAttribute:
         """The level of each release, where both are known; equal ones where there is no hierarchy to tell."""
         if self.hierarchy is None:
             return (0, 0)
-        if len(self.first_levels) == len(self.second_levels) == 1:
+        if self.is_nested and len(self.first_levels) == len(self.second_levels) == 1:
             return self.first_levels[0], self.second_levels[0]
         return None
 
@@ -503,20 +523,28 @@ def compatible(one: LinkedAttribute, i: int, finest: Finest) -> exp.Select:
     pairs: list[exp.Query] = [_EQUAL_LABELS(label=col(f"l{i}"))]
     if one.hierarchy is not None and {*one.first_levels, *one.second_levels} != {0}:
         first = _present(one.hierarchy, one.first_levels, i, FIRST)
-        pairs.append(_RELATED_LABELS(first=first, second=_present(one.hierarchy, one.second_levels, i, SECOND)))
-    together = union_all(*pairs)
-    match finest:
-        case None:
-            found: list[exp.Query] = [_PAIRS(pairs=together)]
-        case "texts":
-            found = [_PAIRS_WITH_FINER(pairs=together)]
-        case "numbers":
-            found = [_PAIRS_WITH_NUMBERS(pairs=together, numbers=table(_labels_name(i)))]
+        second = _present(one.hierarchy, one.second_levels, i, SECOND)
+        pairs.append((_RELATED_LABELS if one.is_nested else _CROSSING_LABELS)(first=first, second=second))
+    found: list[exp.Query] = [_with_finer(union_all(*pairs), one, i, finest)]
     if one.hierarchy is not None and one.ranges:
         found.append(overlapping(table(_placed_name(i, FIRST)), table(_placed_name(i, SECOND)), finest))
     if one.hierarchy is not None and one.sets:
         found.append(sharing(table(_values_name(i, FIRST)), table(_values_name(i, SECOND)), finest))
     return (_ALL_PAIRS_WITH_TEXTS if finest == "texts" else _ALL_PAIRS)(pairs=union_all(*found))
+
+
+def _with_finer(pairs: exp.Query, one: LinkedAttribute, i: int, finest: Finest) -> exp.Query:
+    """Pairs of labels with their ``finer``, a number for it, or neither."""
+    match finest:
+        case None:
+            return _PAIRS(pairs=pairs)
+        case "texts":
+            return (_PAIRS_WITH_FINER if one.is_nested else _PAIRS_WITH_BOTH)(pairs=pairs)
+        case "numbers" if one.is_nested:
+            return _PAIRS_WITH_NUMBERS(pairs=pairs, numbers=table(_labels_name(i)))
+        case _:
+            more = number(_MORE_THAN_LABELS)
+            return _PAIRS_WITH_BOTH_NUMBERS(pairs=pairs, numbers=table(_labels_name(i)), more=more)
 
 
 def _present(hierarchy: exp.Expr, levels: Sequence[int], i: int, name: str) -> exp.Select:
@@ -774,8 +802,9 @@ def finest(linked: ReleaseLink, numbers: bool = False) -> list[exp.Expr]:
 def titled(query: exp.Select, titles: Iterable[str]) -> exp.Select:
     """What was found, for people: ``n`` is called rows, and ``v0`` .. as the attributes; figures keep their names."""
     names = {f"v{i}": title for i, title in enumerate(titles)}
+    own = [name for name in query.named_selects if name not in names]
     return _TITLED(
-        figures=[col(name) for name in query.named_selects if name not in names and name != "n"],
+        figures=[named(col("n"), "rows") if name == "n" else col(name) for name in sorted(own, key="n".__ne__)],
         values=[named(col(name), names[name]) for name in query.named_selects if name in names],
         found=query,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -381,3 +382,23 @@ def _parts(members: Sequence[Row], i: int, tree: Tree, level: int) -> list[list[
     for row in members:
         parts[_label(row, i, tree, level)].append(row)
     return list(parts.values())
+
+
+def most_in_greatest_flows(
+    first: Mapping[int, int], second: Mapping[int, int], edges: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
+    """The most that each edge has in any greatest flow between two sides with limits: all flows are tried."""
+    greatest, most = 0, dict.fromkeys(edges, 0)
+    choices = [range(min(first[a], second[b]) + 1) for a, b in edges]
+    for flow in itertools.product(*choices):
+        used = Counter[tuple[bool, int]]()
+        for (a, b), n in zip(edges, flow, strict=True):
+            used[True, a] += n
+            used[False, b] += n
+        if any(n > (first if is_first else second)[one] for (is_first, one), n in used.items()):
+            continue
+        if sum(flow) > greatest:
+            greatest, most = sum(flow), dict.fromkeys(edges, 0)
+        if sum(flow) == greatest:
+            most = {edge: max(most[edge], n) for edge, n in zip(edges, flow, strict=True)}
+    return most

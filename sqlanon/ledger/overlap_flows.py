@@ -1,0 +1,231 @@
+"""How many rows two overlapping classes of two releases can have in common, given the counts of all classes.
+
+Where classes overlap without containment, counts alone can tell it: of the ages 0-14 in one release and 0-9 and 10-19
+in the other, those of 10 to 14 are what 0-14 has more than 0-9. Which rows of a class of the first release are in which
+class of the second is a flow in a bipartite graph. Tables hardly change between two releases, so a reader considers
+only worlds with as few rows new or gone as the counts allow: the greatest flows.
+
+The flow of an edge can change only along a cycle of the residual graph, and so is the same in all greatest flows where
+the ends of the edge are in different strongly connected components of that graph.
+
+Source: R. K. Ahuja, T. L. Magnanti, J. B. Orlin, Network Flows, Prentice Hall 1993, sections 2.4 and 6.3. Where a class
+has one edge left, all that it can be goes there: R. M. Karp, M. Sipser, Maximum matchings in sparse random graphs, FOCS
+1981.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+Edge = tuple[int, int]
+
+MOST_STEPS = 30_000_000
+"""The most edges of residual graphs that are followed: half a minute, about."""
+
+
+class TooManyStepsError(Exception):
+    """The flows of a graph take more than `MOST_STEPS`."""
+
+
+class OverlapFlows:
+    """A greatest flow between overlapping classes, and how much of it an edge can have.
+
+    Parameters
+    ----------
+    first, second:
+        The rows of each class of either release.
+    edges:
+        The pairs of a class of the first and one of the second that can have rows in common.
+
+    Raises
+    ------
+    TooManyStepsError
+        The graph is too large.
+
+    Examples
+    --------
+    Ages 0-9, 10-19 and 20-29, then 0-14 and 15-29: one row is of 10 to 14 years.
+
+    >>> flows = OverlapFlows({0: 6, 1: 10, 2: 8}, {0: 7, 1: 17}, [(0, 0), (1, 0), (1, 1), (2, 1)])
+    >>> [flows.most((1, 0), enough=5), flows.most((1, 1), enough=5)]
+    [1, 5]
+    >>> flows.classes_of_bound((1, 0))
+    ({0}, {0})
+    """
+
+    def __init__(self, first: Mapping[int, int], second: Mapping[int, int], edges: Iterable[Edge]) -> None:
+        self._firsts, self._seconds = list(first), list(second)
+        self._places = {(True, one): i for i, one in enumerate(self._firsts)}
+        self._places |= {(False, one): i for i, one in enumerate(self._seconds, len(first))}
+        self._source, self._sink = len(self._places), len(self._places) + 1
+        self._rows = [*first.values(), *second.values()]
+        self._unmatched = [*self._rows]
+        self._neighbours: list[list[int]] = [[] for _ in self._rows]
+        for a, b in edges:
+            self._neighbours[self._places[True, a]].append(self._places[False, b])
+            self._neighbours[self._places[False, b]].append(self._places[True, a])
+        self._flow: dict[Edge, int] = {}
+        self._steps = 0
+        self._match_leaves_first()
+        while self._fill_shortest_paths():
+            pass
+        self._components = self._strong_components()
+
+    def most(self, edge: Edge, enough: int) -> int:
+        """The most rows of a pair of classes in any greatest flow; ``enough``, where it can have as many."""
+        a, b = self._places[True, edge[0]], self._places[False, edge[1]]
+        if self._components[a] == self._components[b]:
+            while (flow := self._flow.get((a, b), 0)) < enough and (path := self._path(b, a)):
+                self._push([*path, (a, b)], min(enough - flow, *(self._room(*arc) for arc in path)))
+        return min(self._flow.get((a, b), 0), enough)
+
+    def classes_of_bound(self, edge: Edge) -> tuple[set[int], set[int]]:
+        """The classes of either release whose counts bound a pair that can have no more rows: those of the second have
+        the rows of these of the first, and those of the pair."""
+        reached = self._reached(self._places[False, edge[1]], self._places[True, edge[0]])
+        seconds = {i for i in reached if len(self._firsts) <= i < self._source}
+        return (
+            {self._firsts[i] for i in reached if i < len(self._firsts)},
+            {self._seconds[i - len(self._firsts)] for i in seconds},
+        )
+
+    def _match_leaves_first(self) -> None:
+        """Match what can be matched without taking anything back; classes with one edge left come first."""
+        left = [{*nodes} for nodes in self._neighbours]
+        leaves = deque(i for i, nodes in enumerate(left) if len(nodes) == 1)
+        for node in range(len(left)):
+            while left[node] or leaves:
+                one = leaves.popleft() if leaves else node
+                if not left[one]:
+                    continue
+                other = next(iter(left[one]))
+                pushed = min(self._unmatched[one], self._unmatched[other])
+                a, b = min(one, other), max(one, other)
+                self._flow[a, b] = pushed
+                for i, its in ((one, other), (other, one)):
+                    self._unmatched[i] -= pushed
+                    left[i].discard(its)
+                    if len(left[i]) == 1:
+                        leaves.append(i)
+
+    def _fill_shortest_paths(self) -> bool:
+        """Match along all shortest ways of the residual graph, as E. Dinic does (1970); whether there was one."""
+        levels, nodes, level = {self._source: 0}, [self._source], 0
+        while nodes and self._sink not in levels:
+            nodes, level = [end for node in nodes for end in self._open_arcs(node) if end not in levels], level + 1
+            levels |= dict.fromkeys(nodes, level)
+        if self._sink not in levels:
+            return False
+        left: dict[int, list[int]] = {}
+        path = [self._source]
+        while path:
+            node = path[-1]
+            if node == self._sink:
+                arcs = [*pairwise(path)]
+                self._push(arcs, min(self._room(*arc) for arc in arcs))
+                del path[next(i for i, arc in enumerate(arcs, 1) if not self._room(*arc)) :]
+                continue
+            if node not in left:
+                left[node] = [end for end in self._open_arcs(node) if levels.get(end) == levels[node] + 1]
+            while left[node] and not self._room(node, left[node][-1]):
+                left[node].pop()
+            if left[node]:
+                path.append(left[node][-1])
+            elif path.pop() != self._source:
+                left[path[-1]].pop()
+        return True
+
+    def _room(self, start: int, end: int) -> int:
+        """How much more can flow from one node to another."""
+        firsts = len(self._firsts)
+        if start == self._source or end == self._sink:
+            return self._unmatched[end if start == self._source else start]
+        if start == self._sink or end == self._source:
+            node = end if start == self._sink else start
+            return self._rows[node] - self._unmatched[node]
+        return self._rows[start] + self._rows[end] if start < firsts else self._flow.get((end, start), 0)
+
+    def _open_arcs(self, node: int) -> Iterator[int]:
+        """Where more can flow to from a node."""
+        firsts = len(self._firsts)
+        if node == self._source:
+            ends: Sequence[int] = range(firsts)
+        elif node == self._sink:
+            ends = range(firsts, self._source)
+        else:
+            ends = (*self._neighbours[node], self._source if node < firsts else self._sink)
+        self._steps += len(ends)
+        if self._steps > MOST_STEPS:
+            raise TooManyStepsError
+        return (end for end in ends if self._room(node, end))
+
+    def _path(self, start: int, goal: int) -> list[Edge]:
+        """The arcs of a shortest way along which more can flow, but for the arc between the two; none, if there is
+        none."""
+        before = self._reached(start, goal)
+        if goal not in before:
+            return []
+        path, node = list[Edge](), goal
+        while node != start:
+            path.append((before[node], node))
+            node = before[node]
+        return path[::-1]
+
+    def _reached(self, start: int, goal: int) -> dict[int, int]:
+        """The nodes that more can flow to, each with the one before it, until the goal is among them."""
+        before, queue = {start: start}, deque([start])
+        while queue:
+            node = queue.popleft()
+            for end in self._open_arcs(node):
+                if end in before or (node == start and end == goal):
+                    continue
+                before[end] = node
+                if end == goal:
+                    return before
+                queue.append(end)
+        return before
+
+    def _push(self, path: Iterable[Edge], rows: int) -> None:
+        firsts = len(self._firsts)
+        for start, end in path:
+            if start == self._source or end == self._sink:
+                self._unmatched[end if start == self._source else start] -= rows
+            elif start == self._sink or end == self._source:
+                self._unmatched[end if start == self._sink else start] += rows
+            elif start < firsts:
+                self._flow[start, end] = self._flow.get((start, end), 0) + rows
+            else:
+                self._flow[end, start] -= rows
+
+    def _strong_components(self) -> list[int]:
+        """The strongly connected component of each node of the residual graph, by R. Tarjan's algorithm."""
+        nodes = len(self._rows) + 2
+        component, low, order = [-1] * nodes, [-1] * nodes, 0
+        for root in range(nodes):
+            if low[root] >= 0:
+                continue
+            index = {root: order}
+            stack, open_nodes = [(root, self._open_arcs(root))], [root]
+            low[root], order = order, order + 1
+            # Nodes of earlier roots have a component: no way leads from them to here.
+            while stack:
+                node, ends = stack[-1]
+                for end in ends:
+                    if low[end] < 0:
+                        index[end] = low[end] = order
+                        order += 1
+                        open_nodes.append(end)
+                        stack.append((end, self._open_arcs(end)))
+                        break
+                    if component[end] < 0:
+                        low[node] = min(low[node], low[end])
+                else:
+                    stack.pop()
+                    if stack:
+                        low[stack[-1][0]] = min(low[stack[-1][0]], low[node])
+                    if low[node] == index[node]:
+                        while component[node] < 0:
+                            component[open_nodes.pop()] = node
+        return component

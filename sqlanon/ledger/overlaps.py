@@ -1,0 +1,318 @@
+"""What the counts of overlapping classes of two releases show together: fewer than k rows that two of them share.
+
+A group is the rows of a class with equal values in the columns that both releases show unchanged. Groups that can have
+rows in common are the edges of a graph. Where each group of a connected component can have rows in common with all of
+the other release there, two groups share as many rows as the smaller one has. Elsewhere `OverlapFlows` bounds them:
+such components come to Python, up to `MOST_OVERLAPS` edges.
+
+Columns of the table of edges: ``a`` and ``b``, the numbers of a group of either release; ``n_a`` and ``n_b``, their
+rows; ``v``, a number for the finest values of the two.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.errors import ReleaseError
+from sqlanon.expressions import (
+    Namer,
+    all_of,
+    cast,
+    col,
+    create_table,
+    drop_table,
+    number,
+    same,
+    subquery,
+    template,
+    union_all,
+    values_query,
+)
+from sqlanon.ledger.connected import connect
+from sqlanon.ledger.overlap_flows import Edge, OverlapFlows, TooManyStepsError
+from sqlanon.ledger.row_matching import ReleaseLink, groups
+from sqlanon.records import dataclass
+
+MOST_OVERLAPS = 100_000
+"""The most pairs of groups in components that come to Python."""
+
+MOST_FOUND = 20
+"""The most pairs that are looked for: one is enough to refuse a release."""
+
+_EDGES = template("""
+    SELECT a, b, n_a, n_b, dense_rank() OVER (ORDER BY :values) AS v
+    FROM :meeting AS m
+""")
+# Two groups of the first release that meet one of the second, but not the same ones.
+_IRREGULAR = template("""
+    SELECT e.b
+    FROM :edges AS e
+    JOIN (SELECT a, count(*) AS n, bit_xor(hash(b)) AS ends FROM :edges AS e GROUP BY a) AS s ON s.a = e.a
+    GROUP BY e.b
+    HAVING min(n) < max(n) OR min(ends) < max(ends)
+""")
+_IS_IRREGULAR = template("SELECT count(*) FROM (:irregular) AS i")
+_FIRST_NODES = template("SELECT DISTINCT 2 * a AS node FROM :edges AS e")
+_SECOND_NODES = template("SELECT DISTINCT 2 * b + 1 AS node FROM :edges AS e")
+_ARCS = template("SELECT 2 * a AS a, 2 * b + 1 AS b FROM :edges AS e")
+_IRREGULAR_EDGES = template("""
+    SELECT c.component, e.a, e.b, e.n_a, e.n_b, e.v
+    FROM :edges AS e
+    JOIN :components AS c ON c.node = 2 * e.a
+    SEMI JOIN (
+        SELECT c.component
+        FROM (:irregular) AS i
+        JOIN :components AS c ON c.node = 2 * i.b + 1
+    ) AS i ON i.component = c.component
+""")
+_REGULAR_ROWS = template("""
+    SELECT i.v, coalesce(any_value(r.n), 0)::BIGINT AS n
+    FROM :irregular AS i
+    LEFT JOIN (
+        SELECT e.v, sum(least(e.n_a, e.n_b))::BIGINT AS n
+        FROM :edges AS e
+        ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
+        GROUP BY e.v
+    ) AS r ON r.v = i.v
+    GROUP BY i.v
+""")
+_REGULAR_EDGES = template("""
+    SELECT e.a, e.b, e.n_a, e.n_b
+    FROM :edges AS e
+    ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
+    WHERE e.v IN (:numbers)
+""")
+_GROUPS = template("SELECT i, :columns FROM :groups AS g WHERE i IN (:numbers)")
+_DIFFERENCES = template("""
+    WITH "sqlanon bounds" AS (:bounds),
+    "sqlanon pairs" AS (:pairs),
+    "sqlanon first" AS (:first),
+    "sqlanon second" AS (:second)
+    SELECT :values, (p.changed + sum(c.n))::BIGINT AS n
+    FROM "sqlanon pairs" AS p
+    JOIN (
+        SELECT b.pair, -g.n AS n
+        FROM "sqlanon first" AS g
+        JOIN "sqlanon bounds" AS b ON b.is_first AND :same_first
+        UNION ALL
+        SELECT b.pair, g.n
+        FROM "sqlanon second" AS g
+        JOIN "sqlanon bounds" AS b ON NOT b.is_first AND :same_second
+    ) AS c ON c.pair = p.pair
+    GROUP BY p.pair, p.changed, :values
+""")
+_ROWS = template("SELECT * FROM :rows AS r")
+
+Group = tuple[str | None, ...]
+"""The labels of a group, ``l0`` .., and its shared values, ``s0`` .., as texts."""
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """Two groups that have some rows in common, but few: the finest values of the two, and the most rows.
+
+    These rows are those of the groups ``seconds`` of the second release without those of the groups ``firsts`` of the
+    first; ``changed`` are to be added, which are new in between, or gone.
+    """
+
+    values: tuple[str | None, ...]
+    rows: int
+    firsts: Sequence[Group]
+    seconds: Sequence[Group]
+    changed: int
+
+
+def find_shared_rows(
+    engine: Engine, work: Namer, linked: ReleaseLink, k: int, meeting: exp.Expr, first: exp.Expr, second: exp.Expr
+) -> list[SharedRows]:
+    """Pairs of groups with fewer than k rows in common in all greatest flows, at most `MOST_FOUND`.
+
+    Parameters
+    ----------
+    meeting:
+        The pairs of groups that can have rows in common, with the finest values of the two as numbers, ``v0`` ..
+    first, second:
+        The groups of either release.
+
+    Raises
+    ------
+    ReleaseError
+        The classes overlap in too many ways to decide it.
+    """
+    edges, irregular = work("overlaps"), work("overlaps irregular")
+    engine.execute(create_table(edges.copy(), _EDGES(values=linked.values, meeting=meeting)))
+    tables = [edges]
+    try:
+        if not engine.rows(_IS_IRREGULAR(irregular=_IRREGULAR(edges=edges)))[0][0]:
+            return []
+        nodes = subquery(union_all(_FIRST_NODES(edges=edges), _SECOND_NODES(edges=edges)))
+        components = connect(engine, work, nodes, subquery(_ARCS(edges=edges)))
+        tables.append(components)
+        query = _IRREGULAR_EDGES(edges=edges, components=components, irregular=_IRREGULAR(edges=edges))
+        engine.execute(create_table(irregular.copy(), query))
+        tables.append(irregular)
+        found = _few_rows(engine, edges, irregular, k)
+    finally:
+        for one in tables:
+            engine.execute(drop_table(one))
+    return [*_described(engine, linked, found, first, second)]
+
+
+@dataclass(frozen=True)
+class _FewRows:
+    """Two groups, by their numbers, and the most rows that they share; the groups whose counts say so, and the
+    difference of these counts."""
+
+    edge: Edge
+    rows: int
+    firsts: Set[int]
+    seconds: Set[int]
+    difference: int
+
+
+class _Components:
+    """The groups that overlap, by component, with their flows."""
+
+    def __init__(self, edges: Sequence[tuple[int, ...]]) -> None:
+        self._edges = defaultdict[int, list[Edge]](list)
+        self._firsts, self._seconds = defaultdict[int, dict[int, int]](dict), defaultdict[int, dict[int, int]](dict)
+        self.by_values = defaultdict[int, list[tuple[int, Edge]]](list)
+        for component, a, b, n_a, n_b, values in edges:
+            self._edges[component].append((a, b))
+            self._firsts[component][a], self._seconds[component][b] = n_a, n_b
+            self.by_values[values].append((component, (a, b)))
+        self._flows: dict[int, OverlapFlows] = {}
+
+    @property
+    def largest(self) -> int:
+        return max(map(len, self._edges.values()))
+
+    def flows(self, component: int) -> OverlapFlows:
+        if component not in self._flows:
+            both = self._firsts[component], self._seconds[component]
+            self._flows[component] = OverlapFlows(*both, self._edges[component])
+        return self._flows[component]
+
+    def few_rows(self, values: int, before: int, k: int) -> list[_FewRows] | None:
+        """The pairs of these finest values that share rows; None, if all share k rows, with those before, or none."""
+        few = list[tuple[int, Edge, int]]()
+        for component, edge in self.by_values[values]:
+            if before >= k:
+                return None
+            if most := self.flows(component).most(edge, k - before):
+                few.append((component, edge, most))
+                before += most
+        return [self._bounded(*one) for one in few] if 0 < before < k else None
+
+    def _bounded(self, component: int, edge: Edge, most: int) -> _FewRows:
+        firsts, seconds = self.flows(component).classes_of_bound(edge)
+        of_firsts = sum(self._firsts[component][a] for a in firsts)
+        return _FewRows(edge, most, firsts, seconds, sum(self._seconds[component][b] for b in seconds) - of_firsts)
+
+
+def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) -> list[_FewRows]:
+    """The pairs of groups that share rows, but with all of the same finest values fewer than k."""
+    rows = engine.rows(_ROWS(rows=irregular).limit(MOST_OVERLAPS + 1))
+    if len(rows) > MOST_OVERLAPS:
+        raise ReleaseError(
+            f"their classes overlap, and more than {MOST_OVERLAPS:,} pairs of groups may have rows in common: "
+            "too many to decide what both show together"
+        )
+    regular = dict(engine.rows(_REGULAR_ROWS(edges=edges, irregular=irregular)))
+    components, found, values = _Components(rows), list[_FewRows](), list[int]()
+    try:
+        for one in components.by_values:
+            few = components.few_rows(one, regular[one], k)
+            if few is not None:
+                found += few
+                values.append(one)
+            if len(values) >= MOST_FOUND:
+                break
+    except TooManyStepsError:
+        if not values:
+            raise ReleaseError(
+                f"their classes overlap in groups of up to {components.largest:,} pairs: too many to decide what both "
+                "show together"
+            ) from None
+    if values:
+        query = _REGULAR_EDGES(edges=edges, irregular=irregular, numbers=[number(one) for one in values])
+        for a, b, n_a, n_b in engine.rows(query):
+            found.append(_FewRows((a, b), min(n_a, n_b), frozenset(), {b}, n_b))
+    return found
+
+
+def _described(
+    engine: Engine, linked: ReleaseLink, found: Sequence[_FewRows], first: exp.Expr, second: exp.Expr
+) -> Iterator[SharedRows]:
+    """The same with the labels and values of the groups."""
+    described = []
+    for is_first, numbered in ((True, first), (False, second)):
+        numbers = {i for one in found for i in (one.firsts if is_first else one.seconds)}
+        numbers |= {one.edge[not is_first] for one in found}
+        columns: list[exp.Expr] = [cast(col(name), "VARCHAR") for name in _columns(linked, is_first)]
+        query = _GROUPS(columns=columns, groups=numbered, numbers=[number(i) for i in numbers])
+        described.append({i: values for i, *values in engine.rows(query)} if numbers else {})
+    firsts, seconds = described
+    for one in found:
+        own, other = (
+            dict(zip(_columns(linked, is_first), groups[i], strict=True))
+            for is_first, groups, i in ((True, firsts, one.edge[0]), (False, seconds, one.edge[1]))
+        )
+        yield SharedRows(
+            tuple(_both_labels(own, other, f"l{i}") for i in range(len(linked.attributes))),
+            one.rows,
+            [tuple(firsts[i]) for i in sorted(one.firsts)],
+            [tuple(seconds[i]) for i in sorted(one.seconds)],
+            one.rows - one.difference,
+        )
+
+
+def _columns(linked: ReleaseLink, is_first: bool) -> list[str]:
+    """The columns of the groups of a release that tell them apart."""
+    return [*(f"l{i}" for i, _ in linked.side(is_first)[1]), *(f"s{j}" for j in range(len(linked.shared)))]
+
+
+def _both_labels(own: Mapping[str, str | None], other: Mapping[str, str | None], name: str) -> str | None:
+    first, *others = dict.fromkeys(one[name] for one in (own, other) if name in one)
+    return f"{first} & {others[0]}" if others else first
+
+
+def differences(linked: ReleaseLink, k: int, found: Sequence[SharedRows]) -> exp.Select:
+    """What was found, counted from both releases: ``v0`` .., and ``n``, the rows of some groups of the second release
+    without those of some of the first.
+
+    >>> from sqlanon.expressions import table
+    >>> from sqlanon.ledger.row_matching import LinkedAttribute
+    >>> linked = ReleaseLink(table("one"), table("two"), (), (LinkedAttribute("x", "x", "x"),))
+    >>> found = [SharedRows(("10-19 & 0-14",), 1, [("0-9",)], [("0-14",)], 0)]
+    >>> differences(linked, 5, found).named_selects
+    ['v0', 'n']
+    """
+    attributes = [f"v{i}" for i in range(len(linked.attributes))]
+    columns = [*dict.fromkeys([*_columns(linked, True), *_columns(linked, False)])]
+    pairs, bounds = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+    for pair, one in enumerate(found):
+        pairs.append((pair, one.changed, *one.values))
+        for is_first, its_groups in ((True, one.firsts), (False, one.seconds)):
+            for group in its_groups:
+                values = dict(zip(_columns(linked, is_first), group, strict=True))
+                bounds.append((pair, is_first, *(values.get(name) for name in columns)))
+    texts = dict.fromkeys(columns, "VARCHAR")
+    same_groups = [
+        all_of(same(cast(col(name, "g"), "VARCHAR"), col(name, "b")) for name in _columns(linked, is_first))
+        for is_first in (True, False)
+    ]
+    return _DIFFERENCES(
+        bounds=values_query({"pair": "BIGINT", "is_first": "BOOLEAN", **texts}, bounds),
+        pairs=values_query({"pair": "BIGINT", "changed": "BIGINT", **dict.fromkeys(attributes, "VARCHAR")}, pairs),
+        first=groups(linked, is_first=True),
+        second=groups(linked, is_first=False),
+        values=[col(name, "p") for name in attributes],
+        same_first=same_groups[0],
+        same_second=same_groups[1],
+    )

@@ -1,0 +1,129 @@
+"""Classes that overlap without containment: counts of both releases tell how many rows two of them share."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle_attacks import most_in_greatest_flows
+from support import change
+
+import sqlanon
+from sqlanon.errors import AuditError
+from sqlanon.ledger import overlaps
+from sqlanon.ledger.overlap_flows import OverlapFlows
+
+
+def publish(folder: Path, name: str, hierarchy: Any, ill: str = "sensitive", k: int = 5, **search: Any) -> None:
+    policy = sqlanon.Policy(
+        source={"database": folder / "people.duckdb", "table": "people", "person": False},
+        attributes={"age": {"role": "quasi", "hierarchy": hierarchy, "min_level": 1}, "ill": {"role": ill}},
+        privacy={"k": k},
+        search={"suppression_limit": 0, **search},
+        release={"database": folder / f"{name}.duckdb", "table": "people"},
+        catalog={"database": folder / "catalog.duckdb"},
+    )
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish()
+
+
+def load(folder: Path, ages: list[int], alone: bool = True) -> None:
+    """People of some ages, half of them with an illness; and one of 12 years with HIV."""
+    change(folder / "people.duckdb", "CREATE TABLE people (age INTEGER, ill TEXT)")
+    with duckdb.connect(folder / "people.duckdb") as connection:
+        rows = [(age, "ny"[i % 2]) for i, age in enumerate(ages)]
+        connection.executemany("INSERT INTO people VALUES (?, ?)", [*rows, *([(12, "HIV")] if alone else [])])
+
+
+AGES = [*range(10), *range(10), *range(15, 30), *range(15, 30)]
+
+
+@pytest.mark.parametrize("ill", ["sensitive", pytest.param("identifying", marks=pytest.mark.slow)])
+def test_bands_of_two_hierarchies_show_who_is_between_their_ends(tmp_path: Path, ill: str) -> None:
+    """0-14 without 0-9 is one person: with a diagnosis, if both show it."""
+    load(tmp_path, AGES)
+    publish(tmp_path, "one", {"intervals": [10]}, ill)
+    with pytest.raises(AuditError, match=r"two of their classes share 1 row, fewer than 5 \(subtraction\)") as refused:
+        publish(tmp_path, "two", {"intervals": [15]}, ill)
+    assert len(refused.value.queries) == 1
+
+
+def test_bands_that_share_enough_rows_are_published(tmp_path: Path) -> None:
+    load(tmp_path, [*AGES, *[12] * 10], alone=False)
+    publish(tmp_path, "one", {"intervals": [10]})
+    publish(tmp_path, "two", {"intervals": [15]})
+
+
+@pytest.mark.slow
+def test_the_query_of_a_refusal_counts_the_rows(tmp_path: Path) -> None:
+    load(tmp_path, AGES)
+    publish(tmp_path, "one", {"intervals": [10]})
+    with pytest.raises(AuditError) as refused:
+        publish(tmp_path, "two", {"intervals": [15]})
+    with duckdb.connect(tmp_path / "two.duckdb") as connection:  # as a draft would be
+        connection.execute(f"ATTACH '{tmp_path / 'people.duckdb'}' AS source")
+        bands = "CASE WHEN age < 15 THEN '00-14' ELSE '15-29' END"
+        connection.execute(f"CREATE TABLE people AS SELECT {bands} AS age, ill FROM source.people")
+    with duckdb.connect() as connection:
+        for statement in duckdb.extract_statements(refused.value.queries[0]):
+            shown = connection.execute(statement).fetchall()
+    assert shown == [(1, "10-19 & 00-14")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [6, 7])
+def test_no_pair_of_local_releases_shows_few_rows_by_cumulated_counts(tmp_path: Path, k: int) -> None:
+    """Of one ordered quasi-identifier: what one release has up to an age without what the other has up to a lower."""
+    compared = 0
+    for seed in range(examples(8)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        draw = random.Random(seed)
+        load(folder, [draw.randrange(60) for _ in range(120)], alone=False)
+        publish(folder, "one", {"intervals": [2]}, "identifying", strategy="mondrian")
+        try:
+            publish(folder, "two", {"intervals": [2]}, "identifying", k=k, strategy="mondrian")
+        except AuditError:
+            continue
+        cumulated = cumulate(folder / "one.duckdb") | cumulate(folder / "two.duckdb")
+        counts = [cumulated[age] for age in sorted(cumulated)]
+        compared += 1
+        assert all(later - earlier not in range(1, 5) for earlier, later in itertools.pairwise(counts))
+    assert compared
+
+
+def cumulate(release: Path) -> dict[int, int]:
+    """The rows up to the last age of each class."""
+    with duckdb.connect(release, read_only=True) as connection:
+        counts = connection.execute("SELECT age, count(*) FROM people GROUP BY age").fetchall()
+    by_last = sorted((int(age.split("-")[-1]), n) for age, n in counts)
+    return dict(zip([last for last, _ in by_last], itertools.accumulate(n for _, n in by_last), strict=True))
+
+
+@settings(max_examples=examples(40), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_flows_are_those_that_plain_python_finds(data: st.DataObject) -> None:
+    first = data.draw(st.dictionaries(st.integers(0, 9), st.integers(1, 4), min_size=1, max_size=3))
+    second = data.draw(st.dictionaries(st.integers(0, 9), st.integers(1, 4), min_size=1, max_size=3))
+    pairs = [(a, b) for a in first for b in second]
+    edges = data.draw(st.lists(st.sampled_from(pairs), unique=True, min_size=1, max_size=6))
+    enough = data.draw(st.sampled_from([1, 2, 3, 100]))
+    flows, most = OverlapFlows(first, second, edges), most_in_greatest_flows(first, second, edges)
+    for edge in data.draw(st.permutations(edges)):
+        assert flows.most(edge, enough) == min(most[edge], enough)
+
+
+@pytest.mark.slow
+def test_what_takes_too_long_to_decide_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(tmp_path, [*AGES, *[12] * 10], alone=False)
+    publish(tmp_path, "one", {"intervals": [10]})
+    monkeypatch.setattr(overlaps, "MOST_OVERLAPS", 3)
+    with pytest.raises(AuditError, match=r"more than 3 pairs of groups may have rows in common: too many to decide"):
+        publish(tmp_path, "two", {"intervals": [15]})
