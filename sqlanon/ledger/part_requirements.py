@@ -1,0 +1,104 @@
+"""Whether parts of two releases meet the requirements on a sensitive attribute that both show: the classes of their
+join, and the rows that are new, in a class or in a union of classes.
+
+Parts are rows by their labels, ``v0`` .. (of the joined classes the finest), and by their shared values, ``s0`` ..;
+requirements are checked in plain SQL, on rows. Shares of the whole table are those of the second release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+from sqlglot import exp
+
+from sqlanon.engines.travel import repeated
+from sqlanon.expressions import col, ident, named, subquery, table, template
+from sqlanon.ledger.class_unions import Union, new_rows_in_unions, union_columns, with_regions
+from sqlanon.ledger.joint_attacks import new_rows
+from sqlanon.ledger.row_matching import SECOND, ReleaseLink, both_grouped, finest, joined
+from sqlanon.records import dataclass
+from sqlanon.requirements import requirements_in
+from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
+from sqlanon.requirements.plain_sql import Released
+
+Part: TypeAlias = "Union | Literal['joined', 'new']"
+"""The classes of the join; the new rows of each class of the second release; or those of each union."""
+
+_PAIR = template("SELECT :shared, least(a.n, b.n) AS n")
+_NEW_ROWS = template("SELECT :columns, n FROM :rows AS r WHERE n > 0")
+_SUMMED = template("SELECT :columns, sum(n)::BIGINT AS n FROM :rows AS r GROUP BY :columns")
+
+
+@dataclass(frozen=True)
+class SharedRequirement:
+    """A requirement on a sensitive attribute that both releases show, and the number of its shared column."""
+
+    requirement: Requirement
+    column: int
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.requirement.name
+
+    def violations(
+        self, rows: exp.Table, whole: exp.Table, keys: Sequence[str], shared: Sequence[str]
+    ) -> exp.Select | None:
+        """The parts of some rows that break it."""
+        (attribute,) = self.requirement.attributes
+        return self.requirement.violations(Released(rows, whole, keys, shared, {attribute: f"s{self.column}"}))
+
+
+def shared_requirements(privacy: Any, linked: ReleaseLink) -> Iterator[SharedRequirement]:
+    """The requirements of a policy's ``[privacy]`` that each class must meet, on attributes that both releases show.
+
+    Only those in plain SQL: t-closeness of ordered values, or by a hierarchy, is not.
+    """
+    columns = {name.lower(): j for j, name in enumerate(linked.shared)}
+    for one in requirements_in(privacy):
+        column = columns.get(one.attributes[0].lower()) if one.attributes else None
+        if column is None or not isinstance(one.of(SourceFacts()), ClassCondition):
+            continue
+        wanted = SharedRequirement(one, column)
+        if wanted.violations(table("rows"), table("whole"), [], []) is not None:
+            yield wanted
+
+
+def violating_parts(linked: ReleaseLink, wanted: SharedRequirement, part: Part) -> exp.Select:
+    """The parts that break a requirement: ``v0`` .., and the figure that does."""
+    rows, whole = table(f"sqlanon rows {part}"), table("sqlanon whole")
+    shared = [f"s{j}" for j in range(len(linked.shared))]
+    counted, keys = _rows_of(linked, part, shared)
+    query = wanted.violations(rows, whole, keys, shared)
+    assert query is not None  # one of `shared_requirements`
+    whole_rows = _SUMMED(columns=[col(name) for name in shared], rows=table(SECOND))
+    query.with_(ident(whole.name), as_=repeated(subquery(whole_rows, "w"), shared, "n"), copy=False)
+    query.with_(ident(rows.name), as_=repeated(subquery(counted, "c"), [*keys, *shared], "n"), copy=False)
+    return both_grouped(query, linked, "texts" if part == "joined" else None)
+
+
+def shown_violations(linked: ReleaseLink, k: int, wanted: SharedRequirement, part: Part) -> exp.Select:
+    """`violating_parts` as one statement."""
+    found = violating_parts(linked, wanted, part)
+    return with_regions(found, linked) if part == "region" else found
+
+
+def _rows_of(linked: ReleaseLink, part: Part, shared: list[str]) -> tuple[exp.Select, list[str]]:
+    """The rows of parts, counted by their labels and shared values; and the names of the labels."""
+    values = [col(name) for name in shared]
+    match part:
+        case "joined":
+            pairs = joined([*finest(linked), *_PAIR(shared=[col(name, "a") for name in shared]).expressions], linked)
+            keys = [f"v{i}" for i in range(len(linked.attributes))]
+            return _SUMMED(columns=[*map(col, keys), *values], rows=subquery(pairs)), keys
+        case "new":
+            labels = [i for i, _ in linked.side(is_first=False)[1]]
+            columns = [*(named(col(f"l{i}", "b"), f"v{i}") for i in labels), *(col(name, "b") for name in shared)]
+            keys = [f"v{i}" for i in labels]
+            return _SUMMED(columns=[*map(col, keys), *values], rows=subquery(new_rows(linked, columns))), keys
+        case _:
+            keys = union_columns(linked, part)
+            shown = {name: name.replace("l", "v", 1) if part == "class" else name for name in keys}
+            columns = [*(named(col(own), name) for own, name in shown.items()), *values]
+            return _NEW_ROWS(columns=columns, rows=subquery(new_rows_in_unions(linked, part))), [*shown.values()]
