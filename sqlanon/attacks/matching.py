@@ -22,6 +22,9 @@ from sqlanon.attacks.findings import Finding
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
 from sqlanon.ledger.class_unions import shown_unions
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, rows_in, temporal
+from sqlanon.ledger.overlaps import SharedRows, differences
+from sqlanon.ledger.pair_audit import PairAudit
+from sqlanon.ledger.part_requirements import Part, SharedRequirement, shared_requirements, shown_violations
 from sqlanon.ledger.release_links import ComparedRelease, Trees, link
 from sqlanon.ledger.row_matching import (
     LinkedAttribute,
@@ -356,34 +359,73 @@ Pair = tuple[ComparedRelease, ComparedRelease, ReleaseLink]
 
 
 def find_complementary_release(attacker: Attacker) -> Found:
-    """Combinations of few rows that two releases reveal together."""
+    """What two releases reveal together: combinations of few rows, by values or by the counts of overlapping classes;
+    and joined classes that do not meet the requirements of the policies."""
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for first, second, linked in pairs:
         k = min(first.k, second.k)
         figures = attacker.figures(complementary_victims(linked, k))
-        more = {"combinations": figures["combinations"], "k": k}
-        sql = attacker.script(titled(complementary_release(linked, k), linked.titles))
-        findings.append(_finding(first, second, figures["victims"], sql, more))
+        victims, queries = [figures["victims"]], [complementary_release(linked, k)]
+        shared = _few_shared(attacker, first, second, k)
+        if shared:
+            victims.append(sum(one.rows for one in shared))
+            queries.append(differences(linked, k, shared))
+        for wanted in _requirements(first, second, linked):
+            query = shown_violations(linked, k, wanted, "joined")
+            if found := attacker.victims(query):
+                victims.append(found)
+                queries.append(query)
+        more = {"combinations": figures["combinations"] + len(shared), "k": k}
+        sql = attacker.script(*(titled(query, linked.titles) for query in queries))
+        findings.append(_finding(first, second, max(victims), sql, more))
     return findings, reasons
 
 
+def _few_shared(attacker: Attacker, first: ComparedRelease, second: ComparedRelease, k: int) -> list[SharedRows]:
+    """Pairs of overlapping classes that share some rows, but fewer than k, without masked rows."""
+    linked = _without_masked_rows(attacker, first, second)
+    if not (attacker.counts and linked.several_levels):
+        return []
+    with PairAudit.of(attacker.engine, _table_of_attack, linked, k) as audit:
+        return audit.few_shared()
+
+
+def _table_of_attack(name: str) -> exp.Table:
+    return table(f"sqlanon attack {name}", "main", "temp")
+
+
+def _without_masked_rows(attacker: Attacker, first: ComparedRelease, second: ComparedRelease) -> ReleaseLink:
+    trees = attacker.trees
+    own = trees.of_release(is_first=True), trees.of_release(is_first=False)
+    return link(first.without_masked_rows(own[0]), second.without_masked_rows(own[1]), trees)
+
+
+def _requirements(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[SharedRequirement]:
+    """What the policies of two releases ask of each class, as far as both releases show the attribute."""
+    sections = [one.privacy for one in (first, second) if one.privacy is not None]
+    wanted = {one.name: one for section in sections for one in shared_requirements(section, linked)}
+    return [*wanted.values()]
+
+
 def find_temporal(attacker: Attacker) -> Found:
-    """Few rows that came, or went, between two releases: of a class, of classes that overlap, or of the table."""
+    """Rows that came, or went, between two releases, of a class, of classes that overlap, or of the table: few, or such
+    that do not meet the requirements of the policies."""
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for first, second, linked in pairs:
         k = min(first.k, second.k)
-        unmasked = linked
-        if first.masks or second.masks:
-            trees = attacker.trees
-            own = trees.of_release(is_first=True), trees.of_release(is_first=False)
-            unmasked = link(first.without_masked_rows(own[0]), second.without_masked_rows(own[1]), trees)
+        unmasked = _without_masked_rows(attacker, first, second) if first.masks or second.masks else linked
         counts, shown = dict[str, int](), list[exp.Select]()
+        is_small = first.manifest.classes + second.manifest.classes <= MOST_CLASSES
         for name, side, without in (("added", linked, unmasked), ("removed", linked.swapped, unmasked.swapped)):
             queries = [temporal(without, k), *(shown_unions(side, k, union) for union in ("class", "table"))]
-            if without.several_levels and first.manifest.classes + second.manifest.classes <= MOST_CLASSES:
+            parts: list[tuple[ReleaseLink, Part]] = [(without, "new"), (side, "class"), (side, "table")]
+            if without.several_levels and is_small:
                 queries.append(shown_unions(without, k, "region"))
+                parts.append((without, "region"))
+            for wanted in _requirements(first, second, side):
+                queries += [shown_violations(its, k, wanted, part) for its, part in parts]
             victims = [attacker.victims(query) for query in queries]
             counts[name] = max(victims)
             shown += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]

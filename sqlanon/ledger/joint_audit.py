@@ -597,7 +597,8 @@ class JointAudit:
             return []
         found = []
         for wanted in shared_requirements(self.prepared.policy.privacy, audit.linked):
-            if count := audit.violations(wanted, part):
+            count, _ = audit.violations(wanted, part)
+            if count:
                 build = partial(shown_violations, wanted=wanted, part=part)
                 found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found

@@ -81,15 +81,11 @@ class PairAudit:
             self._need_regions()
         return self._few(new_in_unions(self.linked, self.k, union))
 
-    def violations(self, wanted: SharedRequirement, part: Part) -> int:
-        """How many parts break a requirement."""
+    def violations(self, wanted: SharedRequirement, part: Part) -> tuple[int, int]:
+        """The parts that break a requirement, and their rows."""
         if part == "region":
             self._need_regions()
-        query = violating_parts(self.linked, wanted, part)
-        with_ = query.args.pop("with_")
-        counted = _COUNT(rows=subquery(query, "found"))
-        counted.set("with_", with_)
-        return int(self._rows(counted)[0][0])
+        return self._few(violating_parts(self.linked, wanted, part, numbers=True))
 
     def _need_regions(self) -> None:
         if REGIONS not in self._parts:

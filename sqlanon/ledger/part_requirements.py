@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.travel import repeated
-from sqlanon.expressions import col, ident, named, subquery, table, template
+from sqlanon.expressions import all_of, col, ident, named, same, subquery, table, template
 from sqlanon.ledger.class_unions import Union, new_rows_in_unions, union_columns, with_regions
 from sqlanon.ledger.joint_attacks import new_rows
-from sqlanon.ledger.row_matching import SECOND, ReleaseLink, both_grouped, finest, joined
+from sqlanon.ledger.row_matching import SECOND, Finest, ReleaseLink, both_grouped, finest, joined
 from sqlanon.records import dataclass
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
@@ -27,6 +27,11 @@ Part: TypeAlias = "Union | Literal['joined', 'new']"
 
 _PAIR = template("SELECT :shared, least(a.n, b.n) AS n")
 _NEW_ROWS = template("SELECT :columns, n FROM :rows AS r WHERE n > 0")
+_WITH_ROWS = template("""
+    SELECT :columns, p.n
+    FROM :found AS f
+    JOIN (SELECT :keys, count(*) AS n FROM :rows AS r GROUP BY :keys) AS p ON :same
+""")
 _SUMMED = template("SELECT :columns, sum(n)::BIGINT AS n FROM :rows AS r GROUP BY :columns")
 
 
@@ -65,17 +70,27 @@ def shared_requirements(privacy: Any, linked: ReleaseLink) -> Iterator[SharedReq
             yield wanted
 
 
-def violating_parts(linked: ReleaseLink, wanted: SharedRequirement, part: Part) -> exp.Select:
-    """The parts that break a requirement: ``v0`` .., and the figure that does."""
+def violating_parts(linked: ReleaseLink, wanted: SharedRequirement, part: Part, numbers: bool = False) -> exp.Select:
+    """The parts that break a requirement: ``v0`` .., the figure that does, and ``n``, their rows.
+
+    With ``numbers`` these stand for the finest labels of joined classes, which are enough to count.
+    """
     rows, whole = table(f"sqlanon rows {part}"), table("sqlanon whole")
     shared = [f"s{j}" for j in range(len(linked.shared))]
-    counted, keys = _rows_of(linked, part, shared)
+    counted, keys = _rows_of(linked, part, shared, numbers)
     query = wanted.violations(rows, whole, keys, shared)
     assert query is not None  # one of `shared_requirements`
+    ctes = exp.Select()
     whole_rows = _SUMMED(columns=[col(name) for name in shared], rows=table(SECOND))
-    query.with_(ident(whole.name), as_=repeated(subquery(whole_rows, "w"), shared, "n"), copy=False)
-    query.with_(ident(rows.name), as_=repeated(subquery(counted, "c"), [*keys, *shared], "n"), copy=False)
-    return both_grouped(query, linked, "texts" if part == "joined" else None)
+    ctes.with_(ident(whole.name), as_=repeated(subquery(whole_rows, "w"), shared, "n"), copy=False)
+    ctes.with_(ident(rows.name), as_=repeated(subquery(counted, "c"), [*keys, *shared], "n"), copy=False)
+    is_part = all_of(same(col(name, "f"), col(name, "p")) for name in keys)
+    columns = [col(name, "f") for name in query.named_selects]
+    by = [col(name) for name in keys]
+    counted_parts = _WITH_ROWS(columns=columns, found=subquery(query), keys=by, rows=rows, same=is_part)
+    counted_parts.set("with_", ctes.args["with_"])
+    finer: Finest = None if part != "joined" else "numbers" if numbers else "texts"
+    return both_grouped(counted_parts, linked, finer)
 
 
 def shown_violations(linked: ReleaseLink, k: int, wanted: SharedRequirement, part: Part) -> exp.Select:
@@ -84,12 +99,13 @@ def shown_violations(linked: ReleaseLink, k: int, wanted: SharedRequirement, par
     return with_regions(found, linked) if part == "region" else found
 
 
-def _rows_of(linked: ReleaseLink, part: Part, shared: list[str]) -> tuple[exp.Select, list[str]]:
+def _rows_of(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool) -> tuple[exp.Select, list[str]]:
     """The rows of parts, counted by their labels and shared values; and the names of the labels."""
     values = [col(name) for name in shared]
     match part:
         case "joined":
-            pairs = joined([*finest(linked), *_PAIR(shared=[col(name, "a") for name in shared]).expressions], linked)
+            output = [*finest(linked, numbers), *_PAIR(shared=[col(name, "a") for name in shared]).expressions]
+            pairs = joined(output, linked, numbers)
             keys = [f"v{i}" for i in range(len(linked.attributes))]
             return _SUMMED(columns=[*map(col, keys), *values], rows=subquery(pairs)), keys
         case "new":

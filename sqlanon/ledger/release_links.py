@@ -130,10 +130,15 @@ class ComparedRelease:
     @property
     def promised(self) -> int:
         """The rows that a class has at least, by its policy."""
-        privacy = self.manifest.policy["privacy"]
-        section, _ = read_part(PrivacySection, privacy, "privacy", {})
         # What a later version asks for is not known here, but its k is.
-        return int(privacy.get("k") or 2) if section is None else promised_k(section, self.manifest.quasi)
+        if self.privacy is None:
+            return int(self.manifest.policy["privacy"].get("k") or 2)
+        return promised_k(self.privacy, self.manifest.quasi)
+
+    @property
+    def privacy(self) -> PrivacySection | None:
+        """The requirements of its policy; None where this version does not know some of them."""
+        return read_part(PrivacySection, self.manifest.policy["privacy"], "privacy", {})[0]
 
     @property
     def k(self) -> int:

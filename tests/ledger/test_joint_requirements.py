@@ -10,6 +10,7 @@ import pytest
 from support import change
 
 import sqlanon
+from sqlanon.attacks import attack
 from sqlanon.errors import AuditError
 
 DISTINCT = {"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 2}]}
@@ -20,22 +21,25 @@ def load(folder: Path, rows: str) -> None:
     change(folder / "people.duckdb", f"CREATE TABLE people AS {rows}")
 
 
-def publish(folder: Path, name: str, levels: dict[str, int], privacy: dict[str, Any], **release: Any) -> None:
+def policy_of(folder: Path, name: str, levels: dict[str, int], privacy: dict[str, Any]) -> sqlanon.Policy:
     """A release by ZIP code and sex, at these levels."""
     quasi = {
         column: {"role": "quasi", "hierarchy": "suppress", "min_level": level, "max_level": level}
         for column, level in levels.items()
     }
-    policy = sqlanon.Policy(
+    return sqlanon.Policy(
         source={"database": folder / "people.duckdb", "table": "people", "person": False},
         attributes={**quasi, "cost": {"role": "insensitive"}, "illness": {"role": "sensitive"}},
         privacy={"k": 5, **privacy},
         search={"suppression_limit": 0},
-        release={"database": folder / f"{name}.duckdb", "table": "people", **release},
+        release={"database": folder / f"{name}.duckdb", "table": "people"},
         catalog={"database": folder / "catalog.duckdb"},
     )
+
+
+def publish(folder: Path, *policy: Any, force: bool = False) -> None:
     with sqlanon.connect() as db:
-        db.anonymize(policy).publish()
+        db.anonymize(policy_of(folder, *policy)).publish(force=force)
 
 
 TWO_BY_TWO = """
@@ -119,6 +123,30 @@ def test_the_whole_table_has_new_rows_that_are_diverse(tmp_path: Path, strategy:
                 with pytest.raises(AuditError):
                     result.publish()
         change(tmp_path / "people.duckdb", "INSERT INTO people SELECT 20 + 3 * i, 'HIV' FROM range(12) AS r(i)")
+
+
+@pytest.mark.slow
+def test_attack_finds_joined_classes_that_break_a_requirement(tmp_path: Path) -> None:
+    load(tmp_path, TWO_BY_TWO.format(cost="i * 100"))
+    publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
+    publish(tmp_path, "two", {"zip": 1, "sex": 0}, DISTINCT, force=True)
+    policy = policy_of(tmp_path, "two", {"zip": 1, "sex": 0}, DISTINCT)
+    found = attack([tmp_path / "one.duckdb", tmp_path / "two.duckdb"], policy, only=["complementary_release"])
+    assert found["complementary_release"].victims == 32
+
+
+@pytest.mark.slow
+def test_attack_finds_new_rows_that_break_a_requirement(tmp_path: Path) -> None:
+    load(tmp_path, CLASSES)
+    publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
+    change(tmp_path / "people.duckdb", "INSERT INTO people SELECT 'Z1', 'm', 7, 'HIV' FROM range(6)")
+    publish(tmp_path, "two", {"zip": 0, "sex": 1}, DISTINCT, force=True)
+    found = attack([tmp_path / "one.duckdb", tmp_path / "two.duckdb"], only=["temporal"])["temporal"]
+    assert found.victims == 6
+    (finding,) = found.findings
+    with duckdb.connect() as connection:
+        shown = [connection.execute(one).fetchall() for one in duckdb.extract_statements(finding.sql)]
+    assert [row for rows in shown for row in rows if "Z1" in row]
 
 
 def test_the_query_of_a_refusal_lists_the_classes(tmp_path: Path) -> None:

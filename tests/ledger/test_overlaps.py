@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ from oracle_attacks import most_in_greatest_flows
 from support import change
 
 import sqlanon
+from sqlanon.attacks import attack
 from sqlanon.errors import AuditError
 from sqlanon.ledger import overlaps
 from sqlanon.ledger.overlap_flows import OverlapFlows
 
 
-def publish(folder: Path, name: str, hierarchy: Any, ill: str = "sensitive", k: int = 5, **search: Any) -> None:
-    policy = sqlanon.Policy(
+def policy_of(
+    folder: Path, name: str, hierarchy: Any, ill: str = "sensitive", k: int = 5, **search: Any
+) -> sqlanon.Policy:
+    return sqlanon.Policy(
         source={"database": folder / "people.duckdb", "table": "people", "person": False},
         attributes={"age": {"role": "quasi", "hierarchy": hierarchy, "min_level": 1}, "ill": {"role": ill}},
         privacy={"k": k},
@@ -30,8 +34,11 @@ def publish(folder: Path, name: str, hierarchy: Any, ill: str = "sensitive", k: 
         release={"database": folder / f"{name}.duckdb", "table": "people"},
         catalog={"database": folder / "catalog.duckdb"},
     )
+
+
+def publish(folder: Path, *policy: Any, force: bool = False, **more: Any) -> None:
     with sqlanon.connect() as db:
-        db.anonymize(policy).publish()
+        db.anonymize(policy_of(folder, *policy, **more)).publish(force=force)
 
 
 def load(folder: Path, ages: list[int], alone: bool = True) -> None:
@@ -118,6 +125,31 @@ def test_flows_are_those_that_plain_python_finds(data: st.DataObject) -> None:
     flows, most = OverlapFlows(first, second, edges), most_in_greatest_flows(first, second, edges)
     for edge in data.draw(st.permutations(edges)):
         assert flows.most(edge, enough) == min(most[edge], enough)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ill", ["sensitive", "identifying"])
+def test_attack_subtracts_the_counts_of_overlapping_classes(tmp_path: Path, ill: str) -> None:
+    """Of the same hierarchy: whoever is 36 to 39 years old in a class from 30 on, and in one up to 39."""
+    found = 0
+    for seed in range(6):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        draw = random.Random(seed)
+        load(folder, [draw.randrange(60) for _ in range(100)], alone=False)
+        publish(folder, "one", {"intervals": [2]}, ill, strategy="mondrian")
+        try:
+            publish(folder, "two", {"intervals": [2]}, ill, k=7, strategy="k-similar")
+        except AuditError as refused:
+            publish(folder, "two", {"intervals": [2]}, ill, k=7, force=True, strategy="k-similar")
+            policy = policy_of(folder, "two", {"intervals": [2]}, ill, 7)
+            if re.search(r"\((subtraction|.*complementary release)\)", str(refused)):
+                files = [folder / f"{name}.duckdb" for name in ("one", "two")]
+                assert attack(files, policy, only=["complementary_release"])["complementary_release"].victims, refused
+                found += 1
+        if found:
+            break
+    assert found
 
 
 @pytest.mark.slow
