@@ -28,7 +28,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import star, subquery, template, union_all
+from sqlanon.expressions import star, subquery, table, template, union_all
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.ledger import is_same_tree
@@ -97,6 +97,10 @@ class Attacker:
     def decoys(self) -> dict[str, int]:
         """The number of decoys, by release file."""
         return {str(one.path): one.manifest.decoys for one in self.subjects if one.manifest.decoys}
+
+    def work(self, name: str) -> exp.Table:
+        """A table of its own."""
+        return table(f"sqlanon attack {name}") if self.private is None else self.private.run.work(f"attack {name}")
 
     def script(self, *queries: exp.Query) -> str:
         """The queries for people."""

@@ -387,12 +387,8 @@ def _few_shared(attacker: Attacker, first: ComparedRelease, second: ComparedRele
     linked = _without_masked_rows(attacker, first, second)
     if not (attacker.counts and linked.several_levels):
         return []
-    with PairAudit.of(attacker.engine, _table_of_attack, linked, k) as audit:
+    with PairAudit.of(attacker.engine, attacker.work, linked, k) as audit:
         return audit.few_shared()
-
-
-def _table_of_attack(name: str) -> exp.Table:
-    return table(f"sqlanon attack {name}", "main", "temp")
 
 
 def _without_masked_rows(attacker: Attacker, first: ComparedRelease, second: ComparedRelease) -> ReleaseLink:
