@@ -491,7 +491,7 @@ def prepare_at_levels(steps: StatementRunner, run: Run, policy: Policy, levels: 
 def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:
     """What the ledger has to do with the release of a draft: nothing without a catalog."""
     if draft.prepared.policy.catalog is None:
-        return NoLedger()
+        return NoLedger(is_draft=draft.as_draft)
     from sqlanon.ledger import DraftEntry, LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
 
     if draft.as_draft:

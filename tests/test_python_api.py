@@ -15,6 +15,7 @@ from conftest import connection_of, make_policy
 
 import sqlanon
 from sqlanon import InfeasibleError, ReleaseError, SourceError
+from sqlanon.release.publish import NOT_COMPARED
 
 TOML = """
 [source]
@@ -486,3 +487,15 @@ def test_nearly_unique_columns_are_named(hospital: Path) -> None:
         assert "'name'" in warning and "unique" in warning
         assert "person" not in warning, "a warning holds no value of the source"
         assert db.anonymize(make_policy(ROLES, k=3, table="patients")).warnings == ()
+
+
+def test_a_release_without_a_catalog_says_once_that_it_was_compared_with_nothing(
+    hospital: Path, tmp_path: Path
+) -> None:
+    with sqlanon.connect(hospital) as db:
+        result = db.anonymize(make_policy(ROLES, k=3, table="patients"))
+        result.publish(tmp_path / "draft.duckdb", draft=True)
+        assert not any("catalog" in warning for warning in result.warnings)
+        for name in ("one", "two"):
+            result.publish(tmp_path / f"{name}.duckdb")
+        assert [warning for warning in result.warnings if "no catalog" in warning] == [NOT_COMPARED]

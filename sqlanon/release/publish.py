@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from sqlanon.errors import AuditError, OvertakenError
 from sqlanon.expressions import create_table, star
+from sqlanon.records import dataclass
 from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.target import Draft, Published, ReleaseTarget, Staged, Verification
@@ -57,9 +58,17 @@ class Ledger(Protocol):
         ...
 
 
-class NoLedger:
-    """The ledger of a run without a catalog: it compares and records nothing."""
+NOT_COMPARED = (
+    "the policy has no catalog: this release was not compared with earlier ones of its source, and later ones will not "
+    "be compared with it; set [catalog] database (in Python catalog={'database': ...})"
+)
 
+
+@dataclass(frozen=True)
+class NoLedger:
+    """The ledger of a run without a catalog: it compares and records nothing, and says so of a release."""
+
+    is_draft: bool = False
     held_against: Sequence[Path] = ()
     queries: Sequence[str] = ()
 
@@ -75,8 +84,8 @@ class NoLedger:
         return nullcontext()
 
     def notes(self, digest: str) -> Sequence[str]:
-        """Warn of nothing."""
-        return ()
+        """Warn that nothing is known of other releases; a draft is compared with none in any case."""
+        return () if self.is_draft else (NOT_COMPARED,)
 
 
 def publish(
