@@ -746,13 +746,12 @@ def _describe_violations(requirement: str, part: Part, what: str, count: int) ->
 
 def _describe_shared(pairs: Sequence[SharedRows], k: int) -> str:
     most = sum(one.rows for one in pairs)
+    rows = with_noun(most, "row")
     if len(pairs) == 1:
-        return (
-            f"by the counts of both, two of their classes share {_counted(most, 'row')}, fewer than {k:,} (subtraction)"
-        )
+        return f"by the counts of both, two of their classes share {rows}, fewer than {k:,} (subtraction)"
     return (
-        f"by the counts of both, {len(pairs):,} pairs of their classes share {_counted(most, 'row')} in all, fewer "
-        f"than {k:,} each (subtraction)"
+        f"by the counts of both, {len(pairs):,} pairs of their classes share {rows} in all, fewer than {k:,} each "
+        "(subtraction)"
     )
 
 
