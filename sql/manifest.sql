@@ -4,7 +4,7 @@
 CREATE TABLE sqlanon.manifest (
     table_name VARCHAR NOT NULL,
     format INTEGER NOT NULL,              -- of this manifest
-    published_at TIMESTAMP NOT NULL,      -- UTC
+    published_at TIMESTAMP NOT NULL,      -- UTC; a claim: no row supports it
     sqlanon_version VARCHAR NOT NULL,
     engine VARCHAR NOT NULL,
     policy VARCHAR NOT NULL,              -- JSON: roles, kinds of rules, parameters; draft: true of a draft

@@ -214,6 +214,9 @@ def print_verification(found: Verification, policy: Path | None) -> None:
         rows.append((word, check.name, message))
     show_table(["result", "check", "what was found"], rows)
     say(_verdict(found, policy is None))
+    if found.verified and found.claims:
+        how = ". To check: add --sha256 HEX" if found.is_file else ""
+        say(f"Claims that nothing but the manifest says: {', '.join(found.claims)}{how}")
     if (change := found.source_change) is not None:
         say(f"What holds: {change.what_holds}")
         say(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")

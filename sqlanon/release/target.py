@@ -32,6 +32,9 @@ from sqlanon.search.input import SearchInput
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
 
+CLAIMS = ("published_at", "sqlanon_version", "engine", "version", "policy_hash", "rows", "suppressed_rows", "optimal")
+"""Fields of a manifest that no row of the release supports: a forger can write others that fit one another."""
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -74,6 +77,13 @@ class Verification:
         return all(check.passed is not False for check in self.checks)
 
     @property
+    def claims(self) -> tuple[str, ...]:
+        """The fields of the manifest that nothing but the manifest says; none once the SHA-256 of a file matches."""
+        names = {check.name for check in self.checks if check.passed}
+        is_published_file = "sha256" in names or (self.is_file and "against the ledger: sha256" in names)
+        return () if is_published_file else CLAIMS
+
+    @property
     def failures(self) -> tuple[str, ...]:
         """The failed checks, with their messages."""
         return tuple(f"{check.name}: {check.message}" for check in self.checks if check.passed is False)
@@ -99,6 +109,7 @@ class Verification:
             **({"draft": True} if self.manifest.draft else {}),
             **({} if self.source_change is None else {"source_change": self.source_change.to_dict()}),
             "checks": [vars(check) for check in self.checks],
+            "claims": list(self.claims),
         }
 
 

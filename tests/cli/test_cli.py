@@ -254,14 +254,17 @@ def test_verify(published: Path) -> None:
     release, policy = published / "release.duckdb", published / "policy.toml"
     told = cli("verify", release)
     assert (told.status, told.err) == (0, "")
-    assert verdict(told).splitlines()[:2] == [
+    assert verdict(told).splitlines()[:3] == [
         "Verified: 5-anonymity and 14 other checks",
         "Needs the source: whether the rows come from it. To check: add --policy POLICY.toml",
+        "Claims that nothing but the manifest says: published_at, sqlanon_version, engine, version, policy_hash, rows, "
+        "suppressed_rows, optimal. To check: add --sha256 HEX",
     ]
     whole = verdict(cli("verify", release, "--policy", policy))
-    assert whole.startswith("Verified: 5-anonymity and ") and "Needs" not in whole
+    assert whole.startswith("Verified: 5-anonymity and ") and "Needs" not in whole and "Claims" not in whole
     printed = json.loads(cli("verify", release, "--policy", policy, "--json").out)
     assert (printed["verified"], printed["release"], printed["table"]) == (True, str(release), "patients")
+    assert printed["claims"] == []
     assert all(check["passed"] for check in printed["checks"])
     names = {check["name"] for check in printed["checks"]}
     assert {"content digest", "columns", "rows", "against the source: generalization"} <= names
