@@ -24,7 +24,9 @@ world, and in each world fewer than k (or fewer than l sensitive values).
 **Unsafe** is a pair of releases in two cases:
 
 ``sure``
-    A small union of cells has persons in every world. The reader can point at them, and knows nothing but the releases.
+    A small union of regions has persons in every world. The reader can point at them, and knows nothing but the
+    releases. A region is all cells that have it and lack the same releases: where the label of one release holds the
+    label of the other, this is all that is known of a class, whatever the other label was.
 ``victim``
     The reader knows a person of the source tables by the ground values, and in which tables the person is. In one of
     the releases fewer than k rows can be this person in some world; or those that can have fewer than l sensitive
@@ -35,8 +37,7 @@ Two more are listed, but not unsafe by themselves, as nobody knows that there ar
 ``possible``
     A cell is small.
 ``region``
-    The cells of one region that lack the same releases are small together. Where the label of one release holds the
-    label of the other, this is all that is known of a class, whatever the other label was.
+    A region is small.
 
 Cells that are a class of every release with the region of all ground values say nothing of anybody's
 quasi-identifiers: rows that are masked in each release are no finding.
@@ -59,8 +60,8 @@ Cell: TypeAlias = tuple[Labels | None, ...]
 
 Shared: TypeAlias = tuple[Any, ...]
 
-MOST_CELLS = 10
-"""The most small cells whose unions are all looked at."""
+MOST_REGIONS = 10
+"""The most small regions whose unions are all looked at."""
 
 
 @dataclass(frozen=True)
@@ -187,20 +188,22 @@ class Together:
             regions[region(cell), tuple(labels is None for labels in cell)].append(cell)
         possible = [each for cell in telling if (each := self._small("possible", requirement, least, [cell]))]
         yield from possible
-        for cells in regions.values():
-            if (finding := self._small("region", requirement, least, cells)) is not None:
-                yield finding
-        yield from self._sure(requirement, least, [finding.cells[0] for finding in possible][:MOST_CELLS])
+        small = [each for cells in regions.values() if (each := self._small("region", requirement, least, cells))]
+        yield from small
+        yield from self._sure(requirement, least, [finding.cells for finding in small][:MOST_REGIONS])
         for person in dict.fromkeys(persons):
             cells = self.cells_of(person)
             low, high, values = self.bounds(cells)
             if high and (self.candidates(cells) if requirement == "k" else values) < least:
                 yield Finding("victim", requirement, tuple(cells), low, high, values)
 
-    def _sure(self, requirement: str, least: int, cells: Sequence[Cell]) -> list[Finding]:
-        """The smallest unions of these cells with persons in every world that are small."""
-        for size in range(1, len(cells) + 1):
-            unions = (self._small("sure", requirement, least, union) for union in itertools.combinations(cells, size))
+    def _sure(self, requirement: str, least: int, regions: Sequence[tuple[Cell, ...]]) -> list[Finding]:
+        """The smallest unions of these regions with persons in every world that are small."""
+        for size in range(1, len(regions) + 1):
+            unions = (
+                self._small("sure", requirement, least, [*itertools.chain(*union)])
+                for union in itertools.combinations(regions, size)
+            )
             if found := [finding for finding in unions if finding is not None and finding.least]:
                 return found
         return []
