@@ -336,7 +336,7 @@ class _Cuts:
             with self.task.clock.in_time():
                 self._list_moves()
                 best = self._descend(self._cut(at_levels))
-                while best.price and (better := self._exchange(best)) is not None:
+                while best.price and not self._is_over() and (better := self._exchange(best)) is not None:
                     former, best = best, better
                     self._drop(former)
                     best = self._descend(best)

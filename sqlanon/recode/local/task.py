@@ -157,7 +157,9 @@ class LocalOutcome:
     exact_ends: exp.Table | None = None
 
 
-def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress, clock: Clock) -> LocalTask:
+def local_task(
+    steps: StatementRunner, prepared: SearchInput, progress: Progress, clock: Clock | None = None
+) -> LocalTask:
     """Make the tables that local strategies work on.
 
     Makes ``combinations``, ``local_nodes_i`` for each quasi-identifier, and where requirements need them
@@ -196,6 +198,8 @@ def local_task(steps: StatementRunner, prepared: SearchInput, progress: Progress
     members = Members(requirements, persons, space.moving, sensitive)
     if prepared.policy.search.traits.summarises and prepared.policy.search.summary == "set":
         trees = tuple(_with_members(steps, prepared, i, tree, made, members) for i, tree in enumerate(trees))
+    search = prepared.policy.search
+    clock = clock or Clock(Budget(search.time_limit, search.max_checks))
     return LocalTask(steps.engine, steps, work, prepared, made, trees, members, progress, clock)
 
 
