@@ -382,13 +382,13 @@ def find_complementary_release(attacker: Attacker) -> Found:
     return findings, reasons
 
 
-def _few_shared(attacker: Attacker, first: ComparedRelease, second: ComparedRelease, k: int) -> list[SharedRows]:
+def _few_shared(attacker: Attacker, first: ComparedRelease, second: ComparedRelease, k: int) -> Sequence[SharedRows]:
     """Pairs of overlapping classes that share some rows, but fewer than k, without masked rows."""
     linked = _without_masked_rows(attacker, first, second)
     if not (attacker.counts and linked.several_levels):
         return []
     with PairAudit.of(attacker.engine, attacker.work, linked, k) as audit:
-        return audit.few_shared()
+        return audit.overlaps().few
 
 
 def _without_masked_rows(attacker: Attacker, first: ComparedRelease, second: ComparedRelease) -> ReleaseLink:

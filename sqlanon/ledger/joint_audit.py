@@ -45,6 +45,7 @@ from sqlanon.ledger.noise_intervals import (
     stored_ranges,
     weakly_noisy,
 )
+from sqlanon.ledger.overlap_flows import Edge
 from sqlanon.ledger.overlaps import SharedRows, differences
 from sqlanon.ledger.pair_audit import NotComparedError, PairAudit
 from sqlanon.ledger.part_requirements import Part, shared_requirements, shown_violations
@@ -532,11 +533,11 @@ class JointAudit:
                     message = f"joined with it, {with_noun(combinations, 'combination')} of values {few}"
                     message += f" ({with_noun(count, 'row')} in all; complementary release)"
                     found.append(_Attack(message, complementary_release, public, k, why))
-            # Masked rows are left out: they are of no class.
-            if linked.several_levels and has_rows and not found and not masks and (pairs := audit.few_shared()):
-                found.append(_Attack(_describe_shared(pairs, k), partial(differences, found=pairs), public, k, why))
             if not found:
                 found += self._violations(one, audit, public, "joined")
+            # Masked rows are left out: they are of no class.
+            if linked.several_levels and has_rows and not found and not masks:
+                found += self._subtractions(one, audit, public, why)
         return found + self._temporal_attacks(one, linked, public, masks)
 
     def _noise_attacks(
@@ -586,8 +587,22 @@ class JointAudit:
                         break
         return found
 
+    def _subtractions(self, one: Earlier, audit: PairAudit, public: ReleaseLink, why: str) -> list[_Attack]:
+        """Few rows that overlapping classes share by the counts of both, or such that do not meet a requirement."""
+        overlaps = audit.overlaps()
+        if overlaps.few:
+            build = partial(differences, found=overlaps.few)
+            return [_Attack(_describe_shared(overlaps.few, audit.k), build, public, audit.k, why)]
+        return self._violations(one, audit, public, "joined", bounds=overlaps.bounds) if overlaps.bounds else []
+
     def _violations(
-        self, one: Earlier, audit: PairAudit, public: ReleaseLink, part: Part, what: str = ""
+        self,
+        one: Earlier,
+        audit: PairAudit,
+        public: ReleaseLink,
+        part: Part,
+        what: str = "",
+        bounds: Mapping[Edge, int] | None = None,
     ) -> list[_Attack]:
         """The requirements of the policy that some parts of both releases do not meet.
 
@@ -597,9 +612,9 @@ class JointAudit:
             return []
         found = []
         for wanted in shared_requirements(self.prepared.policy.privacy, audit.linked):
-            count, _ = audit.violations(wanted, part)
-            if count:
-                build = partial(shown_violations, wanted=wanted, part=part)
+            count, _ = audit.violations(wanted, part, bounds)
+            if count:  # what only flows tell has no query
+                build = None if bounds else partial(shown_violations, wanted=wanted, part=part)
                 found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found
 

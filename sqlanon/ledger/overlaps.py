@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import field
 from typing import Any
 
 from sqlglot import exp
@@ -127,9 +128,18 @@ class SharedRows:
     changed: int
 
 
-def find_shared_rows(
+@dataclass(frozen=True)
+class Overlaps:
+    """What overlapping groups share: pairs with few rows; and, if there are none, the rows of the pairs (``a``, ``b``)
+    that share fewer than the smaller of the two has."""
+
+    few: Sequence[SharedRows] = ()
+    bounds: Mapping[Edge, int] = field(default_factory=dict)
+
+
+def find_overlaps(
     engine: Engine, work: Namer, linked: ReleaseLink, k: int, meeting: exp.Expr, first: exp.Expr, second: exp.Expr
-) -> list[SharedRows]:
+) -> Overlaps:
     """Pairs of groups with fewer than k rows in common in all greatest flows, at most `MOST_FOUND`.
 
     Parameters
@@ -149,18 +159,18 @@ def find_shared_rows(
     tables = [edges]
     try:
         if not engine.rows(_IS_IRREGULAR(irregular=_IRREGULAR(edges=edges)))[0][0]:
-            return []
+            return Overlaps()
         nodes = subquery(union_all(_FIRST_NODES(edges=edges), _SECOND_NODES(edges=edges)))
         components = connect(engine, work, nodes, subquery(_ARCS(edges=edges)))
         tables.append(components)
         query = _IRREGULAR_EDGES(edges=edges, components=components, irregular=_IRREGULAR(edges=edges))
         engine.execute(create_table(irregular.copy(), query))
         tables.append(irregular)
-        found = _few_rows(engine, edges, irregular, k)
+        found, bounds = _few_rows(engine, edges, irregular, k)
     finally:
         for one in tables:
             engine.execute(drop_table(one))
-    return [*_described(engine, linked, found, first, second)]
+    return Overlaps([*_described(engine, linked, found, first, second)], bounds)
 
 
 @dataclass(frozen=True)
@@ -209,14 +219,25 @@ class _Components:
                 before += most
         return [self._bounded(*one) for one in few] if 0 < before < k else None
 
+    def bounds(self) -> dict[Edge, int]:
+        """The most rows of the pairs that share fewer than the smaller of the two has."""
+        found = dict[Edge, int]()
+        for component, edges in self._edges.items():
+            for a, b in edges:
+                smaller = min(self._firsts[component][a], self._seconds[component][b])
+                if (most := self.flows(component).most((a, b), smaller)) < smaller:
+                    found[a, b] = most
+        return found
+
     def _bounded(self, component: int, edge: Edge, most: int) -> _FewRows:
         firsts, seconds = self.flows(component).classes_of_bound(edge)
         of_firsts = sum(self._firsts[component][a] for a in firsts)
         return _FewRows(edge, most, firsts, seconds, sum(self._seconds[component][b] for b in seconds) - of_firsts)
 
 
-def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) -> list[_FewRows]:
-    """The pairs of groups that share rows, but with all of the same finest values fewer than k."""
+def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) -> tuple[list[_FewRows], dict[Edge, int]]:
+    """The pairs of groups that share rows, but with all of the same finest values fewer than k; without any, the most
+    rows of each pair that shares fewer than the smaller of the two has."""
     rows = engine.rows(_ROWS(rows=irregular).limit(MOST_OVERLAPS + 1))
     if len(rows) > MOST_OVERLAPS:
         raise ReleaseError(
@@ -224,7 +245,7 @@ def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) ->
             "too many to decide what both show together"
         )
     regular = dict(engine.rows(_REGULAR_ROWS(edges=edges, irregular=irregular)))
-    components, found, values = _Components(rows), list[_FewRows](), list[int]()
+    components, found, values, bounds = _Components(rows), list[_FewRows](), list[int](), dict[Edge, int]()
     try:
         for one in components.by_values:
             few = components.few_rows(one, regular[one], k)
@@ -233,6 +254,7 @@ def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) ->
                 values.append(one)
             if len(values) >= MOST_FOUND:
                 break
+        bounds = {} if values else components.bounds()
     except TooManyStepsError:
         if not values:
             raise ReleaseError(
@@ -243,7 +265,7 @@ def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) ->
         query = _REGULAR_EDGES(edges=edges, irregular=irregular, numbers=[number(one) for one in values])
         for a, b, n_a, n_b in engine.rows(query):
             found.append(_FewRows((a, b), min(n_a, n_b), frozenset(), {b}, n_b))
-    return found
+    return found, bounds
 
 
 def _described(

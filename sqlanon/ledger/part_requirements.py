@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.travel import repeated
-from sqlanon.expressions import all_of, col, ident, named, same, subquery, table, template
+from sqlanon.expressions import aliased, all_of, col, ident, named, same, subquery, table, template
 from sqlanon.ledger.class_unions import Union, new_rows_in_unions, union_columns, with_regions
 from sqlanon.ledger.joint_attacks import new_rows
 from sqlanon.ledger.row_matching import SECOND, Finest, ReleaseLink, both_grouped, finest, joined
@@ -26,6 +26,7 @@ Part: TypeAlias = "Union | Literal['joined', 'new']"
 """The classes of the join; the new rows of each class of the second release; or those of each union."""
 
 _PAIR = template("SELECT :shared, least(a.n, b.n) AS n")
+_BOUNDED_PAIR = template("SELECT :shared, coalesce(x.n, least(a.n, b.n)) AS n")
 _NEW_ROWS = template("SELECT :columns, n FROM :rows AS r WHERE n > 0")
 _WITH_ROWS = template("""
     SELECT :columns, p.n
@@ -70,14 +71,30 @@ def shared_requirements(privacy: Any, linked: ReleaseLink) -> Iterator[SharedReq
             yield wanted
 
 
-def violating_parts(linked: ReleaseLink, wanted: SharedRequirement, part: Part, numbers: bool = False) -> exp.Select:
+def rows_name(part: Part) -> str:
+    """The table of the rows of parts, within a statement."""
+    return f"sqlanon rows {part}"
+
+
+def violating_parts(
+    linked: ReleaseLink,
+    wanted: SharedRequirement,
+    part: Part,
+    numbers: bool = False,
+    bounds: exp.Table | None = None,
+) -> exp.Select:
     """The parts that break a requirement: ``v0`` .., the figure that does, and ``n``, their rows.
 
-    With ``numbers`` these stand for the finest labels of joined classes, which are enough to count.
+    Parameters
+    ----------
+    numbers:
+        Numbers stand for the finest labels of joined classes: they are enough to count.
+    bounds:
+        The rows ``n`` of pairs of groups, ``a`` and ``b``, that share fewer than the smaller of the two has.
     """
-    rows, whole = table(f"sqlanon rows {part}"), table("sqlanon whole")
+    rows, whole = table(rows_name(part)), table("sqlanon whole")
     shared = [f"s{j}" for j in range(len(linked.shared))]
-    counted, keys = _rows_of(linked, part, shared, numbers)
+    counted, keys = _rows_of(linked, part, shared, numbers, bounds)
     query = wanted.violations(rows, whole, keys, shared)
     assert query is not None  # one of `shared_requirements`
     ctes = exp.Select()
@@ -99,13 +116,18 @@ def shown_violations(linked: ReleaseLink, k: int, wanted: SharedRequirement, par
     return with_regions(found, linked) if part == "region" else found
 
 
-def _rows_of(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool) -> tuple[exp.Select, list[str]]:
+def _rows_of(
+    linked: ReleaseLink, part: Part, shared: list[str], numbers: bool, bounds: exp.Table | None
+) -> tuple[exp.Select, list[str]]:
     """The rows of parts, counted by their labels and shared values; and the names of the labels."""
     values = [col(name) for name in shared]
     match part:
         case "joined":
-            output = [*finest(linked, numbers), *_PAIR(shared=[col(name, "a") for name in shared]).expressions]
-            pairs = joined(output, linked, numbers)
+            pair = (_PAIR if bounds is None else _BOUNDED_PAIR)(shared=[col(name, "a") for name in shared])
+            pairs = joined([*finest(linked, numbers), *pair.expressions], linked, numbers)
+            if bounds is not None:
+                is_pair = all_of([col("a", "x").eq(col("i", "a")), col("b", "x").eq(col("i", "b"))])
+                pairs = pairs.join(aliased(bounds, "x"), on=is_pair, join_type="left", copy=False)
             keys = [f"v{i}" for i in range(len(linked.attributes))]
             return _SUMMED(columns=[*map(col, keys), *values], rows=subquery(pairs)), keys
         case "new":
