@@ -163,4 +163,3 @@ def test_the_query_of_a_refusal_lists_the_classes(tmp_path: Path) -> None:
         names = [column[0] for column in result.description]
         classes = {tuple(row[names.index(name)] for name in ("zip", "sex")) for row in result.fetchall()}
     assert classes == {("Z0", "m"), ("Z0", "w"), ("Z1", "m"), ("Z1", "w")}
-

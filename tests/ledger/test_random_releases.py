@@ -13,9 +13,9 @@ from random_releases import KINDS, draw_case, is_unsafe, pairs
 seldom = settings(
     max_examples=examples(8),
     deadline=None,
+    derandomize=True,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],
-    print_blob=True,
 )
 
 
@@ -23,11 +23,9 @@ seldom = settings(
 @seldom
 @given(st.integers(0, 2**32))
 def test_pairs_that_are_accepted_are_safe(seed: int) -> None:
-    """For k; for l new and gone rows, as joined classes are not held to it by subtraction."""
     for pair in pairs(draw_case(seed, KINDS)):
         event(f"{pair.case.kind}: {pair.verdict}")
-        held = [each for each in pair.findings if each.requirement == "k" or all(None in cell for cell in each.cells)]
-        assert not (pair.accepted and is_unsafe(held)), str(pair)
+        assert not (pair.accepted and is_unsafe(pair.findings)), str(pair)
 
 
 @pytest.mark.slow
