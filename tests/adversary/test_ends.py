@@ -194,7 +194,7 @@ def broken_set(name: str, value: str, label: str, counts: Counter[str]) -> Itera
 
 
 MIDDLES: dict[str, Callable[[Any], bool]] = {
-    "age": lambda middle: middle % 5 == 2 or middle in (19, 80),
+    "age": lambda middle: middle % 5 == 2 or middle in (19, 20, 80),  # of open cells the other end
     "visits": lambda middle: middle % 2 == 0,
     "income": lambda middle: middle % 100 == 49,
     "birth": lambda middle: middle.day in (14, 15, 16),
@@ -256,7 +256,7 @@ def release(
     columns = {name: pa.array(values, TYPES.get(name)) for name, values in source.items()}
     columns["row"] = pa.array(range(len(next(iter(source.values())))))
     asked = {name: attributes[name] for name in source} | {"row": "insensitive"}
-    policy = make_policy(asked, k=K, table=None, search=search)
+    policy = make_policy(asked, k=K, source={"person": False}, search=search)
     with sqlanon.connect(pa.table(columns)) as db:
         result = db.anonymize(policy)
         path = result.publish(folder / "r.duckdb", "released").path
@@ -408,7 +408,7 @@ def check_drawn(table: dict[str, list[Value]], search: dict[str, Any], folder: P
     assert [*broken(source, labels, search["summary"])] == []
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20), deadline=None, derandomize=True)
 @given(TABLES, st.sampled_from(SEARCHES))
 def test_drawn_tables_keep_the_rule(
     tmp_path_factory: pytest.TempPathFactory, table: dict[str, list[Value]], search: dict[str, Any]

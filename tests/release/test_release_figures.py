@@ -288,7 +288,7 @@ def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
         }.items()
     } == {"first and top": ("town",), "top and older": (), "top and oldest": ("town",), "first and first": ()}
     tree = Tree(table("h"), 5)
-    trees = Trees({"town": tree}, {"town": top.rule("town")})
+    trees = Trees({"town": tree}, {"town": [top.rule("town")]})
     (_, town) = link(first, top, trees).attributes
     assert (town.first_levels, town.second_levels) == ((1,), (5,))
     (_, town) = link(top, oldest, trees).attributes

@@ -43,7 +43,7 @@ def test_where_each_row_is_a_person_no_column_numbers_people(seed: int) -> None:
 VISITS = """
     CREATE TABLE t AS
     SELECT CASE WHEN i <> 7 OR v <> 0 THEN 100 + i END AS {key}, ['m', 'w'][1 + i % 2] AS sex,
-        DATE '1950-01-01' + (i * 311)::INTEGER AS birth_date, (10000 + i * 17)::VARCHAR AS zip,
+        DATE '1950-01-01' + (i * 311)::INTEGER AS birth_date, (10000 + i % 30 * 17)::VARCHAR AS zip,
         'diagnosis ' || (hash(i * 10 + v) % 9) AS diagnosis
     FROM range(60) AS persons(i), range(7) AS rows(v)
     WHERE v < 5 + i % 3
