@@ -92,7 +92,7 @@ _COMMENTS_IN_ROWS = template("""
 
 _HAS_TEXT = template("""
     SELECT count(*) > 0
-    FROM (SELECT 1 FROM :lines WHERE regexp_matches(line, '[^[:space:]\ufeff]') LIMIT 1) AS l
+    FROM (SELECT 1 FROM :lines WHERE regexp_matches(line, '[^\\s\ufeff]') LIMIT 1) AS l
 """)
 
 _STRANGE_VALUES = template("""

@@ -142,6 +142,12 @@ def test_an_empty_file_is_named_as_empty(name: str, content: str, tmp_path: Path
     assert refusal([str(tmp_path / name), rows]) == f"{name} is empty: it has no header and no rows"
 
 
+def test_a_file_of_one_column_is_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "ages.csv").write_text("age\n" + "20\n" * 6)
+    rows, _ = published(None, {"age": "suppress"}, tmp_path, source={"files": [str(tmp_path / "ages.csv")]}, k=1)
+    assert Counter(str(age) for (age,) in rows) == {"20": 6}
+
+
 def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("".join(f"{name},{age},{ill}\n" for name, age, ill in people(0, 50)))
