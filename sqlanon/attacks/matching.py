@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found, why_not_both, why_strange
 from sqlanon.attacks.findings import Finding
+from sqlanon.errors import ReleaseError
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
 from sqlanon.ledger.class_unions import shown_unions
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, rows_in, temporal
@@ -367,7 +368,11 @@ def find_complementary_release(attacker: Attacker) -> Found:
         k = min(first.k, second.k)
         figures = attacker.figures(complementary_victims(linked, k))
         victims, queries = [figures["victims"]], [complementary_release(linked, k)]
-        shared = _few_shared(attacker, first, second, k)
+        shared: Sequence[SharedRows] = ()
+        try:
+            shared = _few_shared(attacker, first, second, k)
+        except ReleaseError as error:
+            reasons.append(f"{first.path} and {second.path} are not subtracted: {error}")
         if shared:
             victims.append(sum(one.rows for one in shared))
             queries.append(differences(linked, k, shared))

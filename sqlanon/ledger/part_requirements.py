@@ -7,6 +7,7 @@ requirements are checked in plain SQL, on rows. Shares of the whole table are th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -137,6 +138,6 @@ def _rows_of(
             return _SUMMED(columns=[*map(col, keys), *values], rows=subquery(new_rows(linked, columns))), keys
         case _:
             keys = union_columns(linked, part)
-            shown = {name: name.replace("l", "v", 1) if part == "class" else name for name in keys}
+            shown = {name: re.sub(r"^l(?=\d)", "v", name) for name in keys}
             columns = [*(named(col(own), name) for own, name in shown.items()), *values]
             return _NEW_ROWS(columns=columns, rows=subquery(new_rows_in_unions(linked, part))), [*shown.values()]
