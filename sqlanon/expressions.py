@@ -18,9 +18,9 @@ Filling: TypeAlias = "exp.Expr | Sequence[exp.Expr] | str | int | float"
 def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     """A function that fills the placeholders (``:name``) of a SELECT with an expression, or a list of them.
 
-    A placeholder that is not filled, or that the statement does not have, is an error. All identifiers are quoted, and
-    types go through unread, as in `cast`. A list may be empty: then ``GROUP BY :keys`` goes. A query fills the place of
-    a table as a subquery, and an operation that of an operand in parentheses.
+    A placeholder that is not filled, that the statement does not have, or that stands inside a text, is an error. All
+    identifiers are quoted, and types go through unread, as in `cast`. A list may be empty: then ``GROUP BY :keys``
+    goes. A query fills the place of a table as a subquery, and an operation that of an operand in parentheses.
 
     Where a usual run passes, write ``list_extract(a, i)`` and not ``a[i]``: to read that, sqlglot loads its optimizer,
     which takes 11 ms.
@@ -105,6 +105,8 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
     statement: exp.Expr = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect=dialect)
     for node in statement.walk():
         node._meta = None  # places in the text: they would be copied with each filling
+        if isinstance(node, exp.Literal) and node.is_string and re.search(r"\$[a-z]", node.this):
+            raise ValueError(f"a template cannot have :name inside a text: {node.sql(dialect)}")
     for identifier in statement.find_all(exp.Identifier):
         identifier.set("quoted", True)
     for cast_ in statement.find_all(exp.Cast):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from sqlglot import exp
 
 from sqlanon.expressions import col, fragment, number, table, template
 
@@ -47,3 +48,14 @@ def test_a_query_stands_for_a_table_and_no_filling_changes_the_next() -> None:
     with duckdb.connect() as connection:
         found = [connection.execute(least(rows=inner, k=number(k)).sql("duckdb")).fetchone() for k in (0, 2)]
     assert found == [(1,), (3,)]
+
+
+@pytest.mark.parametrize("text", ["regexp_replace(a, '[[:space:]]', '')", "a = 'at :name'"])
+def test_a_template_with_what_looks_like_a_placeholder_inside_a_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a template cannot have :name inside a text: '"):
+        template(f"SELECT {text} AS b FROM :rows")(rows=table("t"))
+
+
+def test_a_colon_before_anything_else_is_part_of_a_text() -> None:
+    query = template("SELECT strftime(a, '%H:%M') AS b, ': ' AS c FROM :rows")(rows=table("t"))
+    assert {one.this for one in query.find_all(exp.Literal)} == {"%H:%M", ": "}
