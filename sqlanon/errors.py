@@ -78,6 +78,14 @@ class ReleaseError(SqlanonError):
     """The release cannot be written or read."""
 
 
+class NotComparedError(ReleaseError):
+    """Two releases cannot be compared. ``remedy``, if there is one, says what would make them comparable."""
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
 class DiskError(SqlanonError):
     """A disk is full or broken: that of the source, the temporary files, the catalog or the release."""
 

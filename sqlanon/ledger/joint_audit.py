@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.errors import ReleaseError
+from sqlanon.errors import NotComparedError, ReleaseError
 from sqlanon.expressions import (
     col,
     create_table,
@@ -47,7 +47,7 @@ from sqlanon.ledger.noise_intervals import (
 )
 from sqlanon.ledger.overlap_flows import Edge
 from sqlanon.ledger.overlaps import SharedRows, differences
-from sqlanon.ledger.pair_audit import NotComparedError, PairAudit
+from sqlanon.ledger.pair_audit import PairAudit
 from sqlanon.ledger.part_requirements import Part, shared_requirements, shown_violations
 from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.errors import NotComparedError
 from sqlanon.expressions import (
     aliased,
     all_of,
@@ -41,7 +42,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies.bounds import bounds
 from sqlanon.ledger import catalog
-from sqlanon.ledger.pair_audit import MOST_MEETING, NotComparedError
+from sqlanon.ledger.pair_audit import MOST_MEETING
 from sqlanon.ledger.release_links import ComparedRelease, Trees
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, both_grouped, finest, joined
 from sqlanon.noise.columns import EPOCH

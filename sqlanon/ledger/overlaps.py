@@ -19,7 +19,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.errors import ReleaseError
+from sqlanon.errors import NotComparedError
 from sqlanon.expressions import (
     Namer,
     all_of,
@@ -151,7 +151,7 @@ def find_overlaps(
 
     Raises
     ------
-    ReleaseError
+    NotComparedError
         The classes overlap in too many ways to decide it.
     """
     edges, irregular = work("overlaps"), work("overlaps irregular")
@@ -240,7 +240,7 @@ def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) ->
     rows of each pair that shares fewer than the smaller of the two has."""
     rows = engine.rows(_ROWS(rows=irregular).limit(MOST_OVERLAPS + 1))
     if len(rows) > MOST_OVERLAPS:
-        raise ReleaseError(
+        raise NotComparedError(
             f"their classes overlap, and more than {MOST_OVERLAPS:,} pairs of groups may have rows in common: "
             "too many to decide what both show together"
         )
@@ -257,7 +257,7 @@ def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) ->
         bounds = {} if values else components.bounds()
     except TooManyStepsError:
         if not values:
-            raise ReleaseError(
+            raise NotComparedError(
                 f"their classes overlap in groups of up to {components.largest:,} pairs: too many to decide what both "
                 "show together"
             ) from None

@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.errors import ReleaseError
+from sqlanon.errors import NotComparedError
 from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template, values_query
 from sqlanon.ledger.class_unions import REGIONS, Union, make_regions, new_in_unions, swapped_regions
 from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, temporal
@@ -29,14 +29,6 @@ MOST_MEETING = 20_000_000
 
 _FEW = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")
 _COUNT = template("SELECT count(*) FROM :rows")
-
-
-class NotComparedError(ReleaseError):
-    """Two releases cannot be compared; ``remedy`` would make them comparable."""
-
-    def __init__(self, message: str, remedy: str | None = None) -> None:
-        super().__init__(message)
-        self.remedy = remedy
 
 
 @dataclass(frozen=True)

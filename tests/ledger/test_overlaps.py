@@ -159,3 +159,17 @@ def test_what_takes_too_long_to_decide_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(overlaps, "MOST_OVERLAPS", 3)
     with pytest.raises(AuditError, match=r"more than 3 pairs of groups may have rows in common: too many to decide"):
         publish(tmp_path, "two", {"intervals": [15]})
+
+
+@pytest.mark.slow
+def test_attack_says_where_classes_are_too_many_to_subtract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on with what it can compare."""
+    draw = random.Random(0)
+    load(tmp_path, [draw.randrange(60) for _ in range(100)], alone=False)
+    publish(tmp_path, "one", {"intervals": [2]}, strategy="mondrian")
+    publish(tmp_path, "two", {"intervals": [2]}, k=7, force=True, strategy="k-similar")
+    monkeypatch.setattr(overlaps, "MOST_OVERLAPS", 3)
+    files = [tmp_path / f"{name}.duckdb" for name in ("one", "two")]
+    report = attack(files, policy_of(tmp_path, "two", {"intervals": [2]}, k=7), only=["complementary_release"])
+    assert "are not subtracted: their classes overlap, and more than 3 pairs of groups" in str(report)
+    assert report["complementary_release"].victims == 0
