@@ -366,7 +366,7 @@ def find_complementary_release(attacker: Attacker) -> Found:
     findings = []
     for first, second, linked in pairs:
         k = min(first.k, second.k)
-        figures = attacker.figures(complementary_victims(linked, k))
+        figures = attacker.figures(both_grouped(complementary_victims(linked, k), linked, "numbers"))
         victims, queries = [figures["victims"]], [complementary_release(linked, k)]
         shared: Sequence[SharedRows] = ()
         try:

@@ -105,13 +105,13 @@ def new_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
     labels, ``v0`` ..
 
     The rows of a union are counted by shared values. For the rows that are gone, give the link `ReleaseLink.swapped`.
+    The query reads `parts_of_both`, and `REGIONS` for a region.
     """
     by = union_columns(linked, union)
     shown = (
         [named(col(f"l{i}"), f"v{i}") for i, _ in linked.both] if union == "class" and linked.both else [*map(col, by)]
     )
-    query = _NEW(named=shown, rows=subquery(new_rows_in_unions(linked, union)), by=[*map(col, by)], most=k - 1)
-    return both_grouped(query, linked, finest=None)
+    return _NEW(named=shown, rows=subquery(new_rows_in_unions(linked, union)), by=[*map(col, by)], most=k - 1)
 
 
 def union_columns(linked: ReleaseLink, union: Union) -> list[str]:
@@ -168,12 +168,12 @@ def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place)
     Parameters
     ----------
     place:
-        Puts tables in the place of the parts of a query, as `both_grouped` names them.
+        Puts tables in the place of the parts of a query, as `parts_of_both` names them.
     """
     classes, edges, regions = (work(f"joint {name}") for name in ("classes", "edges", "regions"))
     tables = {
-        classes: place(both_grouped(_CLASSES(labels=_labels(linked)), linked, finest=None)),
-        edges: place(both_grouped(_edges(linked, classes), linked, finest=None)),
+        classes: place(_CLASSES(labels=_labels(linked))),
+        edges: place(_edges(linked, classes)),
     }
     for target, query in tables.items():
         engine.execute(create_table(target.copy(), query))
@@ -193,7 +193,7 @@ def shown_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
     >>> shown_unions(linked, 5, "region").args["with_"].args["recursive"]
     True
     """
-    found = new_in_unions(linked, k, union)
+    found = both_grouped(new_in_unions(linked, k, union), linked, finest=None)
     return with_regions(found, linked) if union == "region" else found
 
 

@@ -107,14 +107,14 @@ def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
 def complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
     """One row: ``combinations`` that `complementary_release` finds, and ``victims``, the released rows in them.
 
-    A group that meets several others is in several combinations, but has no more rows for it: so rows are counted on
-    either side, each group at most in full, and the lesser count is reported.
+    The query reads `parts_of_both` with numbers. A group that meets several others is in several combinations, but has
+    no more rows for it: so rows are counted on either side, each group at most in full, and the lesser count is
+    reported.
     """
     numbers = range(len(linked.attributes))
     found = _FOUND_PAIRS(same=all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in numbers))
     pairs = joined([*finest(linked, numbers=True), *_PAIR().expressions], linked, numbers=True)
-    query = _COMPLEMENTARY_VICTIMS(pairs=pairs, values=linked.values, k=k, rows=rows_in(found))
-    return both_grouped(query, linked, "numbers")
+    return _COMPLEMENTARY_VICTIMS(pairs=pairs, values=linked.values, k=k, rows=rows_in(found))
 
 
 def rows_in(pairs: exp.Query) -> exp.Expr:
@@ -132,14 +132,18 @@ def temporal(linked: ReleaseLink, k: int) -> exp.Select:
 
     For the rows that are gone, give the link `ReleaseLink.swapped`.
     """
+    return both_grouped(new_in_classes(linked, k), linked, finest=None)
+
+
+def new_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
+    """The query of `temporal`, which reads `parts_of_both`."""
     _, here = linked.side(is_first=False)
-    query = _TEMPORAL(
+    return _TEMPORAL(
         named=[named(col(f"l{i}"), f"v{i}") for i, _ in here],
         new=subquery(new_rows(linked, _labels(linked))),
         labels=[col(f"l{i}") for i, _ in here],
         most=k - 1,
     )
-    return both_grouped(query, linked, finest=None)
 
 
 def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:

@@ -10,7 +10,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -440,21 +440,24 @@ class JointAudit:
         """The attacks that find somebody, with columns of the earlier release called as in the new one; and the shared
         columns without a value in common."""
         both = one.with_set_texts.renamed(pairs), new.with_set_texts
-        with self._linked(one, new, trees, pairs, *both) as (linked, public):
-            found = self._attacks(one, linked, public, masks := one.masks or new.masks)
-            found += self._noise_attacks(one, both, trees[0], linked, public)
+        with self._linked(one, new, trees, pairs, *both) as (linked, public), self._audit(one, linked) as audit:
+            found = self._attacks(one, audit, public, masks := one.masks or new.masks)
+            found += self._noise_attacks(one, both, trees[0], audit, public)
             without_common = without_common_values(self.run.engine, linked.first, linked.second, linked.shared)
         if masks:
             own = trees[0].of_release(is_first=True), trees[0].of_release(is_first=False)
             unmasked = [each.without_masked_rows(its) for each, its in zip(both, own, strict=True)]
-            with self._linked(one, new, trees, pairs, *unmasked) as (linked, public):
+            with self._linked(one, new, trees, pairs, *unmasked) as (linked, public), self._audit(one, linked) as audit:
                 known = {attack.message for attack in found}
-                more = self._attacks(one, linked, public)
-                more += self._noise_attacks(one, (unmasked[0], unmasked[1]), trees[0], linked, public)
+                more = self._attacks(one, audit, public)
+                more += self._noise_attacks(one, (unmasked[0], unmasked[1]), trees[0], audit, public)
                 found += [each for each in more if each.message not in known]
         if found:
             found[0] = replace(found[0], message=said_of_renamed(pairs) + found[0].message)
         return found, without_common
+
+    def _audit(self, one: Earlier, linked: ReleaseLink) -> AbstractContextManager[PairAudit]:
+        return PairAudit.of(self.run.engine, self.run.work, linked, self._fewest_rows(one)[0])
 
     @contextmanager
     def _linked(
@@ -511,9 +514,7 @@ class JointAudit:
         )
         return replace(shown, attributes=attributes)
 
-    def _attacks(
-        self, one: Earlier, linked: ReleaseLink, public: ReleaseLink, masks: bool | None = None
-    ) -> list[_Attack]:
+    def _attacks(self, one: Earlier, audit: PairAudit, public: ReleaseLink, masks: bool | None = None) -> list[_Attack]:
         """The attacks that find somebody.
 
         Parameters
@@ -521,31 +522,31 @@ class JointAudit:
         masks:
             Whether rows may be masked, which are a class of their own; None: they are left out.
         """
+        linked = audit.linked
         has_rows = one.publication.source == self.run.identity or one.publication.source in self.history.shares
         if not (has_rows or linked.shared or any(attribute.is_shared for attribute in linked.attributes)):
             return []  # other records of the same people, without a column in common
         found, (k, why) = list[_Attack](), self._fewest_rows(one)
-        with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
-            if linked.shared:
-                combinations, count = audit.complementary()
-                if combinations:
-                    few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
-                    message = f"joined with it, {with_noun(combinations, 'combination')} of values {few}"
-                    message += f" ({with_noun(count, 'row')} in all; complementary release)"
-                    found.append(_Attack(message, complementary_release, public, k, why))
-            if not found:
-                found += self._violations(one, audit, public, "joined")
-            # Masked rows are left out: they are of no class.
-            if linked.several_levels and has_rows and not found and not masks:
-                found += self._subtractions(one, audit, public, why)
-        return found + self._temporal_attacks(one, linked, public, masks)
+        if linked.shared:
+            combinations, count = audit.complementary()
+            if combinations:
+                few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
+                message = f"joined with it, {with_noun(combinations, 'combination')} of values {few}"
+                message += f" ({with_noun(count, 'row')} in all; complementary release)"
+                found.append(_Attack(message, complementary_release, public, k, why))
+        if not found:
+            found += self._violations(one, audit, public, "joined")
+        # Masked rows are left out: they are of no class.
+        if linked.several_levels and has_rows and not found and not masks:
+            found += self._subtractions(one, audit, public, why)
+        return found + self._temporal_attacks(one, audit, public, masks)
 
     def _noise_attacks(
         self,
         one: Earlier,
         both: tuple[ComparedRelease, ComparedRelease],
         trees: Trees,
-        linked: ReleaseLink,
+        audit: PairAudit,
         public: ReleaseLink,
     ) -> list[_Attack]:
         """Rows that the intervals of values with noise tell apart."""
@@ -558,12 +559,11 @@ class JointAudit:
             NoiseSide(first, rows.first, rows.columns[0], ranges),
             NoiseSide(second, rows.second, rows.columns[1], self.noise_ranges),
         )
-        with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
-            told = IntervalAudit(self.run, linked, audit.with_tables, trees, names).told_apart(*sides, k)
+        told = IntervalAudit(self.run, audit.linked, audit.with_tables, trees, names).told_apart(*sides, k)
         return [_Attack(_describe_told_apart(told, k), None, public, k, why)] if told.any else []
 
     def _temporal_attacks(
-        self, one: Earlier, linked: ReleaseLink, public: ReleaseLink, masks: bool | None
+        self, one: Earlier, audit: PairAudit, public: ReleaseLink, masks: bool | None
     ) -> list[_Attack]:
         """Few rows that are new, or gone."""
         if one.publication.run_id in self.prepared.earlier.by_person:
@@ -571,20 +571,19 @@ class JointAudit:
         found, (k, why) = list[_Attack](), self._fewest_rows(one)
         # What has left the source is in no release that is based on another one.
         sides = [True] if one.publication.run_id in self.prepared.earlier.after else [True, False]
-        with PairAudit.of(self.run.engine, self.run.work, linked, k) as audit:
-            for is_new in sides:
-                side, shown = (audit, public) if is_new else (audit.swapped, public.swapped)
-                for union in _unions(linked, masks):
-                    count, rows = side.came() if union is None else side.came_in(union)
-                    if count:
-                        build = temporal if union is None else partial(shown_unions, union=union)
-                        few = _describe_few_rows(rows, _describe_change(is_new, masks), k, count, union)
-                        message = f"{few} (temporal attack)"
-                        found.append(_Attack(message, build, shown, k, why))
-                        break
-                    if broken := self._violations(one, side, shown, union or "new", _describe_change(is_new, masks)):
-                        found += broken
-                        break
+        for is_new in sides:
+            side, shown = (audit, public) if is_new else (audit.swapped, public.swapped)
+            for union in _unions(audit.linked, masks):
+                count, rows = side.came() if union is None else side.came_in(union)
+                if count:
+                    build = temporal if union is None else partial(shown_unions, union=union)
+                    few = _describe_few_rows(rows, _describe_change(is_new, masks), k, count, union)
+                    message = f"{few} (temporal attack)"
+                    found.append(_Attack(message, build, shown, k, why))
+                    break
+                if broken := self._violations(one, side, shown, union or "new", _describe_change(is_new, masks)):
+                    found += broken
+                    break
         return found
 
     def _subtractions(self, one: Earlier, audit: PairAudit, public: ReleaseLink, why: str) -> list[_Attack]:

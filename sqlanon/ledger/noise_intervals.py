@@ -44,7 +44,7 @@ from sqlanon.hierarchies.bounds import bounds
 from sqlanon.ledger import catalog
 from sqlanon.ledger.pair_audit import MOST_MEETING
 from sqlanon.ledger.release_links import ComparedRelease, Trees
-from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, both_grouped, finest, joined
+from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, finest, joined
 from sqlanon.noise.columns import EPOCH
 from sqlanon.noise.statements import STEPS, as_number, can_be_noisy
 from sqlanon.policy import Policy
@@ -300,7 +300,7 @@ class IntervalAudit:
     """Compares the rows of two releases by the intervals of some columns, ``names`` in lower case.
 
     ``linked`` is their link, and ``place`` puts tables in the place of the parts of a query over its groups, as
-    `row_matching.both_grouped` names them.
+    `row_matching.parts_of_both` names them.
     """
 
     run: Run
@@ -323,7 +323,7 @@ class IntervalAudit:
             a = self._make_side("first", first, second, make)
             b = self._make_side("second", second, first, make)
             query = joined([*_MET().expressions, *finest(self.linked, numbers=True)], self.linked, numbers=True)
-            met = make("met", self._placed(query).limit(MOST_MEETING + 1, copy=False))
+            met = make("met", self.place(query).limit(MOST_MEETING + 1, copy=False))
             self._refuse_too_many(engine.rows(_COUNT_ROWS(rows=met))[0][0])
             if values := self.linked.values:
                 met = make("combinations", _COMBINATIONS(values=values, met=met))
@@ -344,10 +344,6 @@ class IntervalAudit:
                 LOWER_EPSILON,
             )
 
-    def _placed(self, query: exp.Select) -> exp.Select:
-        """A query over the groups of both releases, by the tables of these."""
-        return self.place(both_grouped(query, self.linked, "numbers"))
-
     def _make_side(self, name: str, side: NoiseSide, other: NoiseSide, make: Make) -> exp.Table:
         """Make the table of the rows of a release: the number of their group, ``i``, their intervals, and ``n``."""
         records = make(f"{name} records", _NUMBERED(records=self._records(name, side, other, make)))
@@ -365,7 +361,7 @@ class IntervalAudit:
             groups=table(FIRST if is_first else SECOND),
             same=all_of(same_group),
         )
-        return make(f"{name} placed", self._placed(placed))
+        return make(f"{name} placed", self.place(placed))
 
     def _records(self, name: str, side: NoiseSide, other: NoiseSide, make: Make) -> exp.Query:
         """The distinct rows of a release in the columns of the link and in the intervals, with their count, ``n``."""

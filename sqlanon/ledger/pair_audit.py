@@ -17,11 +17,11 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import NotComparedError
 from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template, values_query
 from sqlanon.ledger.class_unions import REGIONS, Union, make_regions, new_in_unions, swapped_regions
-from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, temporal
+from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, new_in_classes
 from sqlanon.ledger.overlap_flows import Edge
 from sqlanon.ledger.overlaps import Overlaps, find_overlaps
 from sqlanon.ledger.part_requirements import Part, SharedRequirement, rows_name, violating_parts
-from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, swapped_met
+from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, parts_of_both, swapped_met
 from sqlanon.records import dataclass
 
 MOST_MEETING = 20_000_000
@@ -33,13 +33,17 @@ _COUNT = template("SELECT count(*) FROM :rows")
 
 @dataclass(frozen=True)
 class PairAudit:
-    """The audit of two releases for fewer than k rows, with the parts of its queries that were made."""
+    """The audit of two releases for fewer than k rows.
+
+    ``_parts`` are the parts of its queries that were made as tables, and ``_queries`` those that all its queries read.
+    """
 
     engine: Engine
     work: Namer
     linked: ReleaseLink
     k: int
     _parts: dict[str, exp.Expr] = field(default_factory=dict)
+    _queries: dict[str, exp.Query] = field(default_factory=dict)
     _tables: list[exp.Table] = field(default_factory=list)
 
     @classmethod
@@ -66,7 +70,7 @@ class PairAudit:
 
     def came(self) -> tuple[int, int]:
         """The classes of the second release with new rows, fewer than k, and these rows."""
-        return self._few(temporal(self.linked, self.k))
+        return self._few(new_in_classes(self.linked, self.k))
 
     def came_in(self, union: Union) -> tuple[int, int]:
         """The unions of classes with new rows, fewer than k, and these rows."""
@@ -105,11 +109,11 @@ class PairAudit:
             parts[met] = subquery(swapped_met(self._parts[met]))
         if REGIONS in self._parts:
             parts[REGIONS] = subquery(swapped_regions(self._parts[REGIONS]))
-        return replace(self, linked=swapped, _parts=parts)
+        return replace(self, linked=swapped, _parts=parts, _queries={})
 
     def _few(self, query: exp.Select) -> tuple[int, int]:
         """How many rows a query finds, and the sum of their ``n``."""
-        with_ = query.args.pop("with_")
+        with_ = query.args.pop("with_", None)
         counted = _FEW(few=query)
         counted.set("with_", with_)
         found, rows = self._rows(counted)[0]
@@ -117,8 +121,8 @@ class PairAudit:
 
     def with_tables(self, query: exp.Select) -> exp.Select:
         """A query that reads tables in place of its parts."""
-        parts = {one.alias: one.this for one in query.args.pop("with_").expressions}
-        placed = self._placed(query, parts)
+        with_ = query.args.pop("with_", None)
+        placed = self._placed(query, {one.alias: one.this for one in with_.expressions} if with_ else {})
         assert isinstance(placed, exp.Select)
         return placed
 
@@ -126,20 +130,29 @@ class PairAudit:
         """The rows of a query, whose parts are made first."""
         return self.engine.rows(self.with_tables(query))
 
-    def _placed(self, query: exp.Expr, parts: dict[str, exp.Expr]) -> exp.Expr:
-        """A query that reads tables in place of its parts; those that are not there yet are made."""
+    def _placed(self, query: exp.Expr, own: dict[str, exp.Expr]) -> exp.Expr:
+        """A query that reads tables in place of its parts, its own and those of both releases; those that are not there
+        yet are made."""
 
         def place(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in {*parts, *self._parts}:
+            if not isinstance(node, exp.Table) or node.args.get("db"):
                 return node
             if node.name not in self._parts:
-                self._make(node.name, parts)
+                part = own.get(node.name) or self._query(node.name)
+                if part is None:
+                    return node
+                self._make(node.name, self._placed(part.copy(), own))
             return aliased(self._parts[node.name], node.alias_or_name)
 
         return query.transform(place, copy=False)
 
-    def _make(self, name: str, parts: dict[str, exp.Expr]) -> None:
-        query = self._placed(parts[name].copy(), parts)
+    def _query(self, name: str) -> exp.Query | None:
+        """What a part of both releases is."""
+        if not self._queries:
+            self._queries.update(parts_of_both(self.linked, "numbers"))
+        return self._queries.get(name)
+
+    def _make(self, name: str, query: exp.Expr) -> None:
         assert isinstance(query, exp.Query)
         is_large = is_met(name) or name == MEETING
         if is_large:

@@ -86,6 +86,8 @@ def violating_parts(
 ) -> exp.Select:
     """The parts that break a requirement: ``v0`` .., the figure that does, and ``n``, their rows.
 
+    The query reads `parts_of_both`, and the table of regions for a region.
+
     Parameters
     ----------
     numbers:
@@ -107,13 +109,13 @@ def violating_parts(
     by = [col(name) for name in keys]
     counted_parts = _WITH_ROWS(columns=columns, found=subquery(query), keys=by, rows=rows, same=is_part)
     counted_parts.set("with_", ctes.args["with_"])
-    finer: Finest = None if part != "joined" else "numbers" if numbers else "texts"
-    return both_grouped(counted_parts, linked, finer)
+    return counted_parts
 
 
 def shown_violations(linked: ReleaseLink, k: int, wanted: SharedRequirement, part: Part) -> exp.Select:
     """`violating_parts` as one statement."""
-    found = violating_parts(linked, wanted, part)
+    finer: Finest = "texts" if part == "joined" else None
+    found = both_grouped(violating_parts(linked, wanted, part), linked, finer)
     return with_regions(found, linked) if part == "region" else found
 
 

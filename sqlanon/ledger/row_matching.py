@@ -674,10 +674,13 @@ def meeting(linked: ReleaseLink) -> exp.Expr:
     return all_of(same(col(name, "a"), col(name, "b")) for name in linked.key)
 
 
-def both_grouped(query: exp.Select, linked: ReleaseLink, finest: Finest = "texts") -> exp.Select:
-    """A query over `FIRST` and `SECOND`, with what these are, each group with a number, ``i``; and, where labels are of
-    several levels, over the tables of pairs and of prefixes that meet: ``sqlanon pairs 0`` .., ``sqlanon met 0`` ..;
-    these with the finest values, or without."""
+def parts_of_both(linked: ReleaseLink, finest: Finest) -> dict[str, exp.Query]:
+    """What queries of both releases read, by name: `FIRST` and `SECOND`, each group with a number, ``i``; and, where
+    labels are of several levels, the tables of pairs and of prefixes that meet, ``sqlanon pairs 0`` ..,
+    ``sqlanon met 0`` ..: these with the finest values, or without.
+
+    Each part reads those before it.
+    """
     several, parts = linked.several_levels, dict[str, exp.Query]()
     for name, is_first in ((FIRST, True), (SECOND, False)):
         grouped = _NUMBERED(groups=keyed(groups(linked, is_first), linked, is_first))
@@ -693,9 +696,14 @@ def both_grouped(query: exp.Select, linked: ReleaseLink, finest: Finest = "texts
         parts[pairs_name(i)] = compatible(one, i, finest)
     for step in range(len(several) + 1) if several else ():
         parts[met_name(step)] = _met(linked, step, finest)
+    return parts
+
+
+def both_grouped(query: exp.Select, linked: ReleaseLink, finest: Finest = "texts") -> exp.Select:
+    """A query of both releases as one statement: with `parts_of_both`."""
     own = query.args["with_"].expressions if query.args.get("with_") else []
     ctes = exp.Select()
-    for name, part in parts.items():
+    for name, part in parts_of_both(linked, finest).items():
         ctes.with_(ident(name), as_=part, materialized=True, copy=False)
     query.set("with_", exp.With(expressions=[*ctes.args["with_"].expressions, *own]))
     return query
