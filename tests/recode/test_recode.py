@@ -456,9 +456,12 @@ def test_null_stays_null_below_the_top_and_is_the_top_there(
         while True:
             policy = make_policy({"x": quasi(rule, min_level=len(found), max_level=len(found))})
             try:
-                found.append(made(live, db.anonymize(policy))[0])
+                result = db.anonymize(policy)
             except HierarchyError:
                 break
+            if result.generalization["x"] < len(found):  # a mask ends with the longest text
+                break
+            found.append(made(live, result)[0])
     *below, top = found
     assert len(below) >= 2
     for level, rows in enumerate(below):
