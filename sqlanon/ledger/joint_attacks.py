@@ -17,24 +17,36 @@ MEETING = "sqlanon meeting"
 
 _COMPLEMENTARY = template("""
     WITH "sqlanon meeting" AS MATERIALIZED (:pairs)
-    SELECT :values, sum(n)::BIGINT AS n
-    FROM "sqlanon meeting" AS m
-    GROUP BY :values
-    HAVING sum(n)::BIGINT < :k
+    SELECT :values, n
+    FROM :combinations AS c
+    WHERE n < :k
 """)
 
 _COMPLEMENTARY_VICTIMS = template("""
     WITH "sqlanon meeting" AS MATERIALIZED (:pairs),
     "sqlanon found" AS MATERIALIZED (
         SELECT :values
-        FROM "sqlanon meeting" AS m
-        GROUP BY :values
-        HAVING sum(n)::BIGINT < :k
+        FROM :combinations AS c
+        WHERE n < :k
     )
     SELECT count(*) AS combinations, :rows AS victims
     FROM "sqlanon found" AS f
 """)
 _PAIR = template("SELECT a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")
+# No group has more rows in a combination than it has, however many groups of the other release it meets there.
+_MOST_ROWS = template("""
+    SELECT :values, min(n)::BIGINT AS n
+    FROM (
+        SELECT :values, sum(n) AS n
+        FROM (SELECT :values, least(sum(n), min(n_a)) AS n FROM :pairs AS p GROUP BY :values, a) AS e
+        GROUP BY :values
+        UNION ALL
+        SELECT :values, sum(n) AS n
+        FROM (SELECT :values, least(sum(n), min(n_b)) AS n FROM :pairs AS p GROUP BY :values, b) AS e
+        GROUP BY :values
+    ) AS s
+    GROUP BY :values
+""")
 _FOUND_PAIRS = template('SELECT m.* FROM "sqlanon meeting" AS m SEMI JOIN "sqlanon found" AS f ON :same')
 
 _ROWS_IN = fragment("""
@@ -96,12 +108,30 @@ _NEW_IN_ANY_CASE = template("""
 def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
     """Combinations of finest values that the join of two releases yields for fewer than k rows: ``v0`` .. and ``n``.
 
-    The join is on equal shared values and labels that go together. A group of rows in one release that meets a group in
-    the other stands for no more rows than the lesser of the two has; so ``n`` is the sum of these over the shared
-    values, and never more than either release has.
+    The join is on equal shared values and labels that go together; ``n`` is what `most_rows_of_pairs` says of the pairs
+    of groups, over all shared values.
     """
     pairs = joined([*finest(linked), *_PAIR().expressions], linked)
-    return both_grouped(_COMPLEMENTARY(pairs=pairs, values=linked.values, k=k), linked)
+    query = _COMPLEMENTARY(pairs=pairs, combinations=_combinations(linked), values=linked.values, k=k)
+    return both_grouped(query, linked)
+
+
+def _combinations(linked: ReleaseLink) -> exp.Subquery:
+    return subquery(most_rows_of_pairs(table(MEETING), linked.values))
+
+
+def most_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr]) -> exp.Select:
+    """The most rows that pairs of groups with the same values have in common: the values, and ``n``.
+
+    A pair has no more rows than the lesser of its groups, and the pairs of a group no more than the group, on either
+    side.
+
+    Parameters
+    ----------
+    pairs:
+        The numbers of the groups, ``a`` and ``b``, their rows ``n_a`` and ``n_b``, the most rows of the pair, ``n``.
+    """
+    return _MOST_ROWS(values=values, pairs=pairs)
 
 
 def complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
@@ -114,7 +144,9 @@ def complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
     numbers = range(len(linked.attributes))
     found = _FOUND_PAIRS(same=all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in numbers))
     pairs = joined([*finest(linked, numbers=True), *_PAIR().expressions], linked, numbers=True)
-    return _COMPLEMENTARY_VICTIMS(pairs=pairs, values=linked.values, k=k, rows=rows_in(found))
+    return _COMPLEMENTARY_VICTIMS(
+        pairs=pairs, combinations=_combinations(linked), values=linked.values, k=k, rows=rows_in(found)
+    )
 
 
 def rows_in(pairs: exp.Query) -> exp.Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
@@ -45,8 +46,7 @@ from sqlanon.ledger.noise_intervals import (
     stored_ranges,
     weakly_noisy,
 )
-from sqlanon.ledger.overlap_flows import Edge
-from sqlanon.ledger.overlaps import SharedRows, differences
+from sqlanon.ledger.overlaps import MOST_COMBINATIONS, SharedRows, differences
 from sqlanon.ledger.pair_audit import PairAudit
 from sqlanon.ledger.part_requirements import Part, shared_requirements, shown_violations
 from sqlanon.ledger.records import Publication, Spent
@@ -592,7 +592,7 @@ class JointAudit:
         if overlaps.few:
             build = partial(differences, found=overlaps.few)
             return [_Attack(_describe_shared(overlaps.few, audit.k), build, public, audit.k, why)]
-        return self._violations(one, audit, public, "joined", bounds=overlaps.bounds) if overlaps.bounds else []
+        return self._violations(one, audit, public, "joined by counts") if overlaps.bounds else []
 
     def _violations(
         self,
@@ -601,7 +601,6 @@ class JointAudit:
         public: ReleaseLink,
         part: Part,
         what: str = "",
-        bounds: Mapping[Edge, int] | None = None,
     ) -> list[_Attack]:
         """The requirements of the policy that some parts of both releases do not meet.
 
@@ -611,9 +610,9 @@ class JointAudit:
             return []
         found = []
         for wanted in shared_requirements(self.prepared.policy.privacy, audit.linked):
-            count, _ = audit.violations(wanted, part, bounds)
+            count, _ = audit.violations(wanted, part)
             if count:  # what only flows tell has no query
-                build = None if bounds else partial(shown_violations, wanted=wanted, part=part)
+                build = None if part == "joined by counts" else partial(shown_violations, wanted=wanted, part=part)
                 found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found
 
@@ -744,7 +743,7 @@ def _describe_told_apart(told: ToldApart, k: int) -> str:
 
 def _describe_violations(requirement: str, part: Part, what: str, count: int) -> str:
     match part:
-        case "joined":
+        case "joined" | "joined by counts":
             classes = "one class of the two does" if count == 1 else f"{count:,} classes of the two do"
             return f"joined with it, {classes} not have {requirement} (complementary release)"
         case "region":
@@ -758,15 +757,23 @@ def _describe_violations(requirement: str, part: Part, what: str, count: int) ->
     return f"the rows that are {what} in {place} do not have {requirement} (temporal attack)"
 
 
-def _describe_shared(pairs: Sequence[SharedRows], k: int) -> str:
-    most = sum(one.rows for one in pairs)
-    rows = with_noun(most, "row")
-    if len(pairs) == 1:
-        return f"by the counts of both, two of their classes share {rows}, fewer than {k:,} (subtraction)"
-    return (
-        f"by the counts of both, {len(pairs):,} pairs of their classes share {rows} in all, fewer than {k:,} each "
-        "(subtraction)"
-    )
+def _describe_shared(groups: Sequence[SharedRows], k: int) -> str:
+    """In words, the classes whose groups share few rows.
+
+    >>> flu, hiv = (SharedRows(("10-19 & 0-14",), rows, (), (), 0) for rows in (2, 1))
+    >>> _describe_shared([flu, hiv], 5)
+    'by the counts of both, two of their classes share at most 3 rows, fewer than 5 (subtraction)'
+    """
+    most = Counter[tuple[str | None, ...]]()
+    for one in groups:
+        most[one.values] = min(most[one.values] + one.rows, k - 1)
+    rows = with_noun(sum(most.values()), "row")
+    if len(most) == 1:
+        return f"by the counts of both, two of their classes share at most {rows}, fewer than {k:,} (subtraction)"
+    pairs = f"{len(most):,} pairs of their classes"
+    if len(most) >= MOST_COMBINATIONS:
+        return f"by the counts of both, at least {pairs} share fewer than {k:,} rows each (subtraction)"
+    return f"by the counts of both, {pairs} share at most {rows} in all, fewer than {k:,} each (subtraction)"
 
 
 def _why_more_rows(rows: int, persons: int, most_rows: int) -> str:

@@ -8,6 +8,9 @@ only worlds with as few rows new or gone as the counts allow: the greatest flows
 The flow of an edge can change only along a cycle of the residual graph, and so is the same in all greatest flows where
 the ends of the edge are in different strongly connected components of that graph.
 
+This is the one place where Python goes over classes: flows are no SQL, and few components need them
+(`overlaps.MOST_OVERLAPS`).
+
 Source: R. K. Ahuja, T. L. Magnanti, J. B. Orlin, Network Flows, Prentice Hall 1993, sections 2.4 and 6.3. Where a class
 has one edge left, all that it can be goes there: R. M. Karp, M. Sipser, Maximum matchings in sparse random graphs, FOCS
 1981.
@@ -16,17 +19,44 @@ has one edge left, all that it can be goes there: R. M. Karp, M. Sipser, Maximum
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
+
+from sqlanon.records import dataclass
 
 Edge = tuple[int, int]
 
 MOST_STEPS = 30_000_000
-"""The most edges of residual graphs that are followed: half a minute, about."""
+"""The most edges of residual graphs that are followed for two releases: ten seconds, about."""
 
 
 class TooManyStepsError(Exception):
-    """The flows of a graph take more than `MOST_STEPS`."""
+    """The flows of two releases take more than `MOST_STEPS`."""
+
+
+class StepBudget:
+    """The steps that are left for all graphs of two releases."""
+
+    def __init__(self) -> None:
+        self._left = MOST_STEPS
+
+    def spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise TooManyStepsError
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Why a pair of classes can have no more rows: these classes of the second release have the rows of these classes
+    of the first, of the pair, and no others, but for rows that are new or gone.
+
+    The rows of the pair are those of ``seconds`` less those of ``firsts``, plus ``changed``.
+    """
+
+    firsts: Set[int]
+    seconds: Set[int]
+    changed: int
 
 
 class OverlapFlows:
@@ -38,6 +68,8 @@ class OverlapFlows:
         The rows of each class of either release.
     edges:
         The pairs of a class of the first and one of the second that can have rows in common.
+    budget:
+        The steps that are left; by default those of two releases.
 
     Raises
     ------
@@ -51,11 +83,17 @@ class OverlapFlows:
     >>> flows = OverlapFlows({0: 6, 1: 10, 2: 8}, {0: 7, 1: 17}, [(0, 0), (1, 0), (1, 1), (2, 1)])
     >>> [flows.most((1, 0), enough=5), flows.most((1, 1), enough=5)]
     [1, 5]
-    >>> flows.classes_of_bound((1, 0))
-    ({0}, {0})
+    >>> flows.bound((1, 0))
+    Bound(firsts={0}, seconds={0}, changed=0)
     """
 
-    def __init__(self, first: Mapping[int, int], second: Mapping[int, int], edges: Iterable[Edge]) -> None:
+    def __init__(
+        self,
+        first: Mapping[int, int],
+        second: Mapping[int, int],
+        edges: Iterable[Edge],
+        budget: StepBudget | None = None,
+    ) -> None:
         self._firsts, self._seconds = list(first), list(second)
         self._places = {(True, one): i for i, one in enumerate(self._firsts)}
         self._places |= {(False, one): i for i, one in enumerate(self._seconds, len(first))}
@@ -67,7 +105,7 @@ class OverlapFlows:
             self._neighbours[self._places[True, a]].append(self._places[False, b])
             self._neighbours[self._places[False, b]].append(self._places[True, a])
         self._flow: dict[Edge, int] = {}
-        self._steps = 0
+        self._budget = budget or StepBudget()
         self._match_leaves_first()
         while self._fill_shortest_paths():
             pass
@@ -81,14 +119,21 @@ class OverlapFlows:
                 self._push([*path, (a, b)], min(enough - flow, *(self._room(*arc) for arc in path)))
         return min(self._flow.get((a, b), 0), enough)
 
-    def classes_of_bound(self, edge: Edge) -> tuple[set[int], set[int]]:
-        """The classes of either release whose counts bound a pair that can have no more rows: those of the second have
-        the rows of these of the first, and those of the pair."""
+    def bound(self, edge: Edge) -> Bound:
+        """Why a pair of classes can have no more rows than `most` says.
+
+        From the second class of the pair, once it has its most rows, more can flow to no other class than those that
+        are reached. So all matched rows of the reached classes of the second release come from the reached ones of the
+        first, or are those of the pair.
+        """
+        self.most(edge, sum(self._rows))
         reached = self._reached(self._places[False, edge[1]], self._places[True, edge[0]])
-        seconds = {i for i in reached if len(self._firsts) <= i < self._source}
-        return (
-            {self._firsts[i] for i in reached if i < len(self._firsts)},
+        firsts = [i for i in reached if i < len(self._firsts)]
+        seconds = [i for i in reached if len(self._firsts) <= i < self._source]
+        return Bound(
+            {self._firsts[i] for i in firsts},
             {self._seconds[i - len(self._firsts)] for i in seconds},
+            sum(self._unmatched[i] for i in firsts) - sum(self._unmatched[i] for i in seconds),
         )
 
     def _match_leaves_first(self) -> None:
@@ -156,9 +201,7 @@ class OverlapFlows:
             ends = range(firsts, self._source)
         else:
             ends = (*self._neighbours[node], self._source if node < firsts else self._sink)
-        self._steps += len(ends)
-        if self._steps > MOST_STEPS:
-            raise TooManyStepsError
+        self._budget.spend(len(ends))
         return (end for end in ends if self._room(node, end))
 
     def _path(self, start: int, goal: int) -> list[Edge]:

@@ -2,8 +2,11 @@
 
 A group is the rows of a class with equal values in the columns that both releases show unchanged. Groups that can have
 rows in common are the edges of a graph. Where each group of a connected component can have rows in common with all of
-the other release there, two groups share as many rows as the smaller one has. Elsewhere `OverlapFlows` bounds them:
-such components come to Python, up to `MOST_OVERLAPS` edges.
+the other release there, two groups share at most as many rows as the smaller one has: a greatest flow can begin with
+these, as what remains still meets all of the other release. Elsewhere `OverlapFlows` bounds them: such components come
+to Python, up to `MOST_OVERLAPS` edges.
+
+Of all pairs with the same finest values, no group has more rows than it has, in however many pairs it is.
 
 Columns of the table of edges: ``a`` and ``b``, the numbers of a group of either release; ``n_a`` and ``n_b``, their
 rows; ``v``, a number for the finest values of the two.
@@ -12,7 +15,7 @@ rows; ``v``, a number for the finest values of the two.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -35,15 +38,15 @@ from sqlanon.expressions import (
     values_query,
 )
 from sqlanon.ledger.connected import connect
-from sqlanon.ledger.overlap_flows import Edge, OverlapFlows, TooManyStepsError
+from sqlanon.ledger.overlap_flows import Bound, Edge, OverlapFlows, StepBudget, TooManyStepsError
 from sqlanon.ledger.row_matching import ReleaseLink, groups
 from sqlanon.records import dataclass
 
 MOST_OVERLAPS = 100_000
 """The most pairs of groups in components that come to Python."""
 
-MOST_FOUND = 20
-"""The most pairs that are looked for: one is enough to refuse a release."""
+MOST_COMBINATIONS = 20
+"""The most finest values with few rows that are looked for: one is enough to refuse a release."""
 
 _EDGES = template("""
     SELECT a, b, n_a, n_b, dense_rank() OVER (ORDER BY :values) AS v
@@ -72,18 +75,30 @@ _IRREGULAR_EDGES = template("""
     ) AS i ON i.component = c.component
 """)
 _REGULAR_ROWS = template("""
-    SELECT i.v, coalesce(any_value(r.n), 0)::BIGINT AS n
+    SELECT
+        i.v,
+        coalesce(any_value(r.n) FILTER (WHERE r.is_first), 0)::BIGINT AS n_first,
+        coalesce(any_value(r.n) FILTER (WHERE NOT r.is_first), 0)::BIGINT AS n_second
     FROM :irregular AS i
     LEFT JOIN (
-        SELECT e.v, sum(least(e.n_a, e.n_b))::BIGINT AS n
-        FROM :edges AS e
-        ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
-        GROUP BY e.v
+        SELECT v, is_first, sum(n)::BIGINT AS n
+        FROM (
+            SELECT e.v, true AS is_first, least(sum(least(e.n_a, e.n_b)), min(e.n_a)) AS n
+            FROM :edges AS e
+            ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
+            GROUP BY e.v, e.a
+            UNION ALL
+            SELECT e.v, false AS is_first, least(sum(least(e.n_a, e.n_b)), min(e.n_b)) AS n
+            FROM :edges AS e
+            ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
+            GROUP BY e.v, e.b
+        ) AS g
+        GROUP BY v, is_first
     ) AS r ON r.v = i.v
     GROUP BY i.v
 """)
 _REGULAR_EDGES = template("""
-    SELECT e.a, e.b, e.n_a, e.n_b
+    SELECT e.v, e.a, e.b, e.n_a, e.n_b
     FROM :edges AS e
     ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
     WHERE e.v IN (:numbers)
@@ -140,7 +155,8 @@ class Overlaps:
 def find_overlaps(
     engine: Engine, work: Namer, linked: ReleaseLink, k: int, meeting: exp.Expr, first: exp.Expr, second: exp.Expr
 ) -> Overlaps:
-    """Pairs of groups with fewer than k rows in common in all greatest flows, at most `MOST_FOUND`.
+    """Pairs of groups with the same finest values that share fewer than k rows in all greatest flows, of at most
+    `MOST_COMBINATIONS` of these values.
 
     Parameters
     ----------
@@ -166,23 +182,21 @@ def find_overlaps(
         query = _IRREGULAR_EDGES(edges=edges, components=components, irregular=_IRREGULAR(edges=edges))
         engine.execute(create_table(irregular.copy(), query))
         tables.append(irregular)
-        found, bounds = _few_rows(engine, edges, irregular, k)
+        found, bounds = _find_few_rows(engine, edges, irregular, k)
     finally:
         for one in tables:
             engine.execute(drop_table(one))
-    return Overlaps([*_described(engine, linked, found, first, second)], bounds)
+    return Overlaps([*_add_labels(engine, linked, found, first, second)], bounds)
 
 
 @dataclass(frozen=True)
 class _FewRows:
-    """Two groups, by their numbers, and the most rows that they share; the groups whose counts say so, and the
-    difference of these counts."""
+    """Two groups, by their numbers, and that of their finest values; the most rows that they share, and why."""
 
+    finest: int
     edge: Edge
     rows: int
-    firsts: Set[int]
-    seconds: Set[int]
-    difference: int
+    bound: Bound
 
 
 class _Components:
@@ -196,7 +210,7 @@ class _Components:
             self._edges[component].append((a, b))
             self._firsts[component][a], self._seconds[component][b] = n_a, n_b
             self.by_values[values].append((component, (a, b)))
-        self._flows: dict[int, OverlapFlows] = {}
+        self._flows, self._budget = dict[int, OverlapFlows](), StepBudget()
 
     @property
     def largest(self) -> int:
@@ -205,19 +219,31 @@ class _Components:
     def flows(self, component: int) -> OverlapFlows:
         if component not in self._flows:
             both = self._firsts[component], self._seconds[component]
-            self._flows[component] = OverlapFlows(*both, self._edges[component])
+            self._flows[component] = OverlapFlows(*both, self._edges[component], self._budget)
         return self._flows[component]
 
-    def few_rows(self, values: int, before: int, k: int) -> list[_FewRows] | None:
-        """The pairs of these finest values that share rows; None, if all share k rows, with those before, or none."""
-        few = list[tuple[int, Edge, int]]()
+    def most_rows(self, values: int, regular: tuple[int, int], k: int) -> int:
+        """The most rows that all pairs of these finest values share; some number from k on, where it is k or more.
+
+        ``regular`` are those of the groups of either release that have them in regular components.
+        """
+        firsts, seconds = defaultdict[int, int](int), defaultdict[int, int](int)
+        total = min(regular)
+        for component, (a, b) in self.by_values[values]:
+            if total >= k:
+                break
+            most = self.flows(component).most((a, b), k)
+            firsts[a] = min(firsts[a] + most, self._firsts[component][a])
+            seconds[b] = min(seconds[b] + most, self._seconds[component][b])
+            total = min(regular[0] + sum(firsts.values()), regular[1] + sum(seconds.values()))
+        return total
+
+    def explain(self, values: int, k: int) -> Iterator[_FewRows]:
+        """The pairs of these finest values that share rows, fewer than k, and why they share no more."""
         for component, edge in self.by_values[values]:
-            if before >= k:
-                return None
-            if most := self.flows(component).most(edge, k - before):
-                few.append((component, edge, most))
-                before += most
-        return [self._bounded(*one) for one in few] if 0 < before < k else None
+            flows = self.flows(component)
+            if most := flows.most(edge, k):
+                yield _FewRows(values, edge, most, flows.bound(edge))
 
     def bounds(self) -> dict[Edge, int]:
         """The most rows of the pairs that share fewer than the smaller of the two has."""
@@ -229,30 +255,27 @@ class _Components:
                     found[a, b] = most
         return found
 
-    def _bounded(self, component: int, edge: Edge, most: int) -> _FewRows:
-        firsts, seconds = self.flows(component).classes_of_bound(edge)
-        of_firsts = sum(self._firsts[component][a] for a in firsts)
-        return _FewRows(edge, most, firsts, seconds, sum(self._seconds[component][b] for b in seconds) - of_firsts)
 
-
-def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) -> tuple[list[_FewRows], dict[Edge, int]]:
-    """The pairs of groups that share rows, but with all of the same finest values fewer than k; without any, the most
-    rows of each pair that shares fewer than the smaller of the two has."""
+def _find_few_rows(
+    engine: Engine, edges: exp.Table, irregular: exp.Table, k: int
+) -> tuple[list[_FewRows], dict[Edge, int]]:
+    """The pairs of groups with the same finest values that share rows, but fewer than k; without any, the most rows of
+    each pair that shares fewer than the smaller of the two has."""
     rows = engine.rows(_ROWS(rows=irregular).limit(MOST_OVERLAPS + 1))
     if len(rows) > MOST_OVERLAPS:
         raise NotComparedError(
             f"their classes overlap, and more than {MOST_OVERLAPS:,} pairs of groups may have rows in common: "
             "too many to decide what both show together"
         )
-    regular = dict(engine.rows(_REGULAR_ROWS(edges=edges, irregular=irregular)))
+    query = _REGULAR_ROWS(edges=edges, irregular=irregular)
+    regular = {values: (first, second) for values, first, second in engine.rows(query)}
     components, found, values, bounds = _Components(rows), list[_FewRows](), list[int](), dict[Edge, int]()
     try:
         for one in components.by_values:
-            few = components.few_rows(one, regular[one], k)
-            if few is not None:
-                found += few
+            if 0 < components.most_rows(one, regular[one], k) < k:
+                found += components.explain(one, k)
                 values.append(one)
-            if len(values) >= MOST_FOUND:
+            if len(values) >= MOST_COMBINATIONS:
                 break
         bounds = {} if values else components.bounds()
     except TooManyStepsError:
@@ -263,34 +286,37 @@ def _few_rows(engine: Engine, edges: exp.Table, irregular: exp.Table, k: int) ->
             ) from None
     if values:
         query = _REGULAR_EDGES(edges=edges, irregular=irregular, numbers=[number(one) for one in values])
-        for a, b, n_a, n_b in engine.rows(query):
-            found.append(_FewRows((a, b), min(n_a, n_b), frozenset(), {b}, n_b))
+        for v, a, b, n_a, n_b in engine.rows(query):
+            found.append(_FewRows(v, (a, b), min(n_a, n_b), Bound(set(), {b}, min(n_a, n_b) - n_b)))
     return found, bounds
 
 
-def _described(
+def _add_labels(
     engine: Engine, linked: ReleaseLink, found: Sequence[_FewRows], first: exp.Expr, second: exp.Expr
 ) -> Iterator[SharedRows]:
     """The same with the labels and values of the groups."""
-    described = []
+    labels = []
     for is_first, numbered in ((True, first), (False, second)):
-        numbers = {i for one in found for i in (one.firsts if is_first else one.seconds)}
+        numbers = {i for one in found for i in (one.bound.firsts if is_first else one.bound.seconds)}
         numbers |= {one.edge[not is_first] for one in found}
         columns: list[exp.Expr] = [cast(col(name), "VARCHAR") for name in _columns(linked, is_first)]
         query = _GROUPS(columns=columns, groups=numbered, numbers=[number(i) for i in numbers])
-        described.append({i: values for i, *values in engine.rows(query)} if numbers else {})
-    firsts, seconds = described
+        labels.append({i: values for i, *values in engine.rows(query)} if numbers else {})
+    firsts, seconds = labels
+    names = dict[int, Sequence[str | None]]()
     for one in found:
-        own, other = (
-            dict(zip(_columns(linked, is_first), groups[i], strict=True))
-            for is_first, groups, i in ((True, firsts, one.edge[0]), (False, seconds, one.edge[1]))
-        )
+        a, b = one.edge
+        own = dict(zip(_columns(linked, is_first=True), firsts[a], strict=True))
+        other = dict(zip(_columns(linked, is_first=False), seconds[b], strict=True))
+        both = [_both_labels(own, other, f"l{i}") for i in range(len(linked.attributes))]
+        names[one.finest] = min(both, names.get(one.finest, both), key=lambda texts: sum(map(len, map(str, texts))))
+    for one in found:
         yield SharedRows(
-            tuple(_both_labels(own, other, f"l{i}") for i in range(len(linked.attributes))),
+            tuple(names[one.finest]),
             one.rows,
-            [tuple(firsts[i]) for i in sorted(one.firsts)],
-            [tuple(seconds[i]) for i in sorted(one.seconds)],
-            one.rows - one.difference,
+            [tuple(firsts[i]) for i in sorted(one.bound.firsts)],
+            [tuple(seconds[i]) for i in sorted(one.bound.seconds)],
+            one.bound.changed,
         )
 
 

@@ -6,7 +6,7 @@ parts of a statement, and too many pairs to compare show early.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any
@@ -15,12 +15,11 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.errors import NotComparedError
-from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template, values_query
+from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template
 from sqlanon.ledger.class_unions import REGIONS, Union, make_regions, new_in_unions, swapped_regions
 from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, new_in_classes
-from sqlanon.ledger.overlap_flows import Edge
 from sqlanon.ledger.overlaps import Overlaps, find_overlaps
-from sqlanon.ledger.part_requirements import Part, SharedRequirement, rows_name, violating_parts
+from sqlanon.ledger.part_requirements import SHARED_ROWS, Part, SharedRequirement, shared_rows, violating_parts
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, parts_of_both, swapped_met
 from sqlanon.records import dataclass
 
@@ -63,10 +62,12 @@ class PairAudit:
         return combinations, rows
 
     def overlaps(self) -> Overlaps:
-        """What overlapping classes share by the counts of both."""
+        """What overlapping classes share by the counts of both; `violations` of what is joined by counts reads it."""
         self.with_tables(complementary_victims(self.linked, self.k))
         meeting, first, second = (self._parts[name] for name in (MEETING, FIRST, SECOND))
-        return find_overlaps(self.engine, self.work, self.linked, self.k, meeting, first, second)
+        overlaps = find_overlaps(self.engine, self.work, self.linked, self.k, meeting, first, second)
+        self._make(SHARED_ROWS, shared_rows(overlaps.bounds))
+        return overlaps
 
     def came(self) -> tuple[int, int]:
         """The classes of the second release with new rows, fewer than k, and these rows."""
@@ -78,20 +79,11 @@ class PairAudit:
             self._need_regions()
         return self._few(new_in_unions(self.linked, self.k, union))
 
-    def violations(
-        self, wanted: SharedRequirement, part: Part, bounds: Mapping[Edge, int] | None = None
-    ) -> tuple[int, int]:
-        """The parts that break a requirement, and their rows; of joined classes with the bounds of `overlaps`."""
+    def violations(self, wanted: SharedRequirement, part: Part) -> tuple[int, int]:
+        """The parts that break a requirement, and their rows."""
         if part == "region":
             self._need_regions()
-        lowered = None
-        if bounds:
-            lowered = self.work(f"joint {len(self._tables)}")
-            rows = [(a, b, most) for (a, b), most in bounds.items()]
-            self.engine.execute(create_table(lowered.copy(), values_query(dict.fromkeys("abn", "BIGINT"), rows)))
-            self._tables.append(lowered)
-            self._parts.pop(rows_name(part), None)
-        return self._few(violating_parts(self.linked, wanted, part, numbers=True, bounds=lowered))
+        return self._few(violating_parts(self.linked, wanted, part, numbers=True))
 
     def _need_regions(self) -> None:
         if REGIONS not in self._parts:

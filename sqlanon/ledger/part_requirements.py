@@ -8,26 +8,34 @@ requirements are checked in plain SQL, on rows. Shares of the whole table are th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.engines.travel import repeated
-from sqlanon.expressions import aliased, all_of, col, ident, named, same, subquery, table, template
+from sqlanon.expressions import all_of, col, ident, named, same, subquery, table, template, values_query
 from sqlanon.ledger.class_unions import Union, new_rows_in_unions, union_columns, with_regions
-from sqlanon.ledger.joint_attacks import new_rows
+from sqlanon.ledger.joint_attacks import most_rows_of_pairs, new_rows
 from sqlanon.ledger.row_matching import SECOND, Finest, ReleaseLink, both_grouped, finest, joined
 from sqlanon.records import dataclass
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
 from sqlanon.requirements.plain_sql import Released
 
-Part: TypeAlias = "Union | Literal['joined', 'new']"
-"""The classes of the join; the new rows of each class of the second release; or those of each union."""
+Part: TypeAlias = "Union | Literal['joined', 'joined by counts', 'new']"
+"""The classes of the join; the same with the rows that overlapping classes share at most by the counts of both; the new
+rows of each class of the second release; or those of each union."""
 
-_PAIR = template("SELECT :shared, least(a.n, b.n) AS n")
-_BOUNDED_PAIR = template("SELECT :shared, coalesce(x.n, least(a.n, b.n)) AS n")
+SHARED_ROWS = "sqlanon shared rows"
+"""The table of `shared_rows`, within a statement."""
+
+_PAIR = template("SELECT :shared, a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")
+_WITH_SHARED_ROWS = template("""
+    SELECT p.* REPLACE (coalesce(x.n, p.n) AS n)
+    FROM :pairs AS p
+    LEFT JOIN "sqlanon shared rows" AS x ON x.a = p.a AND x.b = p.b
+""")
 _NEW_ROWS = template("SELECT :columns, n FROM :rows AS r WHERE n > 0")
 _WITH_ROWS = template("""
     SELECT :columns, p.n
@@ -72,6 +80,11 @@ def shared_requirements(privacy: Any, linked: ReleaseLink) -> Iterator[SharedReq
             yield wanted
 
 
+def shared_rows(bounds: Mapping[tuple[int, int], int]) -> exp.Select:
+    """Pairs of groups, ``a`` and ``b``, that share fewer rows, ``n``, than the smaller of the two has."""
+    return values_query(dict.fromkeys("abn", "BIGINT"), [(a, b, most) for (a, b), most in bounds.items()])
+
+
 def rows_name(part: Part) -> str:
     """The table of the rows of parts, within a statement."""
     return f"sqlanon rows {part}"
@@ -82,22 +95,19 @@ def violating_parts(
     wanted: SharedRequirement,
     part: Part,
     numbers: bool = False,
-    bounds: exp.Table | None = None,
 ) -> exp.Select:
     """The parts that break a requirement: ``v0`` .., the figure that does, and ``n``, their rows.
 
-    The query reads `parts_of_both`, and the table of regions for a region.
+    The query reads `parts_of_both`, for a region the table of regions, and `SHARED_ROWS` for what is joined by counts.
 
     Parameters
     ----------
     numbers:
         Numbers stand for the finest labels of joined classes: they are enough to count.
-    bounds:
-        The rows ``n`` of pairs of groups, ``a`` and ``b``, that share fewer than the smaller of the two has.
     """
     rows, whole = table(rows_name(part)), table("sqlanon whole")
     shared = [f"s{j}" for j in range(len(linked.shared))]
-    counted, keys = _rows_of(linked, part, shared, numbers, bounds)
+    counted, keys = _rows_of(linked, part, shared, numbers)
     query = wanted.violations(rows, whole, keys, shared)
     assert query is not None  # one of `shared_requirements`
     ctes = exp.Select()
@@ -114,25 +124,22 @@ def violating_parts(
 
 def shown_violations(linked: ReleaseLink, k: int, wanted: SharedRequirement, part: Part) -> exp.Select:
     """`violating_parts` as one statement."""
-    finer: Finest = "texts" if part == "joined" else None
+    finer: Finest = "texts" if part.startswith("joined") else None
     found = both_grouped(violating_parts(linked, wanted, part), linked, finer)
     return with_regions(found, linked) if part == "region" else found
 
 
-def _rows_of(
-    linked: ReleaseLink, part: Part, shared: list[str], numbers: bool, bounds: exp.Table | None
-) -> tuple[exp.Select, list[str]]:
+def _rows_of(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool) -> tuple[exp.Select, list[str]]:
     """The rows of parts, counted by their labels and shared values; and the names of the labels."""
     values = [col(name) for name in shared]
     match part:
-        case "joined":
-            pair = (_PAIR if bounds is None else _BOUNDED_PAIR)(shared=[col(name, "a") for name in shared])
+        case "joined" | "joined by counts":
+            pair = _PAIR(shared=[col(name, "a") for name in shared])
             pairs = joined([*finest(linked, numbers), *pair.expressions], linked, numbers)
-            if bounds is not None:
-                is_pair = all_of([col("a", "x").eq(col("i", "a")), col("b", "x").eq(col("i", "b"))])
-                pairs = pairs.join(aliased(bounds, "x"), on=is_pair, join_type="left", copy=False)
+            if part == "joined by counts":
+                pairs = _WITH_SHARED_ROWS(pairs=subquery(pairs))
             keys = [f"v{i}" for i in range(len(linked.attributes))]
-            return _SUMMED(columns=[*map(col, keys), *values], rows=subquery(pairs)), keys
+            return most_rows_of_pairs(subquery(pairs), [*map(col, keys), *values]), keys
         case "new":
             labels = [i for i, _ in linked.side(is_first=False)[1]]
             columns = [*(named(col(f"l{i}", "b"), f"v{i}") for i in labels), *(col(name, "b") for name in shared)]

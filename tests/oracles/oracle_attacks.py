@@ -87,11 +87,18 @@ def complementary(
     attributes: Sequence[Attribute],
     k: int,
 ) -> dict[Row, int]:
-    """Combinations of finest values for fewer than k rows."""
-    rows: Counter[Row] = Counter()
-    for values, _, _, n, m in meetings(first, second, shared, attributes):
-        rows[values] += min(n, m)
-    return {values: n for values, n in rows.items() if n < k}
+    """Combinations of finest values for fewer than k rows: no group has more rows in one than it has."""
+    rows: dict[Row, tuple[Counter[Row], Counter[Row]]] = defaultdict(lambda: (Counter(), Counter()))
+    most: tuple[dict[Row, int], dict[Row, int]] = ({}, {})
+    for values, one, two, n, m in meetings(first, second, shared, attributes):
+        for side, look, size in ((0, one, n), (1, two, m)):
+            rows[values][side][look] += min(n, m)
+            most[side][look] = size
+    found = {
+        values: min(sum(min(n, most[side][look]) for look, n in sides[side].items()) for side in (0, 1))
+        for values, sides in rows.items()
+    }
+    return {values: n for values, n in found.items() if n < k}
 
 
 def complementary_victims(
