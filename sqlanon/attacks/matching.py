@@ -404,8 +404,12 @@ def _without_masked_rows(attacker: Attacker, first: ComparedRelease, second: Com
 
 def _requirements(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[SharedRequirement]:
     """What the policies of two releases ask of each class, as far as both releases show the attribute."""
-    sections = [one.privacy for one in (first, second) if one.privacy is not None]
-    wanted = {one.name: one for section in sections for one in shared_requirements(section, linked)}
+    wanted = {
+        one.name: one
+        for release in (first, second)
+        if release.privacy is not None
+        for one in shared_requirements(release.privacy, release.sensitive, linked)
+    }
     return [*wanted.values()]
 
 

@@ -118,7 +118,7 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class _Attack:
-    """What an attack finds, and the parts of its query for people; None where that needs private values."""
+    """What an attack finds, and its query for people, by the link that they can use; None where there is none."""
 
     message: str
     build: Callable[[ReleaseLink, int], exp.Select] | None
@@ -126,6 +126,7 @@ class _Attack:
     k: int
     why: str = ""
     """Why k rows are asked for, where that is not the k of a policy."""
+    remedy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -267,8 +268,11 @@ class JointAudit:
         name, can_be_base = f"together with {publication}", False
         try:
             with opened(self.run.engine, publication, Reach(self.prepared.policy)) as one:
-                can_be_base = one.can_be_base
-                found = self._found(one, new)
+                if not kind_at(self.target).compares:  # only what requirements look at comes here
+                    raise NotComparedError("the new release is in Spark, where releases cannot be compared yet")
+                trees = self._trees(one, new)
+                can_be_base = one.can_be_base and not trees[0].crossing
+                found = self._found(one, new, trees)
         except ReleaseError as error:
             if publication.run_id in self.prepared.earlier.after and not isinstance(error, NotComparedError):
                 raise
@@ -279,8 +283,8 @@ class JointAudit:
         if not found:
             return Check(name, True, "neither release reveals more beside the other")
         message = self._recognized(publication) + "; ".join(attack.message for attack in found) + found[0].why
-        by_noise = any(attack.build is None for attack in found)
-        if publication.run_id in self.prepared.earlier.lost and not by_noise:
+        remedy = next((attack.remedy for attack in found if attack.remedy is not None), None)
+        if publication.run_id in self.prepared.earlier.lost and remedy is None:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
             return Check(
@@ -290,8 +294,7 @@ class JointAudit:
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
         self.queries += [self._script(publication, attack) for attack in found if attack.build is not None]
-        remedy = WITHOUT_NOISE_LINKS if by_noise else None
-        self.refusals.append(_Refusal(publication, can_be_base and not by_noise, breaks=True, remedy=remedy))
+        self.refusals.append(_Refusal(publication, can_be_base and remedy is None, breaks=True, remedy=remedy))
         return Check(name, False, message)
 
     def _advice(self) -> str:
@@ -416,11 +419,8 @@ class JointAudit:
         self.refusals.append(_Refusal(publication, can_be_base=False, breaks=False, remedy=remedy))
         return Check(name, False, f"the two cannot be compared, and may not be safe together: {why}")
 
-    def _found(self, one: Earlier, new: ComparedRelease) -> list[_Attack]:
+    def _found(self, one: Earlier, new: ComparedRelease, trees: tuple[Trees, Trees]) -> list[_Attack]:
         """The attacks that find somebody."""
-        if not kind_at(self.target).compares:  # only what requirements look at comes here
-            raise NotComparedError("the new release is in Spark, where releases cannot be compared yet")
-        trees = self._trees(one, new)
         found, different = self._found_by_names(one, new, trees, {})
         if found:
             return found
@@ -560,7 +560,8 @@ class JointAudit:
             NoiseSide(second, rows.second, rows.columns[1], self.noise_ranges),
         )
         told = IntervalAudit(self.run, audit.linked, audit.with_tables, trees, names).told_apart(*sides, k)
-        return [_Attack(_describe_told_apart(told, k), None, public, k, why)] if told.any else []
+        message = _describe_told_apart(told, k)
+        return [_Attack(message, None, public, k, why, WITHOUT_NOISE_LINKS)] if told.any else []
 
     def _temporal_attacks(
         self, one: Earlier, audit: PairAudit, public: ReleaseLink, masks: bool | None
@@ -609,7 +610,8 @@ class JointAudit:
         if one.publication.run_id in self.prepared.earlier.after:
             return []
         found = []
-        for wanted in shared_requirements(self.prepared.policy.privacy, audit.linked):
+        policy = self.prepared.policy
+        for wanted in shared_requirements(policy.privacy, policy.with_role("sensitive"), audit.linked):
             count, _ = audit.violations(wanted, part)
             if count:  # what only flows tell has no query
                 build = None if part == "joined by counts" else partial(shown_violations, wanted=wanted, part=part)

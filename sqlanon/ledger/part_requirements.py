@@ -2,13 +2,17 @@
 join, and the rows that are new, in a class or in a union of classes.
 
 Parts are rows by their labels, ``v0`` .. (of the joined classes the finest), and by their shared values, ``s0`` ..;
-requirements are checked in plain SQL, on rows. Shares of the whole table are those of the second release.
+requirements are checked in plain SQL, on rows. Shares of the whole table are those of the link's second release.
+
+Of a joined class only the most rows that each value can have are known. Where fewer than l values can be there, fewer
+than l are. Figures of shares are those of such a class as it could be, and no bound: entropy of two values with at most
+three rows each says 2, where the table may have one row of each, or three and none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
@@ -47,36 +51,39 @@ _SUMMED = template("SELECT :columns, sum(n)::BIGINT AS n FROM :rows AS r GROUP B
 
 @dataclass(frozen=True)
 class SharedRequirement:
-    """A requirement on a sensitive attribute that both releases show, and the number of its shared column."""
+    """A requirement on a sensitive attribute that both releases show, and the number of its shared column; and those of
+    all ``sensitive`` ones, in which joint diversity looks at values together."""
 
     requirement: Requirement
     column: int
+    sensitive: Sequence[int]
 
     @property
     def name(self) -> str:
         """What people call it."""
         return self.requirement.name
 
-    def violations(
-        self, rows: exp.Table, whole: exp.Table, keys: Sequence[str], shared: Sequence[str]
-    ) -> exp.Select | None:
+    def violations(self, rows: exp.Table, whole: exp.Table, keys: Sequence[str]) -> exp.Select | None:
         """The parts of some rows that break it."""
         (attribute,) = self.requirement.attributes
-        return self.requirement.violations(Released(rows, whole, keys, shared, {attribute: f"s{self.column}"}))
+        sensitive = [f"s{j}" for j in self.sensitive]
+        return self.requirement.violations(Released(rows, whole, keys, sensitive, {attribute: f"s{self.column}"}))
 
 
-def shared_requirements(privacy: Any, linked: ReleaseLink) -> Iterator[SharedRequirement]:
-    """The requirements of a policy's ``[privacy]`` that each class must meet, on attributes that both releases show.
+def shared_requirements(privacy: Any, sensitive: Collection[str], linked: ReleaseLink) -> Iterator[SharedRequirement]:
+    """The requirements of a policy's ``[privacy]`` that each class must meet, on attributes that both releases show;
+    ``sensitive`` are those of the policy.
 
     Only those in plain SQL: t-closeness of ordered values, or by a hierarchy, is not.
     """
     columns = {name.lower(): j for j, name in enumerate(linked.shared)}
+    numbers = [columns[name.lower()] for name in sensitive if name.lower() in columns]
     for one in requirements_in(privacy):
         column = columns.get(one.attributes[0].lower()) if one.attributes else None
         if column is None or not isinstance(one.of(SourceFacts()), ClassCondition):
             continue
-        wanted = SharedRequirement(one, column)
-        if wanted.violations(table("rows"), table("whole"), [], []) is not None:
+        wanted = SharedRequirement(one, column, numbers)
+        if wanted.violations(table("rows"), table("whole"), []) is not None:
             yield wanted
 
 
@@ -108,7 +115,7 @@ def violating_parts(
     rows, whole = table(rows_name(part)), table("sqlanon whole")
     shared = [f"s{j}" for j in range(len(linked.shared))]
     counted, keys = _rows_of(linked, part, shared, numbers)
-    query = wanted.violations(rows, whole, keys, shared)
+    query = wanted.violations(rows, whole, keys)
     assert query is not None  # one of `shared_requirements`
     ctes = exp.Select()
     whole_rows = _SUMMED(columns=[col(name) for name in shared], rows=table(SECOND))

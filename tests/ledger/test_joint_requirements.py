@@ -13,6 +13,7 @@ import sqlanon
 from sqlanon.attacks import attack
 from sqlanon.errors import AuditError
 
+ROLES = {"cost": "insensitive", "illness": "sensitive"}
 DISTINCT = {"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 2}]}
 EQUAL = {"t_closeness": [{"attribute": "illness", "t": 0.4, "distance": "equal"}]}
 
@@ -21,7 +22,7 @@ def load(folder: Path, rows: str) -> None:
     change(folder / "people.duckdb", f"CREATE TABLE people AS {rows}")
 
 
-def policy_of(folder: Path, name: str, levels: dict[str, int], privacy: dict[str, Any]) -> sqlanon.Policy:
+def policy_of(folder: Path, name: str, levels: dict[str, int], privacy: dict[str, Any], **more: str) -> sqlanon.Policy:
     """A release by ZIP code and sex, at these levels."""
     quasi = {
         column: {"role": "quasi", "hierarchy": "suppress", "min_level": level, "max_level": level}
@@ -29,7 +30,7 @@ def policy_of(folder: Path, name: str, levels: dict[str, int], privacy: dict[str
     }
     return sqlanon.Policy(
         source={"database": folder / "people.duckdb", "table": "people", "person": False},
-        attributes={**quasi, "cost": {"role": "insensitive"}, "illness": {"role": "sensitive"}},
+        attributes={**quasi, **{column: {"role": role} for column, role in {**ROLES, **more}.items()}},
         privacy={"k": 5, **privacy},
         search={"suppression_limit": 0},
         release={"database": folder / f"{name}.duckdb", "table": "people"},
@@ -37,9 +38,9 @@ def policy_of(folder: Path, name: str, levels: dict[str, int], privacy: dict[str
     )
 
 
-def publish(folder: Path, *policy: Any, force: bool = False) -> None:
+def publish(folder: Path, *policy: Any, force: bool = False, **more: str) -> None:
     with sqlanon.connect() as db:
-        db.anonymize(policy_of(folder, *policy)).publish(force=force)
+        db.anonymize(policy_of(folder, *policy, **more)).publish(force=force)
 
 
 TWO_BY_TWO = """
@@ -65,6 +66,17 @@ def test_what_cannot_be_joined_is_published(tmp_path: Path) -> None:
     load(tmp_path, TWO_BY_TWO.format(cost="7"))
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
     publish(tmp_path, "two", {"zip": 1, "sex": 0}, DISTINCT)
+
+
+@pytest.mark.slow
+def test_joint_diversity_is_of_sensitive_attributes(tmp_path: Path) -> None:
+    """A number for each person is none: the same release is safe again, and others are not for their illnesses."""
+    load(tmp_path, TWO_BY_TWO.format(cost="['cook', 'nurse'][1 + i % 2] AS job, i * 100"))
+    joint = {"l_diversity": [{**DISTINCT["l_diversity"][0], "joint": True}]}
+    for name in ("one", "two"):
+        publish(tmp_path, name, {"zip": 0, "sex": 1}, joint, job="sensitive")
+    with pytest.raises(AuditError, match=r"8 classes of the two do not have .* of illness"):
+        publish(tmp_path, "three", {"zip": 1, "sex": 0}, joint, job="sensitive")
 
 
 CLASSES = """

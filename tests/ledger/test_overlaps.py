@@ -24,12 +24,15 @@ from sqlanon.ledger.overlap_flows import OverlapFlows
 
 
 def policy_of(
-    folder: Path, name: str, hierarchy: Any, ill: str = "sensitive", k: int = 5, **search: Any
+    folder: Path, name: str, hierarchy: Any, ill: str = "sensitive", k: int = 5, diversity: int = 1, **search: Any
 ) -> sqlanon.Policy:
     return sqlanon.Policy(
         source={"database": folder / "people.duckdb", "table": "people", "person": False},
         attributes={"age": {"role": "quasi", "hierarchy": hierarchy, "min_level": 1}, "ill": {"role": ill}},
-        privacy={"k": k},
+        privacy={
+            "k": k,
+            "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": diversity}] if diversity > 1 else [],
+        },
         search={"suppression_limit": 0, **search},
         release={"database": folder / f"{name}.duckdb", "table": "people"},
         catalog={"database": folder / "catalog.duckdb"},
@@ -180,6 +183,19 @@ def test_attack_says_where_classes_are_too_many_to_subtract(tmp_path: Path, monk
     report = attack(files, policy_of(tmp_path, "two", {"intervals": [2]}, k=7), only=["complementary_release"])
     assert "are not subtracted: their classes overlap, and more than 3 pairs of groups" in str(report)
     assert report["complementary_release"].victims == 0
+
+
+@pytest.mark.slow
+def test_classes_that_counts_tell_apart_meet_the_requirements(tmp_path: Path) -> None:
+    """0-14 without 0-9 is ten people with HIV. Noise has no part in it, and no release by other bands can be a base."""
+    load(tmp_path, AGES, alone=False)
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("INSERT INTO people SELECT 12, 'HIV' FROM range(10)")
+    publish(tmp_path, "one", {"intervals": [10]}, diversity=2)
+    with pytest.raises(AuditError, match=r"one class of the two does not have distinct 2-diversity of ill") as refused:
+        publish(tmp_path, "two", {"intervals": [15]}, diversity=2)
+    assert "noise" not in str(refused.value)
+    assert "after" not in str(refused.value)
 
 
 @pytest.mark.slow
