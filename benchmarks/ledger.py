@@ -19,7 +19,7 @@ from bootstrap import bootstrap
 from harness import case_policy, folders, header, machine, parser, record, require_tables, row
 
 import sqlanon
-import sqlanon.ledger.joint_audit
+import sqlanon.ledger.publication
 from sqlanon.ledger import JointAudit
 from sqlanon.release.check import Check
 
@@ -43,7 +43,7 @@ class Timed(JointAudit):
     def _check(self, publication: Any, new: Any) -> Check:
         started = time.process_time()
         found = super()._check(publication, new)
-        told = "compared" if "looked at" not in found.message else "not compared"
+        told = "not compared" if "not compared" in found.message else "compared"
         Timed.seconds[publication.path.stem] = (time.process_time() - started, told)
         return found
 
@@ -70,6 +70,7 @@ def measure(rows: int, data: Path, folder: Path, asked: argparse.Namespace) -> N
     for name in asked.new:
         made = published(table, name, 6, folder)
         checks = {stem: told for stem, told in Timed.seconds.items() if stem.endswith(" 5")}
+        assert len(checks) == len(asked.strategies), "the checks are not measured"
         for stem, (seconds, told) in checks.items():
             row(f"{rows or 30162:,}", name, stem.removesuffix(" 5"), f"{made:.2f}", f"{seconds:.2f}", told)
             record(asked.results, "ledger", f"{name} beside {stem}", rows, seconds, made=made)
@@ -90,7 +91,7 @@ def main() -> None:
     options.add_argument("--new", nargs="+", choices=STRATEGIES, default=["optimal", "mondrian", "k-similar"])
     asked = options.parse_args()
     require_tables()
-    sqlanon.ledger.joint_audit.JointAudit = Timed  # type: ignore[misc]
+    sqlanon.ledger.publication.JointAudit = Timed  # type: ignore[misc]
     print(f"{machine()}\n")
     header("rows", "new release", "earlier release", "making, s", "check, s", "")
     with folders(asked.data) as (data, folder):
