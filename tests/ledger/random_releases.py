@@ -51,6 +51,9 @@ KINDS = (
 """What the second policy has of its own, or what becomes of the table; a mixed case has several releases of all
 kinds."""
 
+STEP = 500
+"""After so many pairs what was counted is printed, in case the run is stopped."""
+
 MIXED = 6
 """The releases of a mixed case."""
 
@@ -451,11 +454,18 @@ def main() -> None:
         for pair in drawn:
             if pair.verdict in ("accepted UNSAFE", "refused safe") and options.folder is not None:
                 write_script(options.folder, pair, options.kinds)
+        if done // STEP > (done - len(drawn)) // STEP:
+            print(f"{done} pairs, seeds {options.seed} to {seed - 1}, {time.monotonic() - started:.0f} s", flush=True)
+            print_counts(options.kinds, counts)
     print(f"{done} pairs, seeds {options.seed} to {seed - 1}, {time.monotonic() - started:.0f} s")
-    for kind in [*dict.fromkeys(options.kinds), "three"]:
-        print(f"{kind}: " + ", ".join(f"{n} {what}" for (each, what), n in sorted(counts.items()) if each == kind))
+    print_counts(options.kinds, counts)
     for (verdict, which), n in sorted(ways.items()):
         print(f"{n} {verdict}: {which}")
+
+
+def print_counts(kinds: Sequence[str], counts: Mapping[tuple[str, str], int]) -> None:
+    for kind in [*dict.fromkeys(kinds), "three"]:
+        print(f"{kind}: " + ", ".join(f"{n} {what}" for (each, what), n in sorted(counts.items()) if each == kind))
 
 
 def write_script(folder: Path, pair: Pair, kinds: Sequence[str]) -> None:
