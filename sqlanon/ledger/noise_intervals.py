@@ -10,7 +10,9 @@ intervals overlap. It is told apart if intervals exclude some of the rows that i
 or all, and it is one of fewer than k such rows of its class: then these are new, or gone. So is a combination of the
 finest labels of both, if fewer than k rows of its classes are left.
 
-Up to ε = ln(1 / (1 - β)), `NEVER_EXCLUDES`, an interval holds all of its class, so such noise tells no row apart.
+Up to ε = ln(1 / (1 - β)), `NEVER_EXCLUDES`, an interval holds all of its class, so no row is excluded; the nearest
+value still is the true one more often than any other. Columns are compared each by itself: what several make likely
+together is more.
 """
 
 from __future__ import annotations
@@ -62,12 +64,15 @@ NEVER_EXCLUDES = -math.log(1 - CONFIDENCE)
 EVERYTHING = 1e300
 """The ends of an interval that is open."""
 
-LOWER_EPSILON = f"give the noise an epsilon of at most {NEVER_EXCLUDES:.1f}, which tells no rows apart"
+LOWER_EPSILON = (
+    f"give the noise an epsilon of at most {NEVER_EXCLUDES:.1f}: it excludes no row of a class then, though the "
+    "nearest value still finds some"
+)
 """What makes noise comparable with anything."""
 
 WITHOUT_NOISE_LINKS = (
-    "leave the column out, or generalize it further; noise in this release tells no rows apart up to an epsilon of "
-    f"{NEVER_EXCLUDES:.1f}"
+    f"leave the column out, or generalize it further; up to an epsilon of {NEVER_EXCLUDES:.1f} noise in this release "
+    "excludes no row of a class, though the nearest value still finds some"
 )
 """What makes releases safe that values with noise link."""
 
