@@ -59,7 +59,7 @@ def connect(
     """Open a source: a database, files, or a data frame.
 
     - A DuckDB file is opened read-only.
-    - A Parquet, CSV, JSON or Excel file, or a pattern of files, is read in place or copied once. See
+    - A Parquet, CSV, JSON, Excel, SPSS, Stata or SAS file, or a pattern, is read in place or copied once. See
       docs/how-to/sources.md for what else DuckDB reads, such as SQLite, ``https://`` or DuckLake.
     - Beside a DuckDB connection sqlanon opens a second one: temporary macros and settings of the connection apply only
       to the user's own queries.

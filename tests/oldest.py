@@ -28,5 +28,6 @@ def oldest(requirement: Requirement) -> str:
 if __name__ == "__main__":
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    for text in (*project["dependencies"], *extras["dp"], *extras["pandas"], *extras["polars"], *extras["report"]):
+    names = ("dp", "pandas", "polars", "report", "stats")
+    for text in (*project["dependencies"], *(text for name in names for text in extras[name])):
         print(oldest(Requirement(text)))

@@ -326,7 +326,10 @@ def why_not_written(path: Path) -> str | None:
     return wrong and f"has {wrong!r} in its path, which DuckDB cannot write a database at: use another folder or name"
 
 
-_OTHER_FILES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".html", ".toml")
+_OTHER_FILES = (
+    *(".csv", ".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".html", ".toml"),
+    *(".sav", ".zsav", ".dta", ".sas7bdat", ".xpt"),
+)
 
 
 def why_no_release(path: Path) -> str | None:

@@ -53,7 +53,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "about": AboutSection,
 }
 _NEEDED = ("attributes", "privacy")
-_DATA = (".csv", ".tsv", ".parquet", ".json", ".xlsx", ".duckdb", ".db", ".sqlite")
+_DATA = (".csv", ".tsv", ".parquet", ".json", ".xlsx", ".sav", ".dta", ".sas7bdat", ".xpt", ".duckdb", ".db", ".sqlite")
 
 
 def read_tree(

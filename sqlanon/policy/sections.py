@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -144,8 +144,34 @@ Person: TypeAlias = Annotated[
 ]
 
 
+def _read_value_labels(value: object) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    names = (value,) if isinstance(value, str) else value
+    if isinstance(names, list | tuple) and names and all(isinstance(name, str) and name for name in names):
+        return tuple(sorted(set(names)))
+    raise ValueError("must be true, false, or a list of columns: those that are read as their labels")
+
+
+ValueLabels: TypeAlias = Annotated[
+    bool | tuple[str, ...] | None,
+    BeforeValidator(_read_value_labels),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "boolean"},
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+            ]
+        }
+    ),
+]
+
+
 class _Relation(SparseSection):
     """Where rows are: a table or a query of a DuckDB file, or data files."""
+
+    _optional: ClassVar[tuple[str, ...]] = ("value_labels", "user_missing")
 
     database: DatabasePlace | None = Field(
         default=None,
@@ -161,9 +187,20 @@ class _Relation(SparseSection):
     )
     files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = Field(
         default=(),
-        description="Parquet, CSV, JSON or Excel files, patterns or addresses (`https://`, `s3://`) of them, "
-        "`delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
+        description="Parquet, CSV, JSON, Excel, SPSS, Stata or SAS files, patterns or addresses (`https://`, `s3://`) "
+        "of them, `delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
         examples=["patients/*.parquet"],
+    )
+    value_labels: ValueLabels = Field(
+        default=None,
+        description="for files of SPSS, Stata and SAS: the columns that are read as their value labels; true: all with "
+        "labels; false: codes are read",
+        examples=[["sex", "region"]],
+    )
+    user_missing: Literal["missing", "keep"] | None = Field(
+        default=None,
+        description="for files of SPSS, Stata and SAS: user-missing values are NULL, or kept as values like others",
+        examples=["missing"],
     )
     person: Person = Field(
         default=None,
@@ -178,6 +215,10 @@ class _Relation(SparseSection):
             yield ("files",), "give database = ... or files = ..., not both"
         elif self.files and self.query is not None:
             yield ("query",), "applies to a database: with files = ..., remove it"
+        if self.database is not None:
+            for name in ("value_labels", "user_missing"):
+                if getattr(self, name) is not None:
+                    yield (name,), "applies to files of SPSS, Stata and SAS: leave it out"
         if self.database is not None and self.table is None and self.query is None:
             yield (), "names a database but no table: add table = ... or query = ..."
 
@@ -196,7 +237,7 @@ class SourceSection(_Relation):
         refuses a source whose classes hold too few values of a column that numbers people.
     """
 
-    _optional = ("key", "postgres", "frequency_set", "spark", "fetch_limit", "scratch")
+    _optional = (*_Relation._optional, "key", "postgres", "frequency_set", "spark", "fetch_limit", "scratch")
 
     postgres: PostgresAddress | None = Field(
         default=None,

@@ -1,8 +1,8 @@
 """Data files: one table of formats, by the ending of a file.
 
-Parquet on this machine is scanned in place. All else is copied once: what is slow to read (CSV, JSON, Excel), what is
-read over the network, and tables that others may change. A format is an entry of `FORMATS`; `formats.ENDINGS` has its
-endings.
+Parquet on this machine is scanned in place. All else is copied once: what is slow to read (CSV, JSON, Excel, SPSS,
+Stata, SAS), what is read over the network, and tables that others may change. A format is an entry of `FORMATS`;
+`formats.ENDINGS` has its endings.
 """
 
 from __future__ import annotations
@@ -51,6 +51,13 @@ from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
 from sqlanon.sources.json import scan_json
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
+from sqlanon.sources.statistics_files import (
+    WORDS,
+    Kind,
+    ReadingChoices,
+    copy_statistics_files,
+    describe_statistics_files,
+)
 from sqlanon.sources.united import refuse_different_columns
 
 
@@ -62,15 +69,18 @@ class Scan:
     paths: list[str]
     text_columns: Collection[str]  # in lower case, as all names here
     sheet: str | None = None
+    wanted: Collection[str] = ()
+    choices: ReadingChoices = ReadingChoices()
 
 
 @dataclass(frozen=True)
 class FileFormat:
     words: str
-    function: str  # of DuckDB, which reads it
-    query: Callable[[Scan], exp.Query]
+    function: str | None  # of DuckDB, which reads it
+    query: Callable[[Scan], exp.Query]  # where `copy` is given, for plans alone
     extension: str | None = None
     in_place: bool = False  # where it is on this machine
+    copy: Callable[[Scan, exp.Table], None] | None = None  # of a library, which reads it to a table
 
 
 def _parquet(scan: Scan) -> exp.Select:
@@ -104,6 +114,16 @@ def _iceberg(scan: Scan) -> exp.Query:
     return _folders("iceberg_scan")(scan)
 
 
+def _statistics_files(kind: Kind) -> FileFormat:
+    def options(scan: Scan) -> tuple[list[str], Kind, Collection[str], Collection[str], ReadingChoices]:
+        return scan.paths, kind, scan.text_columns, scan.wanted, scan.choices
+
+    def copy(scan: Scan, target: exp.Table) -> None:
+        copy_statistics_files(scan.engine, *options(scan), target)
+
+    return FileFormat(WORDS[kind], None, lambda scan: describe_statistics_files(*options(scan)), copy=copy)
+
+
 FORMATS: Mapping[str, FileFormat] = {
     "parquet": FileFormat("Parquet", "read_parquet", _parquet, in_place=True),
     "csv": FileFormat(
@@ -123,6 +143,10 @@ FORMATS: Mapping[str, FileFormat] = {
         lambda scan: scan_excel(scan.engine, scan.paths, scan.text_columns, scan.sheet),
         extension="excel",
     ),
+    "spss": _statistics_files("spss"),
+    "stata": _statistics_files("stata"),
+    "sas": _statistics_files("sas"),
+    "xport": _statistics_files("xport"),
     # Of these a folder is one table, and its name begins with the format: delta:FOLDER.
     "delta": FileFormat("Delta", "delta_scan", _folders("delta_scan"), extension="delta"),
     "iceberg": FileFormat("Iceberg", "iceberg_scan", _iceberg, extension="iceberg"),
@@ -163,11 +187,22 @@ def bind_files(
         if empty := [path for path in paths if not is_remote(path) and _is_empty(Path(without_format(path)))]:
             raise SourceError(f"{shown_name(empty[0])} is empty: it has no header and no rows")
         sheet = section.table if name == "excel" and isinstance(section, SourceSection) else None
-        scan = Scan(engine, [without_format(path) for path in paths], text_columns, sheet)
+        choices = ReadingChoices(section.value_labels, section.user_missing)
+        if name not in WORDS:
+            _refuse_choices(choices, format_)
+        scan = Scan(engine, [without_format(path) for path in paths], text_columns, sheet, wanted, choices)
         found, more, whole = _relation(name, format_, scan, place, wanted)
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
         bound = bind_relation(engine, found, place, True, local, more, home)
     return replace(bound, scan=_for_people(name, format_, scan, bound.columns), whole=whole)
+
+
+def _refuse_choices(choices: ReadingChoices, format_: FileFormat) -> None:
+    for key in ("value_labels", "user_missing"):
+        if getattr(choices, key) is not None:
+            raise SourceError(
+                f"source.{key}: applies to files of SPSS, Stata and SAS, not of {format_.words}: remove it"
+            )
 
 
 def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
@@ -217,6 +252,9 @@ def _relation(
     if copy is not None and name == "csv":
         layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy)
         return copy, layout.columns, read_every_column(layout, wanted)
+    if copy is not None and format_.copy is not None:
+        format_.copy(scan, copy)
+        return copy, {}, None
     query = format_.query(scan)
     if copy is not None:
         columns = scan.engine.columns(subquery(query, "files"))
@@ -229,8 +267,10 @@ def _relation(
     return view, {}, None
 
 
-def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[str]) -> exp.Expr:
+def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[str]) -> exp.Expr | None:
     """What reads the files in SQL that people run; what is secret in an address is theirs to add."""
+    if format_.function is None:
+        return None
     paths: list[exp.Expr] = [text(shown_address(path)) for path in scan.paths]
     options: list[exp.Expr] = []
     texts = [column for column in columns if column.lower() in scan.text_columns]
@@ -241,7 +281,8 @@ def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[
         options.append(exp.Var(this="union_by_name").eq(exp.true()))  # then DuckDB sniffs each file
     if name in ("parquet", "csv", "json"):
         return exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
-    return subquery(union_all(*(star(exp.Table(this=anonymous(format_.function, path))) for path in paths)), "files")
+    tables = [exp.Table(this=anonymous(format_.function, path)) for path in paths]
+    return subquery(union_all(*(star(relation) for relation in tables)), "files")
 
 
 def _parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:

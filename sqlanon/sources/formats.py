@@ -16,6 +16,10 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "csv": _packed("csv", "tsv", "txt"),
     "json": _packed("json", "jsonl", "ndjson"),
     "excel": (".xlsx",),
+    "spss": (".sav", ".zsav"),
+    "stata": (".dta",),
+    "sas": (".sas7bdat",),
+    "xport": (".xpt",),
 }
 
 

@@ -55,7 +55,8 @@ def policy_text(
             if "query" in source
             else []
         ),
-        *_pairs({name: value for name, value in source.items() if name != "person"}),
+        *_pairs({name: value for name, value in source.items() if name not in _DECIDED_BY_PEOPLE}),
+        *_about_reading(source),
         *_about_person(seen.person),
         "",
         *_comment("identifying: never released. quasi: others may know it, so it is generalized."),
@@ -78,6 +79,25 @@ def policy_text(
         *_pairs(release),
     ]
     return "\n".join(lines) + "\n"
+
+
+_DECIDED_BY_PEOPLE = ("person", "value_labels", "user_missing")
+
+
+def _about_reading(source: Mapping[str, object]) -> list[str]:
+    """How value labels and missing codes are read: both can be decided otherwise."""
+    lines: list[str] = []
+    if (columns := source.get("value_labels")) is not None:
+        reason = (
+            "In no column all values have a label, so codes are read. A list names columns whose labels are read."
+            if columns is False
+            else "The columns whose labels are read: each of their values has one. false: codes are read."
+        )
+        lines += [*_comment(reason), *_pairs({"value_labels": columns})]
+    if "user_missing" in source:
+        reason = 'User-missing values, such as 9 for no answer, are NULL. "keep": they are values like others.'
+        lines += [*_comment(reason), *_pairs({"user_missing": source["user_missing"]})]
+    return lines
 
 
 def _about_person(person: PersonColumn | None) -> list[str]:

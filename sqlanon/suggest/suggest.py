@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from sqlglot import exp
@@ -23,6 +23,7 @@ from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.sources.duckdb import known_tables
 from sqlanon.sources.persons import KeyColumn, PersonColumn, can_number_people, find_person_column
 from sqlanon.sources.run import Run
+from sqlanon.sources.statistics_files import UndecidedReadingError
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.groupings import labelled_values
 from sqlanon.suggest.hierarchies import FileFolder, needs_labels, use_files, with_labels
@@ -38,7 +39,8 @@ SIZE = 3
 @dataclass(frozen=True)
 class Place:
     """Where the table is, with absolute paths; the folder that paths of the policy are relative to (None: they stay
-    absolute); the folder of hierarchy files (None: none are written); a query in place of the table."""
+    absolute); the folder of hierarchy files (None: none are written); a query in place of the table; how the labels and
+    missing codes of a statistics file are read."""
 
     table: str | None = None
     database: Path | None = None
@@ -46,6 +48,7 @@ class Place:
     folder: Path | None = None
     hierarchies: Path | None = None
     query: str | None = None
+    reading: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def source(self) -> dict[str, object]:
@@ -56,7 +59,7 @@ class Place:
         if self.files:
             shown = [self.shown(one) for one in self.files]
             found["files"] = shown if len(shown) > 1 else shown[0]
-        return found | self._relation
+        return found | self._relation | dict(self.reading)
 
     def shown(self, path: str | Path) -> str:
         """A path as the policy has it."""
@@ -69,7 +72,7 @@ class Place:
     @property
     def read(self) -> dict[str, object]:
         """``[source]`` for the trials, where the connection does not say all of it."""
-        return self._relation | ({"files": list(self.files)} if self.files else {})
+        return self._relation | ({"files": list(self.files)} if self.files else {}) | dict(self.reading)
 
     @property
     def _relation(self) -> dict[str, object]:
@@ -93,6 +96,13 @@ def _of_any_columns(place: Place) -> Policy:
 
 
 def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
+    try:
+        return _suggest(begin, place)
+    except UndecidedReadingError as error:
+        return _suggest(begin, replace(place, reading=error.proposal))
+
+
+def _suggest(begin: Callable[[Policy], Run], place: Place) -> str:
     beside = place.database or (Path(place.files[0]) if place.files else None)
     folder = FileFolder(None if beside is None else beside.parent, place.hierarchies)
     if place.database is not None and place.table is None and place.query is None:
@@ -107,7 +117,7 @@ def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
             combinations = _combinations(run, profile, rules)
             narrowing = _dependencies(run, profile, rules, None if person is None else person.name)
     if instead is not None:
-        return suggest(begin, instead)
+        return _suggest(begin, instead)
     of_person = {} if person is None else {"person": person.name}
     fitting = _fitting_files(begin, rules, use_files(rules, folder, place.shown), place.read)
     proposals = _advised(_valid_rules(begin, fitting, place.read))

@@ -14,7 +14,7 @@ import sqlanon
 from sqlanon.policy.databases import attachment_of, extensions_for
 from sqlanon.sources.extensions import _NEEDS
 from sqlanon.sources.files import FORMATS
-from sqlanon.sources.formats import file_kind
+from sqlanon.sources.formats import ENDINGS, file_kind
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,6 +22,7 @@ else:
     import tomli as tomllib
 
 PAGE = (ROOT / "docs" / "how-to" / "sources.md").read_text(encoding="utf-8")
+OF_STATISTICS = (ROOT / "docs" / "how-to" / "statistics-files.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (.+?) \| `(.+?)` \|(.*)\|$", PAGE, re.MULTILINE)
 
 
@@ -50,7 +51,15 @@ def test_the_table_has_all_formats() -> None:
     assert set(FORMATS) <= formats
 
 
-@pytest.mark.parametrize("policy", blocks("toml", PAGE))
+def test_the_endings_of_statistics_files() -> None:
+    kinds = {"SPSS": "spss", "Stata": "stata", "SAS": "sas", "SAS transport": "xport"}
+    rows = re.findall(r"^\| (.+?) \| (`\..+?`) \|", OF_STATISTICS, re.MULTILINE)
+    assert {kinds[name]: tuple(re.findall(r"`(.+?)`", endings)) for name, endings in rows} == {
+        kind: ENDINGS[kind] for kind in kinds.values()
+    }
+
+
+@pytest.mark.parametrize("policy", [*blocks("toml", PAGE), *blocks("toml", OF_STATISTICS)])
 def test_the_policies_are_policies(policy: str) -> None:
     assert sqlanon.Policy(**tomllib.loads(policy)).privacy.k == 5
 
