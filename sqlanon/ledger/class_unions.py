@@ -1,4 +1,5 @@
-"""What two releases show of unions of their classes: a class that both have, classes that overlap, the whole table.
+"""Count new rows in unions of classes that no row can leave: a class that both releases have, classes that overlap, the
+whole table.
 
 Where labels are of several levels, a class of one release overlaps several of the other, and what one has gained
 another may have lost. Of a union that no row can leave, counts tell more: whatever its classes are in either release,

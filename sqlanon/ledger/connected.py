@@ -1,4 +1,7 @@
-"""The connected components of a graph in the engine, by halving the way to the least node of each."""
+"""The connected components of a graph in the engine, by pointer jumping.
+
+Source: Y. Shiloach, U. Vishkin, An O(log n) parallel connectivity algorithm, Journal of Algorithms 3(1), 1982.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -32,7 +32,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
-from sqlanon.ledger.class_unions import Union, shown_unions
+from sqlanon.ledger.class_unions import shown_unions
 from sqlanon.ledger.earlier import Earlier, opened
 from sqlanon.ledger.joint_attacks import complementary_release, temporal
 from sqlanon.ledger.noise_intervals import (
@@ -48,7 +48,7 @@ from sqlanon.ledger.noise_intervals import (
 )
 from sqlanon.ledger.overlaps import MOST_COMBINATIONS, SharedRows, differences
 from sqlanon.ledger.pair_audit import PairAudit
-from sqlanon.ledger.part_requirements import Part, shared_requirements, shown_violations
+from sqlanon.ledger.part_requirements import NewRows, Part, shared_requirements, shown_violations
 from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (
     ComparedRelease,
@@ -103,6 +103,11 @@ _GROUPED = template("""
 def grouped(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """The distinct rows of a release in some columns, with their counts."""
     return _GROUPED(columns=[col(name) for name in columns], release=release)
+
+
+MaskedRows: TypeAlias = Literal["none", "own class", "left out"]
+"""What becomes of masked rows in a comparison of two releases: there are none, they are a class of their own, or they
+are left out."""
 
 
 @dataclass(frozen=True)
@@ -441,15 +446,16 @@ class JointAudit:
         columns without a value in common."""
         both = one.with_set_texts.renamed(pairs), new.with_set_texts
         with self._linked(one, new, trees, pairs, *both) as (linked, public), self._audit(one, linked) as audit:
-            found = self._attacks(one, audit, public, masks := one.masks or new.masks)
+            masked: MaskedRows = "own class" if one.masks or new.masks else "none"
+            found = self._attacks(one, audit, public, masked)
             found += self._noise_attacks(one, both, trees[0], audit, public)
             without_common = without_common_values(self.run.engine, linked.first, linked.second, linked.shared)
-        if masks:
+        if masked == "own class":
             own = trees[0].of_release(is_first=True), trees[0].of_release(is_first=False)
             unmasked = [each.without_masked_rows(its) for each, its in zip(both, own, strict=True)]
             with self._linked(one, new, trees, pairs, *unmasked) as (linked, public), self._audit(one, linked) as audit:
                 known = {attack.message for attack in found}
-                more = self._attacks(one, audit, public)
+                more = self._attacks(one, audit, public, "left out")
                 more += self._noise_attacks(one, (unmasked[0], unmasked[1]), trees[0], audit, public)
                 found += [each for each in more if each.message not in known]
         if found:
@@ -514,14 +520,8 @@ class JointAudit:
         )
         return replace(shown, attributes=attributes)
 
-    def _attacks(self, one: Earlier, audit: PairAudit, public: ReleaseLink, masks: bool | None = None) -> list[_Attack]:
-        """The attacks that find somebody.
-
-        Parameters
-        ----------
-        masks:
-            Whether rows may be masked, which are a class of their own; None: they are left out.
-        """
+    def _attacks(self, one: Earlier, audit: PairAudit, public: ReleaseLink, masked: MaskedRows) -> list[_Attack]:
+        """The attacks that find somebody."""
         linked = audit.linked
         has_rows = one.publication.source == self.run.identity or one.publication.source in self.history.shares
         if not (has_rows or linked.shared or any(attribute.is_shared for attribute in linked.attributes)):
@@ -536,10 +536,11 @@ class JointAudit:
                 found.append(_Attack(message, complementary_release, public, k, why))
         if not found:
             found += self._violations(one, audit, public, "joined")
-        # Masked rows are left out: they are of no class.
-        if linked.several_levels and has_rows and not found and not masks:
+        # Without masked rows: they meet every class, so that a greatest flow with them extends one without, and classes
+        # share at most as many rows without them.
+        if linked.several_levels and has_rows and not found and masked != "own class":
             found += self._subtractions(one, audit, public, why)
-        return found + self._temporal_attacks(one, audit, public, masks)
+        return found + self._temporal_attacks(one, audit, public, masked)
 
     def _noise_attacks(
         self,
@@ -564,7 +565,7 @@ class JointAudit:
         return [_Attack(message, None, public, k, why, WITHOUT_NOISE_LINKS)] if told.any else []
 
     def _temporal_attacks(
-        self, one: Earlier, audit: PairAudit, public: ReleaseLink, masks: bool | None
+        self, one: Earlier, audit: PairAudit, public: ReleaseLink, masked: MaskedRows
     ) -> list[_Attack]:
         """Few rows that are new, or gone."""
         if one.publication.run_id in self.prepared.earlier.by_person:
@@ -574,15 +575,15 @@ class JointAudit:
         sides = [True] if one.publication.run_id in self.prepared.earlier.after else [True, False]
         for is_new in sides:
             side, shown = (audit, public) if is_new else (audit.swapped, public.swapped)
-            for union in _unions(audit.linked, masks):
-                count, rows = side.came() if union is None else side.came_in(union)
+            for part in _parts_with_new_rows(audit.linked, masked):
+                count, rows = side.new_rows(part)
                 if count:
-                    build = temporal if union is None else partial(shown_unions, union=union)
-                    few = _describe_few_rows(rows, _describe_change(is_new, masks), k, count, union)
+                    build = temporal if part == "new" else partial(shown_unions, union=part)
+                    few = _describe_few_rows(rows, _describe_change(is_new, masked), k, count, part)
                     message = f"{few} (temporal attack)"
                     found.append(_Attack(message, build, shown, k, why))
                     break
-                if broken := self._violations(one, side, shown, union or "new", _describe_change(is_new, masks)):
+                if broken := self._violations(one, side, shown, part, _describe_change(is_new, masked)):
                     found += broken
                     break
         return found
@@ -692,24 +693,25 @@ def _tree(hierarchy: Hierarchy) -> Tree:
     return Tree.of(hierarchy.table, hierarchy.height, hierarchy.open_ends)
 
 
-def _unions(linked: ReleaseLink, masks: bool | None) -> list[Union | None]:
-    """The unions of classes in which few rows are looked for, in this order; None: a class of the second release."""
-    several: list[Union | None] = ["class"] if linked.several_levels else []
-    if masks:
-        return [*several, "table"]
-    regions: list[Union | None] = ["region"] if linked.several_levels else []
-    return [None, *regions] if masks is None else [None, *several, *regions, "table"]
+def _parts_with_new_rows(linked: ReleaseLink, masked: MaskedRows) -> list[NewRows]:
+    """Where few new rows are looked for, in this order."""
+    parts: dict[MaskedRows, list[NewRows]] = {
+        "none": ["new", "class", "region", "table"],
+        "own class": ["class", "table"],
+        "left out": ["new", "region"],
+    }
+    return [part for part in parts[masked] if linked.several_levels or part in ("new", "table")]
 
 
-def _describe_change(is_new: bool, masks: bool | None) -> str:
+def _describe_change(is_new: bool, masked: MaskedRows) -> str:
     """In words, rows that one release shows and the other does not."""
-    if masks is None:
+    if masked == "left out":
         return "new, or were masked before" if is_new else "gone, or are masked now"
     return "new" if is_new else "gone"
 
 
-def _describe_few_rows(rows: int, what: str, k: int, classes: int, union: Union | None) -> str:
-    match union:
+def _describe_few_rows(rows: int, what: str, k: int, classes: int, part: NewRows) -> str:
+    match part:
         case "region":
             nouns = "one group of overlapping classes", "groups of overlapping classes"
         case "table":

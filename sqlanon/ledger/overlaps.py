@@ -1,4 +1,4 @@
-"""What the counts of overlapping classes of two releases show together: fewer than k rows that two of them share.
+"""Bound the rows that overlapping classes of two releases share, and find those that share fewer than k.
 
 A group is the rows of a class with equal values in the columns that both releases show unchanged. Groups that can have
 rows in common are the edges of a graph. Where each group of a connected component can have rows in common with all of

@@ -16,10 +16,10 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.errors import NotComparedError
 from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template
-from sqlanon.ledger.class_unions import REGIONS, Union, make_regions, new_in_unions, swapped_regions
+from sqlanon.ledger.class_unions import REGIONS, make_regions, new_in_unions, swapped_regions
 from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, new_in_classes
 from sqlanon.ledger.overlaps import Overlaps, find_overlaps
-from sqlanon.ledger.part_requirements import SHARED_ROWS, Part, SharedRequirement, shared_rows, violating_parts
+from sqlanon.ledger.part_requirements import SHARED_ROWS, NewRows, Part, SharedRequirement, shared_rows, violating_parts
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, parts_of_both, swapped_met
 from sqlanon.records import dataclass
 
@@ -69,15 +69,13 @@ class PairAudit:
         self._make(SHARED_ROWS, shared_rows(overlaps.bounds))
         return overlaps
 
-    def came(self) -> tuple[int, int]:
-        """The classes of the second release with new rows, fewer than k, and these rows."""
-        return self._few(new_in_classes(self.linked, self.k))
-
-    def came_in(self, union: Union) -> tuple[int, int]:
-        """The unions of classes with new rows, fewer than k, and these rows."""
-        if union == "region":
+    def new_rows(self, part: NewRows) -> tuple[int, int]:
+        """The classes of the second release, or the unions, with new rows, but fewer than k; and these rows."""
+        if part == "new":
+            return self._few(new_in_classes(self.linked, self.k))
+        if part == "region":
             self._need_regions()
-        return self._few(new_in_unions(self.linked, self.k, union))
+        return self._few(new_in_unions(self.linked, self.k, part))
 
     def violations(self, wanted: SharedRequirement, part: Part) -> tuple[int, int]:
         """The parts that break a requirement, and their rows."""

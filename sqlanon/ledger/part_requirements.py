@@ -1,5 +1,5 @@
-"""Whether parts of two releases meet the requirements on a sensitive attribute that both show: the classes of their
-join, and the rows that are new, in a class or in a union of classes.
+"""Check requirements on a sensitive attribute that two releases show: in the classes of their join, and in the rows
+that are new, in a class or in a union of classes.
 
 Parts are rows by their labels, ``v0`` .. (of the joined classes the finest), and by their shared values, ``s0`` ..;
 requirements are checked in plain SQL, on rows. Shares of the whole table are those of the link's second release.
@@ -27,9 +27,12 @@ from sqlanon.requirements import requirements_in
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
 from sqlanon.requirements.plain_sql import Released
 
-Part: TypeAlias = "Union | Literal['joined', 'joined by counts', 'new']"
-"""The classes of the join; the same with the rows that overlapping classes share at most by the counts of both; the new
-rows of each class of the second release; or those of each union."""
+NewRows: TypeAlias = "Literal['new'] | Union"
+"""The new rows of each class of the second release, or of each union of classes."""
+
+Part: TypeAlias = "Literal['joined', 'joined by counts'] | NewRows"
+"""The classes of the join; the same with the rows that overlapping classes share at most by the counts of both; or new
+rows."""
 
 SHARED_ROWS = "sqlanon shared rows"
 """The table of `shared_rows`, within a statement."""

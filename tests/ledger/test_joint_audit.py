@@ -44,10 +44,10 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
             link = compared_with(engine, link, frozenset())
         with PairAudit.of(engine, lambda name: table(name, "main", "memory"), link, k) as audit:
             assert audit.complementary() == oracle.complementary_victims(**case)
-            came, gone = audit.came(), audit.swapped.came()
+            came, gone = audit.new_rows("new"), audit.swapped.new_rows("new")
             unions: tuple[Union, ...] = ("class", "region", "table") if link.several_levels else ("table",)
-            new = {union: audit.came_in(union) for union in unions}
-            lost = {union: audit.swapped.came_in(union) for union in unions}
+            new = {union: audit.new_rows(union) for union in unions}
+            lost = {union: audit.swapped.new_rows(union) for union in unions}
         shown = {union: connection.execute(shown_unions(link, k, union).sql("duckdb")).fetchall() for union in unions}
         left = connection.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'joint%'").fetchall()
     expected = oracle.temporal(case["first"], case["second"], case["shared"], case["attributes"], k)
@@ -133,7 +133,7 @@ def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
             "s",
         )
         with PairAudit.of(DuckDBEngine(connection), lambda name: table(name, "main", "memory"), linked, k) as audit:
-            victims, came, gone = audit.complementary(), audit.came(), audit.swapped.came()
+            victims, came, gone = audit.complementary(), audit.new_rows("new"), audit.swapped.new_rows("new")
         shown = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     pairs = [(count, count)]
     assert victims == oracle.complementary_victims(first, second, pairs, attributes, k)
