@@ -11,12 +11,20 @@ in silence, a late 02139 would lose its zero), the files are sniffed as a whole 
 
 The engine's own casts change some dates: of ``2020-01-01 00:00:00 foo`` they drop the word. A value that they would
 change is refused with its place.
+
+The sniffer reads a file as one column of whole lines where any line is broken. So a file of one column whose lines
+have a delimiter is refused, and so is each line with another number of fields than the header. The engine takes an
+empty field too many for none, unless NULL has another spelling (`_NO_TEXT`); its versions before 2.0 always do, and
+there the lines are parsed again where any ends in a delimiter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 
 import duckdb
 from sqlglot import exp
@@ -43,6 +51,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy.databases import shown_name
 from sqlanon.records import dataclass
+from sqlanon.sources import csv_lines
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.united import refuse_different_columns
 
@@ -81,6 +90,7 @@ them to another time zone."""
 _FORMATS = {"dateformat": "DATE", "timestampformat": "TIMESTAMP"}  # the types that these options are for
 
 _MOST_FILES = 3  # that an error names
+_MOST_TITLES = 3  # lines above the header
 _NO_DELIMITER = "\x1f"  # a line is then one value
 _COMMENTS_IN_ROWS = template("""
     SELECT count(*)
@@ -106,6 +116,20 @@ _IN_FORMAT = fragment("try_strptime(:column, :format)")
 _ERROR = fragment("error('')")
 _OR_ERROR = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read ELSE error('') END")
 
+_NO_TEXT = "\x1f no text \x1e"  # that no value is spelled like
+_FINDS_EXTRA_DELIMITERS = int(duckdb.__version__.split(".")[0]) >= 2
+_IF_ANY_TEXT = fragment("nullif(:column, '')")
+_COUNT = template("SELECT count(*) FROM :rows")
+_HAS_LINE_BREAK = fragment("contains(:column, :newline)")
+_LOOKS_LIKE_ROWS = fragment("contains(:column, :newline) AND regexp_full_match(:column, :pattern)")
+_FIRST_MATCH = template("""
+    SELECT min(row)
+    FROM (SELECT row_number() OVER () AS row, :condition AS is_match FROM :rows) AS r
+    WHERE is_match
+""")
+_ANY_MATCH = template("SELECT count(*) > 0 FROM (SELECT 1 FROM :rows WHERE :condition LIMIT 1) AS r")
+_LONGEST_PATTERN = 500  # fields: the engine's patterns repeat a part at most 1,000 times
+
 Options = Mapping[str, str | bool | int]
 
 
@@ -130,12 +154,32 @@ def copy_csv(
     Where no value of the first rows is quoted, ``"`` is taken for the quote: a later ``'x'`` keeps its apostrophes.
     """
     try:
+        layout = _copy_rows(engine, paths, text_columns, wanted, target)
+    except duckdb.InvalidInputException:
+        for path in paths:
+            _refuse_broken_lines(engine, path)
+        raise
+    _refuse_delimiters_in_one_column(engine, layout, target)
+    _refuse_rows_inside_values(engine, layout, target)
+    if not _FINDS_EXTRA_DELIMITERS:
+        for file in layout.files:
+            _refuse_extra_delimiters(engine, file)
+    return layout
+
+
+def _copy_rows(
+    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
+) -> Layout:
+    try:
         layout = _copy_by_sample(engine, paths, text_columns, wanted, target)
     except (duckdb.ConversionException, duckdb.InvalidInputException):
         layout = None  # the first rows misled, or the files are broken: then the sniffer knows more
     if layout is None:
         layout = _sniff_files(engine, paths, text_columns, wanted, sample_size=_WHOLE_FILE)
+        layout = replace(layout, files=[_with_quotes(file) for file in layout.files])
         names = _wanted(layout, wanted)
+        for file in layout.files:  # below, the engine reads numbers, and NULL where a field is empty
+            engine.rows(_COUNT(rows=_read([_as_text(file)], nullstr=_NO_TEXT)))
         try:
             engine.execute(create_table(target.copy(), _converted(layout, names, _convert_exactly)))
         except duckdb.InvalidInputException:
@@ -170,7 +214,7 @@ def _copy_by_sample(
         return None
     layout = replace(layout, files=[_with_quotes(file) for file in layout.files])  # there may be quotes later
     names = _wanted(layout, wanted)
-    engine.execute(create_table(target.copy(), _converted(layout, names, _convert_plainly)))
+    engine.execute(create_table(target.copy(), _converted(layout, names, _convert_plainly, are_texts=True)))
     free = [name for name in names if layout.columns[name] == "VARCHAR" and name.lower() not in text_columns]
     if _have_values(engine, target, free):
         return layout
@@ -182,16 +226,38 @@ def _wanted(layout: Layout, wanted: Collection[str]) -> list[str]:
     return [name for name in layout.columns if name.lower() in wanted] or list(layout.columns)
 
 
-def _converted(layout: Layout, names: list[str], convert: Callable[[str, str, Options], exp.Expr | None]) -> exp.Query:
-    """The rows of all files, those that are written alike read together. A column with a conversion is read as text."""
+def _converted(
+    layout: Layout,
+    names: list[str],
+    convert: Callable[[str, str, Options], exp.Expr | None],
+    are_texts: bool = False,
+) -> exp.Query:
+    """The rows of all files, those that are written alike read together. A column with a conversion is read as text.
+
+    Where all columns are texts, a line with an extra empty field is an error, too.
+    """
     queries: list[exp.Query] = []
     for files in _alike(layout):
         conversions = {name: convert(name, layout.columns[name], files[0].options) for name in names}
         as_text = {name for name, conversion in conversions.items() if conversion is not None}
         columns = {name: "VARCHAR" if name in as_text else type_ for name, type_ in files[0].columns.items()}
+        typed = [replace(file, columns=columns) for file in files]
         output: list[exp.Expr] = [named(conversion or col(name), name) for name, conversion in conversions.items()]
-        queries.append(select(output, _read([replace(file, columns=columns) for file in files])))
+        queries.append(select(output, _read_texts(typed, names) if are_texts else _read(typed)))
     return union_all(*queries)
+
+
+def _read_texts(files: Sequence[CsvFile], names: Sequence[str]) -> exp.Expr:
+    """Some columns of files as texts. A blank line of a file with one column is a row."""
+    if len(files[0].columns) == 1:
+        return _read(files)
+    texts: list[exp.Expr] = [named(_IF_ANY_TEXT(column=col(name)), name) for name in names]
+    return subquery(select(texts, _read([_as_text(file) for file in files], nullstr=_NO_TEXT)), "texts")
+
+
+def _as_text(file: CsvFile) -> CsvFile:
+    options = {name: value for name, value in file.options.items() if name not in _FORMATS}
+    return replace(file, options=options, columns=dict.fromkeys(file.columns, "VARCHAR"))
 
 
 def _convert_plainly(name: str, type_: str, options: Options) -> exp.Expr | None:
@@ -363,6 +429,35 @@ def _alike(layout: Layout) -> list[list[CsvFile]]:
 
 
 def _sniff(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
+    """How a file is written: as the sniffer says, unless it takes whole lines for the values of one column, or passes
+    over lines that have a delimiter. Then the delimiter that splits most lines is the right one, if it splits all."""
+    file = _run_sniffer(engine, path, options)
+    if len(file.columns) <= 1:
+        _refuse_blank_file(engine, file)
+    open_lines = _open_lines(engine, path)
+    if len(file.columns) <= 1 or int(file.options["skip"]):
+        limit = int(file.options["skip"]) if len(file.columns) > 1 else csv_lines.SAMPLED_LINES
+        found = csv_lines.find_delimiter(open_lines, limit)
+        if found is not None:
+            _refuse_broken_lines(engine, path)
+            layout = csv_lines.guess_layout(open_lines)
+            if layout is None:
+                raise _one_column_error(file, f"line {found[0]:,} has {csv_lines.delimiter_name(found[1])}")
+            known: Options = {
+                "delim": layout.delimiter,
+                "quote": layout.quote,
+                "escape": layout.quote,
+                "skip": layout.skip,
+            }
+            file = _run_sniffer(engine, path, {**options, **known})
+    _refuse_titles(file, open_lines)
+    _refuse_other_delimiters(file, open_lines)
+    if file.options["header"]:
+        _refuse_ambiguous_header(engine, file)
+    return file
+
+
+def _run_sniffer(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
     call = anonymous("sniff_csv", literal_path(path), *_named_arguments(options))
     names = (
         "Delimiter", "Quote", "Escape", "NewLineDelimiter", "Comment", "SkipRows", "HasHeader", "Columns",
@@ -377,12 +472,7 @@ def _sniff(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
     if newline in ("\\n", "\\r\\n", "\\r"):
         written["new_line"] = newline
     written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
-    file = CsvFile(path, written, {column["name"]: column["type"] for column in columns})
-    if len(file.columns) <= 1:
-        _refuse_blank_file(engine, file)
-    if header:
-        _refuse_ambiguous_header(engine, file)
-    return file
+    return CsvFile(path, written, {column["name"]: column["type"] for column in columns})
 
 
 def _given(value: str | None) -> str:
@@ -406,6 +496,8 @@ def _refuse_ambiguous_header(engine: DuckDBEngine, file: CsvFile) -> None:
     options = {name: value for name, value in file.options.items() if name not in _FORMATS}
     plain = CsvFile(file.path, {**options, "header": False}, {f"c{i}": "VARCHAR" for i in range(len(file.columns))})
     names = [name or "" for name in engine.rows(star(_read([plain])).limit(1))[0]]
+    if not names[-1]:
+        _refuse_broken_lines(engine, file.path, file)
     refuse_ambiguous(names, shown_name(file.path))
 
 
@@ -446,12 +538,150 @@ def _refuse_lines_above_rows(file: CsvFile) -> None:
         )
 
 
-def _read(files: Sequence[CsvFile]) -> exp.Table:
+def _open_lines(engine: DuckDBEngine, path: str) -> csv_lines.Lines:
+    """What opens the lines of a file: read here, or by the engine where they are packed or remote."""
+    if csv_lines.can_open(path):
+        return partial(csv_lines.read_lines, path)
+    options: Options = {"delim": _NO_DELIMITER, "quote": "", "escape": "", "header": False, "strict_mode": False}
+    rows = star(_read([CsvFile(path, options, {"line": "VARCHAR"})]))
+
+    def lines() -> Iterator[str]:
+        for (line,) in engine.rows(rows.copy()):
+            yield f"{line or ''}\n"
+
+    return lines
+
+
+def _lines_layout(file: CsvFile) -> csv_lines.Layout:
+    options = {name: str(file.options[name]) for name in ("quote", "escape", "comment")}
+    return csv_lines.Layout(
+        str(file.options["delim"]),
+        options["quote"] or '"',
+        options["escape"],
+        int(file.options["skip"]),
+        options["comment"],
+    )
+
+
+def _refuse_broken_lines(engine: DuckDBEngine, path: str, file: CsvFile | None = None) -> None:
+    """Refuse a file with lines unlike its first one; where the sniffer says nothing, by the likeliest delimiter."""
+    if csv_lines.can_open(path) and (flaw := csv_lines.describe_null_byte(path)):
+        raise SourceError(f"source.files: {shown_name(path)}: {flaw}")
+    open_lines = _open_lines(engine, path)
+    layout = csv_lines.guess_layout(open_lines) if file is None else _lines_layout(file)
+    if layout is not None and (flaw := csv_lines.describe_broken_lines(open_lines, layout)):
+        raise SourceError(f"source.files: {shown_name(path)}: {flaw}")
+
+
+def _one_column_error(file: CsvFile, where: str) -> SourceError:
+    return SourceError(
+        f"source.files: {shown_name(file.path)}: no delimiter splits its lines into the same number of fields, so that "
+        f"each line is one value, and {where}; correct the file"
+    )
+
+
+def _refuse_delimiters_in_one_column(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> None:
+    """Whole lines are no values, behind the first lines either."""
+    if len(layout.columns) > 1:
+        return
+    condition = anonymous("regexp_matches", cast(col(*layout.columns), "VARCHAR"), text(r"[,;\t|]"))
+    if (row := engine.rows(_FIRST_MATCH(rows=target.copy(), condition=condition))[0][0]) is not None:
+        raise _one_column_error(
+            layout.files[0], f"row {row:,} has {', '.join(map(csv_lines.delimiter_name, ',;|'))} or a tab"
+        )
+
+
+def _refuse_titles(file: CsvFile, open_lines: csv_lines.Lines) -> None:
+    """Lines above the header are few, and fewer than the lines from the header on: else they may be rows."""
+    skip = int(file.options["skip"])
+    if not skip:
+        return
+    lines = list(islice(open_lines(), 2 * skip + 1))
+    titles = [line for line in lines[:skip] if line.strip()]
+    if len(titles) > _MOST_TITLES or len(titles) > len(lines) - skip:
+        name = csv_lines.delimiter_name(str(file.options["delim"]))
+        raise SourceError(
+            f"source.files: {shown_name(file.path)}: the first {skip:,} lines have no {name}, and line {skip + 1:,} "
+            "has; remove the lines above the header"
+        )
+
+
+def _refuse_other_delimiters(file: CsvFile, open_lines: csv_lines.Lines) -> None:
+    layout = _lines_layout(file)
+    if len(file.columns) > 1 and (others := csv_lines.other_delimiters(open_lines, layout)):
+        names = " and ".join(map(csv_lines.delimiter_name, [layout.delimiter, *others]))
+        raise SourceError(
+            f"source.files: {shown_name(file.path)}: {names} each split all lines into the same number of fields; "
+            "quote the values that have a delimiter"
+        )
+
+
+def _refuse_extra_delimiters(engine: DuckDBEngine, file: CsvFile) -> None:
+    if not csv_lines.can_open(file.path) or csv_lines.may_end_in_delimiter(file.path, str(file.options["delim"])):
+        _refuse_broken_lines(engine, file.path, file)
+
+
+def _refuse_rows_inside_values(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> None:
+    """Refuse stray quotes around line ends: between them, whole rows become a part of one value."""
+    if not _have_line_breaks(engine, layout, target) or not 1 < len(layout.columns) <= _LONGEST_PATTERN:
+        return
+    for file in layout.files:
+        newline = _newline(file)
+        columns = [
+            _LOOKS_LIKE_ROWS(column=col(name), newline=text(newline), pattern=text(pattern))
+            for name, pattern in zip(
+                file.columns, _row_patterns(str(file.options["delim"]), newline, len(file.columns)), strict=True
+            )
+        ]
+        rows = _read([_as_text(file)])
+        row = engine.rows(_FIRST_MATCH(rows=rows, condition=exp.or_(*columns, copy=False)))[0][0]
+        if row is not None:
+            raise SourceError(
+                f"source.files: {shown_name(file.path)}: a quoted value in row {row:,} has line breaks, and its lines "
+                "look like rows of their own, which stray quotes would make one value; correct the quotes"
+            )
+
+
+def _have_line_breaks(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> bool:
+    """Whether values may have line breaks: where the files have as many lines as rows, none has."""
+    if not all(csv_lines.can_open(file.path) for file in layout.files):
+        texts = [col(name) for name, type_ in engine.columns(target).items() if type_ == "VARCHAR"]
+        breaks = [_HAS_LINE_BREAK(column=column.copy(), newline=text(end)) for column in texts for end in "\r\n"]
+        return bool(breaks) and bool(
+            engine.rows(_ANY_MATCH(rows=target.copy(), condition=exp.or_(*breaks, copy=False)))[0][0]
+        )
+    lines, may_quote = 0, False
+    for file in layout.files:
+        facts = csv_lines.search_bytes(file.path, str(file.options["quote"] or '"'), _newline(file))
+        if facts.has_null:
+            _refuse_broken_lines(engine, file.path, file)
+        may_quote = may_quote or facts.lines is not None
+        above = int(file.options["skip"]) + bool(file.options["header"])
+        lines += facts.lines - above if facts.lines is not None else 0
+    if not may_quote:
+        return False
+    return bool(lines != engine.rows(_COUNT(rows=target.copy()))[0][0])
+
+
+def _newline(file: CsvFile) -> str:
+    return "\r" if file.options.get("new_line") == "\\r" else "\n"
+
+
+def _row_patterns(delimiter: str, newline: str, fields: int) -> Iterator[str]:
+    """For each field, what its value looks like if all lines of its record are rows of their own: the fields behind
+    it, any whole lines, and the fields before it. Of two fields, texts look like that, unless there is a whole line."""
+    end, any_text = re.escape(delimiter), f"[^{newline}{re.escape(delimiter)}]*"
+    whole = f"({any_text}({end}{any_text}){{{fields - 1}}}{newline}){'+' if fields == 2 else '*'}"
+    for i in range(fields):
+        yield f"{any_text}({end}{any_text}){{{fields - 1 - i}}}{newline}{whole}({any_text}{end}){{{i}}}{any_text}"
+
+
+def _read(files: Sequence[CsvFile], **more: str) -> exp.Table:
     """The rows of files with the same options and columns."""
     types = [exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in files[0].columns.items()]
     arguments = [
         exp.Array(expressions=[literal_path(file.path) for file in files]),
-        *_named_arguments({"auto_detect": False, "hive_partitioning": False, **files[0].options}),
+        *_named_arguments({"auto_detect": False, "hive_partitioning": False, **files[0].options, **more}),
         exp.Var(this="columns").eq(exp.Struct(expressions=types)),
     ]
     return exp.Table(this=anonymous("read_csv", *arguments))

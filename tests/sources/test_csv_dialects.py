@@ -116,7 +116,7 @@ def test_a_quoted_number_sign_is_no_comment(tmp_path: Path) -> None:
 def test_short_first_rows_without_a_header_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("1,2\n" + "1,2,3\n" * 20)
-    assert "people.csv has no header line, and its first rows differ in length" in refusal([str(path)])
+    assert "people.csv: line 1 has 2 fields (delimiter ','), and the 20 lines below it have 3" in refusal([str(path)])
 
 
 @pytest.mark.parametrize("headers", [(False, False), (True, False), (False, True)], ids=str)

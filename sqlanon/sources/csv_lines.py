@@ -1,0 +1,269 @@
+"""The lines of a CSV file as they stand, and which of them are broken.
+
+Of a clean file only bytes are searched, which costs a fraction of reading it. Its lines are parsed one by one where the
+engine refuses the file: to say which lines are broken, and why.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from sqlanon.notices import with_noun
+from sqlanon.records import dataclass
+
+DELIMITERS = (",", ";", "\t", "|")
+
+SAMPLED_LINES = 1_000
+_SHOWN_LINES = 5
+_CHUNK = 1 << 20
+_STRAY_QUOTE = "has a quote that is not closed, or text after a closing quote"
+
+Lines = Callable[[], Iterator[str]]
+"""Opens the lines of a file, each with its end."""
+
+
+def delimiter_name(delimiter: str) -> str:
+    return "tab" if delimiter == "\t" else f"'{delimiter}'"
+
+
+def can_open(path: str) -> bool:
+    """Whether a path is a file on this machine whose bytes are read without the engine."""
+    return not path.lower().endswith(".zst") and Path(path).is_file()
+
+
+def _open_bytes(path: str) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "rb")) if path.lower().endswith(".gz") else Path(path).open("rb")
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    with _open_bytes(path) as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """The lines of a file on this machine. Bytes that are no UTF-8 stay apart from all characters."""
+    open_text = gzip.open if path.lower().endswith(".gz") else open
+    with open_text(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        yield from cast(Iterable[str], file)
+
+
+def describe_null_byte(path: str) -> str | None:
+    """Where the first NUL byte of a file is; None without one."""
+    line = 1
+    for chunk in _chunks(path):
+        position = chunk.find(b"\0")
+        if position >= 0:
+            line += chunk.count(b"\n", 0, position)
+            return f"line {line:,} has a NUL byte; the file is damaged, or it is no text in UTF-8"
+        line += chunk.count(b"\n")
+    return None
+
+
+@dataclass(frozen=True)
+class ByteFacts:
+    has_null: bool
+    lines: int | None  # the last one with or without an end; None where no byte is a quote
+
+
+def search_bytes(path: str, quote: str, newline: str) -> ByteFacts:
+    """What the bytes of a file show, in one pass; in two where the first quote is far behind."""
+    mark, end, lines, has_quote, last = quote.encode(), newline.encode(), 0, False, b""
+    for i, chunk in enumerate(_chunks(path)):
+        if b"\0" in chunk:
+            return ByteFacts(True, None)
+        if not has_quote and mark in chunk:
+            has_quote = True
+            lines = sum(earlier.count(end) for earlier in islice(_chunks(path), i))
+        if has_quote:
+            lines += chunk.count(end)
+        last = chunk
+    return ByteFacts(False, lines + (bool(last) and not last.endswith(end)) if has_quote else None)
+
+
+def may_end_in_delimiter(path: str, delimiter: str) -> bool:
+    """Whether any line ends in a delimiter."""
+    patterns, last = [delimiter.encode() + end for end in (b"\n", b"\r")], b""
+    for chunk in _chunks(path):
+        if any(pattern in last + chunk for pattern in patterns):
+            return True
+        last = chunk[-len(delimiter.encode()) :]
+    return last == delimiter.encode()
+
+
+@dataclass(frozen=True)
+class Record:
+    line: int  # its first line
+    fields: Sequence[str]
+    is_broken: bool = False  # whether its quotes are
+
+
+def read_records(lines: Iterable[str], delimiter: str, quote: str, escape: str = "") -> Iterator[Record]:
+    """The records of a file but for blank lines; reading goes on behind broken ones."""
+    reader = csv.reader(
+        lines,
+        delimiter=delimiter,
+        quotechar=quote or None,
+        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+        doublequote=escape in ("", quote),
+        escapechar=None if escape in ("", quote) else escape,
+        strict=True,
+    )
+    while True:
+        line = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield Record(line, (), is_broken=True)
+        else:
+            if fields:
+                yield Record(line, fields)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How lines are parsed: the delimiter, the lines above the first record, and its number of fields."""
+
+    delimiter: str
+    quote: str = '"'
+    escape: str = ""
+    skip: int = 0
+    comment: str = ""
+
+    def records(self, lines: Iterable[str]) -> Iterator[Record]:
+        records = read_records(islice(lines, self.skip, None), self.delimiter, self.quote, self.escape)
+        for record in records:
+            if not (self.comment and record.fields and record.fields[0].startswith(self.comment)):
+                yield Record(record.line + self.skip, record.fields, record.is_broken)
+
+
+def guess_layout(open_lines: Lines) -> Layout | None:
+    """The delimiter that splits most of the first lines into one number of fields; None where none splits them.
+
+    Lines above the first one that it splits are titles.
+    """
+    guesses = []
+    for delimiter in DELIMITERS:
+        records = list(read_records(islice(open_lines(), SAMPLED_LINES), delimiter, '"'))
+        counts = Counter(len(record.fields) for record in records if len(record.fields) > 1)
+        if counts:
+            fields, count = max(counts.items(), key=lambda pair: (pair[1], pair[0]))
+            first = next(record for record in records if len(record.fields) > 1)
+            guesses.append((count, fields, len(records), Layout(delimiter, skip=first.line - 1)))
+    if not guesses:
+        return None
+    count, _, records_count, layout = max(guesses, key=lambda guess: guess[:2])
+    return layout if 2 * count >= records_count - 1 else None
+
+
+def other_delimiters(open_lines: Lines, layout: Layout) -> list[str]:
+    """The delimiters that would also split all of the first lines into the same number of fields."""
+    first = list(islice(open_lines(), layout.skip + SAMPLED_LINES))
+    header = next(iter(first[layout.skip :]), "")
+    others = []
+    for delimiter in DELIMITERS:
+        if delimiter != layout.delimiter and delimiter in header:
+            other = Layout(delimiter, layout.quote, layout.escape, layout.skip, layout.comment)
+            counts = {len(record.fields) for record in other.records(first)}
+            if len(counts) == 1 and counts != {1}:
+                others.append(delimiter)
+    return others
+
+
+def find_delimiter(open_lines: Lines, limit: int) -> tuple[int, str] | None:
+    """The first one of so many lines that has a delimiter: its number, and the delimiter."""
+    for number, line in enumerate(islice(open_lines(), limit), 1):
+        for delimiter in DELIMITERS:
+            if delimiter in line:
+                return number, delimiter
+    return None
+
+
+def describe_broken_lines(open_lines: Lines, layout: Layout) -> str | None:
+    """What is wrong with the lines of a file, in words: they differ from its first record; None: nothing."""
+    summary = _compare_lines(layout.records(open_lines()))
+    if summary is None:
+        return None
+    name = delimiter_name(layout.delimiter)
+    return _describe_extra_delimiters(summary, name) or (_describe_lines(summary, name) if summary.broken else None)
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """How records compare with the first one of a file."""
+
+    first: Record
+    rows: int  # records below it
+    counts: Mapping[int, int]  # of rows with another number of fields, by that number; 0 for those with broken quotes
+    blank_ends: int  # rows with its number of fields, of which the last one is empty
+    extra_ends: int  # rows with one field more, which is empty
+    shown: Sequence[str]  # the first rows that differ
+
+    @property
+    def expected(self) -> int:
+        return len(self.first.fields)
+
+    @property
+    def broken(self) -> int:
+        return sum(self.counts.values())
+
+
+def _compare_lines(records: Iterator[Record]) -> _Summary | None:
+    first = next(records, None)
+    if first is None:
+        return None
+    expected, rows, blank_ends, extra_ends = len(first.fields), 0, 0, 0
+    counts: Counter[int] = Counter()
+    shown: list[str] = []
+    for record in chain([first] if first.is_broken else [], records):
+        rows += 1
+        fields = len(record.fields)
+        is_blank = bool(fields) and record.fields[-1] == ""
+        if not record.is_broken and fields == expected:
+            blank_ends += is_blank
+            continue
+        counts[fields] += 1
+        extra_ends += is_blank and fields == expected + 1
+        if len(shown) < _SHOWN_LINES:
+            shown.append(f"line {record.line:,} {_STRAY_QUOTE if record.is_broken else f'has {fields:,}'}")
+    return _Summary(first, rows, counts, blank_ends, extra_ends, shown)
+
+
+def _describe_extra_delimiters(summary: _Summary, name: str) -> str | None:
+    first, rows, expected = summary.first, summary.rows, summary.expected
+    if rows and first.fields and first.fields[-1] == "":
+        if summary.counts == {expected - 1: rows}:
+            return (
+                f"the header (line {first.line:,}) ends with an extra {name}: it has {with_noun(expected, 'field')}, "
+                f"and the {with_noun(rows, 'line', 'below it has', 'below it have')} {expected - 1:,}; remove the last "
+                f"{name} of the header"
+            )
+        if summary.blank_ends == rows:
+            return f"every line ends with an extra {name}; remove it from each line"
+    if summary.extra_ends == summary.broken == rows > 0:
+        return (
+            f"all lines below the header end with an extra {name}: they have {with_noun(expected + 1, 'field')}, and "
+            f"the header (line {first.line:,}) has {expected:,}; remove the last {name} of each line"
+        )
+    return None
+
+
+def _describe_lines(summary: _Summary, name: str) -> str:
+    broken, shown = summary.broken, summary.shown
+    head = f"line {summary.first.line:,} has {with_noun(summary.expected, 'field')} (delimiter {name})"
+    if broken == summary.rows > 1 and len(summary.counts) == 1 and 0 not in summary.counts:
+        return (
+            f"{head}, and the {broken:,} lines below it have {next(iter(summary.counts)):,}; give each field a name in "
+            "the header, or remove the line if it is above the header"
+        )
+    more = f", and {broken - len(shown):,} more" if broken > len(shown) else ""
+    differing = "1 line differs" if broken == 1 else f"{broken:,} lines differ"
+    return f"{head}, and {differing}: {', '.join(shown)}{more}; correct these lines"
