@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import WHOLE
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import col, drop_table, fragment, star, template
+from sqlanon.expressions import col, drop_table, fragment, named, star, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import released_column
 from sqlanon.ledger import catalog
@@ -21,6 +21,13 @@ _CHANGED_LABELS = template("""
     FROM :then AS t
     JOIN :now AS n ON t.level_0 IS NOT DISTINCT FROM n.level_0
     WHERE :label_then IS DISTINCT FROM :label_now
+""")
+_NOW_AND_GONE = fragment("""
+    SELECT :levels_now FROM :now
+    UNION ALL
+    SELECT :levels_then
+    FROM :then AS t
+    ANTI JOIN :now AS n ON t.level_0 IS NOT DISTINCT FROM n.level_0
 """)
 _BOTH = fragment("SELECT :levels FROM :then UNION SELECT :levels FROM :now")
 _KNOWN = template("""
@@ -87,13 +94,25 @@ def is_same_tree(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
 
 
 def tree_of_both(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
-    """One hierarchy of the values that either has, where both are the same tree.
+    """One hierarchy of the values that either has: those that are gone have the labels that they had.
 
-    Makes a table in the work schema.
+    A mask may have become longer or shorter meanwhile; then its top goes on above. Makes a table in the work schema.
     """
-    target = run.work(f"both_{then.table.name}")
-    catalog.replace_table(run.engine, target.copy(), union_of(then.table, now.table, now.height, now.open_ends))
-    return Hierarchy(now.attribute, target, now.height, 0, now.top, now.open_ends)
+    target, height = run.work(f"both_{then.table.name}"), max(then.height, now.height)
+    query = _NOW_AND_GONE(
+        levels_now=_levels_up_to(height, now), levels_then=_levels_up_to(height, then), now=now.table, then=then.table
+    )
+    assert isinstance(query, exp.Query)
+    catalog.replace_table(run.engine, target.copy(), query)
+    return Hierarchy(now.attribute, target, height, 0, now.top, now.open_ends)
+
+
+def _levels_up_to(height: int, hierarchy: Hierarchy) -> list[exp.Expr]:
+    """The columns of a hierarchy's table, up to a height that may be above its own."""
+    names = dict.fromkeys(["level_0", *(released_column(level, hierarchy.open_ends) for level in range(height + 1))])
+    top = hierarchy.released(hierarchy.height)
+    own = {"level_0", *(hierarchy.released(level) for level in range(hierarchy.height + 1))}
+    return [named(col(name if name in own else top), name) for name in names]
 
 
 def union_of(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp.Query:

@@ -259,10 +259,21 @@ def test_a_release_at_the_top_of_a_mask_can_grow(tmp_path: Path) -> None:
             {"age": 2, "town": 1},
         )
         assert db.verify(release.path, policy).verified
-    with duckdb.connect(tmp_path / "people.duckdb") as connection:
-        connection.execute("INSERT INTO t VALUES (200, 20, 'a longer town', 'flu')")
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="another label than when the release"):
-        db.extend(policy)
+    changes = [
+        "INSERT INTO t SELECT 200 + i, 20, 'a longer town', 'flu' FROM range(5) AS r(i)",
+        "DELETE FROM t WHERE id > 99",
+    ]
+    for change, rows, top in zip(changes, (70, 70), (13, 5), strict=True):  # a shorter mask shows no more
+        with duckdb.connect(tmp_path / "people.duckdb") as connection:
+            connection.execute(change)
+        with sqlanon.connect() as db:
+            found = db.extend(policy)
+            assert found.generalization == {"age": 0, "town": top}
+            release = found.publish()
+            assert release.manifest.heights == {"age": 2, "town": 1}
+        with duckdb.connect(release.path, read_only=True) as connection:
+            towns = f"SELECT town, count(*) FROM {release.manifest.table_name} GROUP BY town"
+            assert connection.execute(towns).fetchall() == [("*", rows)]
 
 
 def levels_of(claims: sqlanon.Release, levels: dict[str, int], heights: dict[str, int] | None) -> ComparedRelease:
