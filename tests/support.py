@@ -168,6 +168,13 @@ def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
+def run_script(sql: str | None) -> list[tuple[Any, ...]]:
+    """The rows of all statements of a script, in a client with nothing of its own."""
+    with duckdb.connect() as client:
+        statements = client.extract_statements(sql or "")
+        return [row for statement in statements for row in client.execute(statement).fetchall()]
+
+
 def change(path: Path, *statements: str) -> None:
     with opened_catalog(path, read_only=False) as connection:
         for statement in statements:

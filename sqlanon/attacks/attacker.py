@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from sqlanon.attacks.scripts import (
     ScriptWriter,
     as_text,
     outside_values,
+    write_catalog,
     write_hierarchy,
     write_release,
     write_source,
@@ -28,10 +30,9 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import star, subquery, table, template, union_all
+from sqlanon.expressions import create_table, star, subquery, table, template, union_all
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.hierarchies.labels import longest_query
-from sqlanon.ledger import is_same_tree
 from sqlanon.ledger.release_links import (
     NO_TREES,
     UNCOMPARED,
@@ -44,6 +45,7 @@ from sqlanon.ledger.release_links import (
 )
 from sqlanon.ledger.renamed import renamed_columns
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.trees import CATALOG_IN_QUERIES, is_same_tree, recorded_trees, same_trees, trees_of_pair
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
 from sqlanon.policy.databases import read_data_files
 from sqlanon.records import dataclass
@@ -63,18 +65,58 @@ Found: TypeAlias = "tuple[list[Finding], list[str]]"
 
 @dataclass(frozen=True)
 class PrivateSide:
-    """The source, the hierarchies and the outside table, if there is one."""
+    """The source, the hierarchies and the outside table, if there is one.
+
+    ``hierarchies`` are those of the policy, as ``trees`` are; and ``recorded`` those of releases that the policy's
+    catalog records, as they were then, by path. All are by attribute in lower case.
+    """
 
     policy: Policy
     run: Run
     columns: Columns
     trees: Trees
     outside: Source | None
+    hierarchies: Mapping[str, Hierarchy]
+    recorded: Mapping[Path, Mapping[str, Hierarchy]]
 
     @property
     def heights(self) -> dict[str, int]:
         """Their heights in the policy, by attribute in lower case."""
         return {name: one.height - one.below for name, one in self.trees.hierarchies.items()}
+
+    def hierarchies_of(self, release: ComparedRelease) -> Mapping[str, Hierarchy]:
+        """The hierarchies of a release: those that are recorded, and those of the policy where that has its rules."""
+        own = {
+            name: hierarchy
+            for name, hierarchy in self.hierarchies.items()
+            if self.trees.of(name, [release.rule(name)]) is not None
+        }
+        return {**own, **self.recorded.get(release.path, {})}
+
+
+@dataclass(frozen=True)
+class ReleasePair:
+    """Two releases, the earlier first, and the hierarchies of both."""
+
+    first: ComparedRelease
+    second: ComparedRelease
+    trees: Trees
+
+    @property
+    def k(self) -> int:
+        """The smaller k of the two."""
+        return min(self.first.k, self.second.k)
+
+    @property
+    def linked(self) -> ReleaseLink:
+        """How their rows can be linked."""
+        return link(self.first, self.second, self.trees)
+
+    @property
+    def without_masked_rows(self) -> ReleasePair:
+        """The same releases without their masked rows."""
+        first = self.first.without_masked_rows(self.trees.of_release(is_first=True))
+        return replace(self, first=first, second=self.second.without_masked_rows(self.trees.of_release(is_first=False)))
 
 
 @dataclass(frozen=True)
@@ -87,6 +129,7 @@ class Attacker:
     private: PrivateSide | None = None
     known: int = 1
     counts: bool = True
+    _pair_trees: dict[tuple[Path, Path], Trees] = field(default_factory=dict)
 
     @property
     def trees(self) -> Trees:
@@ -116,13 +159,30 @@ class Attacker:
         """The rows of all victims that a query finds."""
         return int(self.figures(_VICTIMS(found=subquery(query)))["victims"])
 
-    def pairs(self) -> Iterator[tuple[ComparedRelease, ComparedRelease, ReleaseLink]]:
+    def pairs(self) -> Iterator[ReleasePair]:
         """All pairs of releases, the earlier first. Columns that the later one has under another name are called so."""
         ordered = sorted((one.with_set_texts for one in self.subjects), key=lambda one: one.manifest.published_at)
         for first, second in combinations(ordered, 2):
             pairs = renamed_columns(self.engine, first, second) if self.counts else {}
-            called = first.renamed(pairs)
-            yield called, second, link(called, second, self.trees)
+            yield ReleasePair(first.renamed(pairs), second, self._trees_of_pair(first, second))
+
+    def _trees_of_pair(self, first: ComparedRelease, second: ComparedRelease) -> Trees:
+        if self.private is None:
+            return NO_TREES
+        paths = first.path, second.path
+        if paths not in self._pair_trees:
+            both = self.private.hierarchies_of(first), self.private.hierarchies_of(second)
+            same = same_trees(self.private.run.engine, *both)
+            store = partial(self._store, len(self._pair_trees) + 1)
+            self._pair_trees[paths] = trees_of_pair((first, second), both, same, store)
+        return self._pair_trees[paths]
+
+    def _store(self, pair: int, name: str, query: exp.Query) -> exp.Table:
+        """Make a table of a query, for a pair of releases, and write how people make it."""
+        target = self.work(f"{name} {pair}")
+        self.engine.execute(create_table(target.copy(), query))
+        self.writer.name_query(target, table(f"{name}_{pair}"), query)
+        return target
 
 
 def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> str | None:
@@ -131,11 +191,9 @@ def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequen
     return _cannot_compare(f"{subject.path.name} has {UNCOMPARED}, in {', '.join(names)}") if names else None
 
 
-def why_not_both(
-    attacker: Attacker, first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink
-) -> str | None:
+def why_not_both(attacker: Attacker, pair: ReleasePair) -> str | None:
     """Why the labels of two releases cannot be compared, or None."""
-    found = kinds_of_both(attacker.engine, linked, first, second) if attacker.counts else None
+    found = kinds_of_both(attacker.engine, pair.linked, pair.first, pair.second) if attacker.counts else None
     return _cannot_compare(found) if isinstance(found, str) else None
 
 
@@ -181,11 +239,32 @@ def opened_attacker(
             yield Attacker(engine, subjects, writer, None, known, counts)
             return
         with source_errors():
-            private = _private_side(policy, run, None if outside is None else os.fspath(outside), writer)
+            recorded = {one.path: _recorded_hierarchies(policy, run, one, writer) for one in subjects}
+            private = _private_side(policy, run, None if outside is None else os.fspath(outside), recorded, writer)
         yield Attacker(engine, subjects, writer, private, known, counts)
 
 
-def _private_side(policy: Policy, run: Run, outside: str | None, writer: ScriptWriter) -> PrivateSide:
+def _recorded_hierarchies(
+    policy: Policy, run: Run, subject: ComparedRelease, writer: ScriptWriter
+) -> Mapping[str, Hierarchy]:
+    """The hierarchies of a release in the policy's catalog."""
+    if policy.catalog is None:
+        return {}
+    recorded = recorded_trees(run, policy.catalog.database, subject.manifest)
+    if recorded:
+        write_catalog(writer, policy.catalog.database)
+    for hierarchy, shown in recorded:
+        writer.name(hierarchy.table, shown, CATALOG_IN_QUERIES)
+    return {hierarchy.attribute.lower(): hierarchy for hierarchy, _ in recorded}
+
+
+def _private_side(
+    policy: Policy,
+    run: Run,
+    outside: str | None,
+    recorded: Mapping[Path, Mapping[str, Hierarchy]],
+    writer: ScriptWriter,
+) -> PrivateSide:
     """Bind the outside table, and build the hierarchies over the values of the source and of the outside table."""
     columns = match_columns(policy, run.source)
     steps = StatementRunner(run.engine)
@@ -227,8 +306,9 @@ def _private_side(policy: Policy, run: Run, outside: str | None, writer: ScriptW
         raise HierarchyError(problems)
     rules = {name.lower(): [one.get("hierarchy")] for name, one in policy.redacted()["attributes"].items()}
     quasi = {name.lower() for name in policy.generalized}  # sensitive values are released unchanged
-    trees = {name: Tree.of(one.table, one.height, one.open_ends and name in quasi) for name, one in built.items()}
-    return PrivateSide(policy, run, columns, Trees(trees, rules), theirs)
+    built = {name: one if name in quasi else replace(one, open_ends=False) for name, one in built.items()}
+    trees = {name: Tree.of(one.table, one.height, one.open_ends) for name, one in built.items()}
+    return PrivateSide(policy, run, columns, Trees(trees, rules), theirs, built, recorded)
 
 
 def _longest(run: Run, rules: tuple[object, ...], values: exp.Table) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.attacks.attacker import Attacker, Found, why_not_both, why_strange
+from sqlanon.attacks.attacker import Attacker, Found, ReleasePair, why_not_both, why_strange
 from sqlanon.attacks.findings import Finding
 from sqlanon.errors import ReleaseError
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
@@ -26,7 +26,7 @@ from sqlanon.ledger.joint_attacks import complementary_release, complementary_vi
 from sqlanon.ledger.overlaps import SharedRows, differences
 from sqlanon.ledger.pair_audit import PairAudit
 from sqlanon.ledger.part_requirements import Part, SharedRequirement, shared_requirements, shown_violations
-from sqlanon.ledger.release_links import ComparedRelease, Trees, link
+from sqlanon.ledger.release_links import ComparedRelease, Trees
 from sqlanon.ledger.row_matching import (
     LinkedAttribute,
     ReleaseLink,
@@ -356,21 +356,19 @@ def _people(linked: ReleaseLink) -> dict[str, Any]:
 MOST_CLASSES = 5000
 """The most classes of two releases whose regions are compared: `sqlanon anonymize` compares any number."""
 
-Pair = tuple[ComparedRelease, ComparedRelease, ReleaseLink]
-
 
 def find_complementary_release(attacker: Attacker) -> Found:
     """What two releases reveal together: combinations of few rows, by values or by the counts of overlapping classes;
     and joined classes that do not meet the requirements of the policies."""
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
-    for first, second, linked in pairs:
-        k = min(first.k, second.k)
+    for pair in pairs:
+        first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
         figures = attacker.figures(both_grouped(complementary_victims(linked, k), linked, "numbers"))
         victims, queries = [figures["victims"]], [complementary_release(linked, k)]
         shared: Sequence[SharedRows] = ()
         try:
-            shared = _few_shared(attacker, first, second, k)
+            shared = _few_shared(attacker, pair)
         except ReleaseError as error:
             reasons.append(f"{first.path} and {second.path} are not subtracted: {error}")
         if shared:
@@ -387,19 +385,13 @@ def find_complementary_release(attacker: Attacker) -> Found:
     return findings, reasons
 
 
-def _few_shared(attacker: Attacker, first: ComparedRelease, second: ComparedRelease, k: int) -> Sequence[SharedRows]:
+def _few_shared(attacker: Attacker, pair: ReleasePair) -> Sequence[SharedRows]:
     """Pairs of overlapping classes that share some rows, but fewer than k, without masked rows."""
-    linked = _without_masked_rows(attacker, first, second)
+    linked = pair.without_masked_rows.linked
     if not (attacker.counts and linked.several_levels):
         return []
-    with PairAudit.of(attacker.engine, attacker.work, linked, k) as audit:
+    with PairAudit.of(attacker.engine, attacker.work, linked, pair.k) as audit:
         return audit.overlaps().few
-
-
-def _without_masked_rows(attacker: Attacker, first: ComparedRelease, second: ComparedRelease) -> ReleaseLink:
-    trees = attacker.trees
-    own = trees.of_release(is_first=True), trees.of_release(is_first=False)
-    return link(first.without_masked_rows(own[0]), second.without_masked_rows(own[1]), trees)
 
 
 def _requirements(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[SharedRequirement]:
@@ -418,9 +410,9 @@ def find_temporal(attacker: Attacker) -> Found:
     that do not meet the requirements of the policies."""
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
-    for first, second, linked in pairs:
-        k = min(first.k, second.k)
-        unmasked = _without_masked_rows(attacker, first, second) if first.masks or second.masks else linked
+    for pair in pairs:
+        first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
+        unmasked = pair.without_masked_rows.linked
         counts, shown = dict[str, int](), list[exp.Select]()
         is_small = first.manifest.classes + second.manifest.classes <= MOST_CLASSES
         for name, side, without in (("added", linked, unmasked), ("removed", linked.swapped, unmasked.swapped)):
@@ -447,14 +439,14 @@ def find_composition(attacker: Attacker) -> Found:
         return [], ["needs a sensitive attribute that both releases have"]
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
-    for first, second, linked in pairs:
+    for pair in pairs:
         for name in names:
-            column = first.column(name) or name
-            classes = replace(linked, shared=(column,))
+            column = pair.first.column(name) or name
+            classes = replace(pair.linked, shared=(column,))
             figures = attacker.figures(composition_victims(classes))
-            sql = attacker.script(titled(composition(classes), linked.titles))
+            sql = attacker.script(titled(composition(classes), classes.titles))
             more = {"attribute": column, "pairs": figures["pairs"]}
-            findings.append(_finding(first, second, figures["victims"], sql, more))
+            findings.append(_finding(pair.first, pair.second, figures["victims"], sql, more))
     return findings, reasons
 
 
@@ -464,7 +456,7 @@ def find_unsorted_matching(attacker: Attacker) -> Found:
     if private is None and len(attacker.subjects) < 2:
         return [], ["needs two releases, or a policy with the source"]
     pairs, reasons = _comparable_pairs(attacker) if len(attacker.subjects) > 1 else ([], [])
-    findings = [_by_position(attacker, linked, first, second) for first, second, linked in pairs]
+    findings = [_by_position(attacker, pair.linked, pair.first, pair.second) for pair in pairs]
     for one in [one.with_set_texts for one in attacker.subjects] if private is not None else ():
         linked = _with_source(one, attacker.trees, private.run.source) if private is not None else None
         if linked is None:
@@ -558,21 +550,21 @@ def _with_source(one: ComparedRelease, trees: Trees, source_: Source) -> Release
     return ReleaseLink(one.relation, source_.relation, tuple(shared), tuple(attributes))
 
 
-def _comparable_pairs(attacker: Attacker) -> tuple[list[Pair], list[str]]:
+def _comparable_pairs(attacker: Attacker) -> tuple[list[ReleasePair], list[str]]:
     """The pairs of releases whose labels can be compared, the earlier first; and why others cannot."""
     if len(attacker.subjects) < 2:
         return [], ["needs two releases of one table"]
     pairs, reasons = [], []
-    for first, second, linked in attacker.pairs():
-        if linked.missing:
-            names = ", ".join(map(repr, linked.missing))
+    for pair in attacker.pairs():
+        if missing := pair.linked.missing:
+            names = ", ".join(map(repr, missing))
             reasons.append(
                 f"needs a policy with the hierarchies of {names}: the releases have labels of different levels"
             )
-        elif why := why_not_both(attacker, first, second, linked):
+        elif why := why_not_both(attacker, pair):
             reasons.append(why)
         else:
-            pairs.append((first, second, linked))
+            pairs.append(pair)
     return pairs, reasons
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from sqlglot import exp
 
@@ -23,6 +24,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.hierarchies import hierarchy_query
 from sqlanon.ledger.release_links import ComparedRelease
+from sqlanon.ledger.trees import CATALOG_IN_QUERIES
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
 from sqlanon.sources import Source
 from sqlanon.sources.duckdb import named_table
@@ -56,11 +58,24 @@ class ScriptWriter:
         """The name for people of a relation of the run, and the key of what makes it."""
         self._names[_key(own)] = (public, need)
 
+    def name_query(self, own: exp.Table, public: exp.Table, query: exp.Query) -> None:
+        """The name for people of a table that a query of other named relations makes."""
+        needed: dict[str, None] = {}
+        statement = create_temporary_table(public, self._renamed(query, needed))
+        self.need(public.name, [f"{statement.sql('duckdb')};"], needed)
+        self.name(own, public, public.name)
+
     def script(self, *queries: exp.Query) -> str:
         """The queries as anybody who has the files can run them."""
         needed: dict[str, None] = {}
+        texts = [f"{self._renamed(query, needed).sql('duckdb', pretty=True)};" for query in queries]
+        before = [statement for key in needed for statement in self._needs[key][0]]
+        return "\n".join([*before, *texts])
 
-        def renamed(node: exp.Expr) -> exp.Expr:
+    def _renamed(self, query: exp.Query, needed: dict[str, None]) -> exp.Query:
+        """A query under names for people; the keys of what makes these are added to ``needed``."""
+
+        def rename(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Table) or _key(node) not in self._names:
                 return node
             public, need = self._names[_key(node)]
@@ -68,9 +83,9 @@ class ScriptWriter:
                 self._collect(need, needed)
             return aliased(public, node.alias) if node.alias else public.copy()
 
-        texts = [f"{query.transform(renamed).sql('duckdb', pretty=True)};" for query in queries]
-        before = [statement for key in needed for statement in self._needs[key][0]]
-        return "\n".join([*before, *texts])
+        renamed = query.transform(rename)
+        assert isinstance(renamed, exp.Query)
+        return renamed
 
     def _collect(self, key: str, needed: dict[str, None]) -> None:
         for other in self._needs[key][1]:
@@ -145,6 +160,12 @@ def write_hierarchy(
     statements = [create_temporary_table(values, both), create_temporary_table(public, query)]
     writer.need(key, [f"{one.sql('duckdb')};" for one in statements], needs)
     writer.name(target, public, key)
+
+
+def write_catalog(writer: ScriptWriter, path: Path) -> None:
+    """How people get at the hierarchies of a catalog."""
+    attached = f"ATTACH {text(str(path)).sql('duckdb')} AS {CATALOG_IN_QUERIES} (READ_ONLY);"
+    writer.need(CATALOG_IN_QUERIES, [attached])
 
 
 def write_release(writer: ScriptWriter, subject: ComparedRelease, alias: str) -> None:

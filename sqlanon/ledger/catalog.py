@@ -227,7 +227,7 @@ def replace_table(engine: DuckDBEngine, target: exp.Table, query: exp.Query) -> 
 
 
 @contextmanager
-def _read(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
+def reading(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
     """Attach a catalog for reading, unless it cannot be read now; whether it has the tables of one."""
     try:
         engine.attach(path, name, read_only=True)
@@ -242,7 +242,7 @@ def _read(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bo
 
 def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bool:
     """Whether another catalog has releases of a source, except at one place. No, if it cannot be read now."""
-    with _read(engine, path, BESIDE) as is_there:
+    with reading(engine, path, BESIDE) as is_there:
         try:
             if not is_there or not engine.rows(_LEDGERS_BESIDE())[0][0]:
                 return False
@@ -280,7 +280,7 @@ def store_hierarchies(
 @contextmanager
 def recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
     """The decoys that the catalog has of the release with a digest; None where it has none, or cannot be read now."""
-    with _read(engine, path) as is_there:
+    with reading(engine, path) as is_there:
         rows = engine.rows(_DECOYS(digest=digest)) if is_there else []
         yield stored(rows[0][0]) if rows else None
 
@@ -288,14 +288,14 @@ def recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[e
 def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
     """The hash of the newest file that was published at a place; None if the catalog has none or cannot be read now,
     or if a stopped run may have published there."""
-    with _read(engine, path) as is_there:
+    with reading(engine, path) as is_there:
         rows = engine.rows(_SHA256(place=place)) if is_there else []
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
 def recorded_as_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether the catalog has drafts with a digest, and no release. No, if it cannot be read now."""
-    with _read(engine, path) as is_there:
+    with reading(engine, path) as is_there:
         rows = engine.rows(_DRAFTS(digest=digest)) if is_there else []
     return any(is_draft for (is_draft,) in rows)
 
@@ -303,7 +303,7 @@ def recorded_as_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
 def recorded_as_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether the catalog has releases with a digest that replaced others without rows that left the source. No, if it
     cannot be read now."""
-    with _read(engine, path) as is_there:
+    with reading(engine, path) as is_there:
         return bool(engine.rows(_WITHDRAWALS(digest=digest))) if is_there else False
 
 

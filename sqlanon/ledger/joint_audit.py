@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -52,11 +52,8 @@ from sqlanon.ledger.part_requirements import NewRows, Part, shared_requirements,
 from sqlanon.ledger.records import Publication, Spent
 from sqlanon.ledger.release_links import (
     ComparedRelease,
-    CrossedTrees,
-    Tree,
     Trees,
     compared_with,
-    crossed,
     kinds_of_both,
     link,
 )
@@ -69,7 +66,14 @@ from sqlanon.ledger.renamed import (
 )
 from sqlanon.ledger.row_matching import ReleaseLink, titled
 from sqlanon.ledger.same_people import SharedPeople
-from sqlanon.ledger.trees import is_same_tree, stored_name, tree_of_both, trees_of, union_of
+from sqlanon.ledger.trees import (
+    CATALOG_IN_QUERIES,
+    same_trees,
+    shown_table,
+    stored_name,
+    trees_of,
+    trees_of_pair,
+)
 from sqlanon.notices import with_noun
 from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
@@ -89,9 +93,6 @@ STANDS_FOR = "sqlanon rows"
 """The column of grouped rows that counts them: no column of a release has this name."""
 
 _NOISE = "noise of all releases"
-
-_CATALOG = "hierarchies"
-"""The catalog's name in the queries for people."""
 
 _GROUPED = template("""
     SELECT :columns, count(*) AS "sqlanon rows"
@@ -640,8 +641,9 @@ class JointAudit:
 
     def _script(self, publication: Publication, attack: _Attack) -> str:
         """The query of an attack, with the statements that open the files."""
-        assert self.prepared.policy.catalog is not None
-        files = {"earlier": publication.path, "new": self.target, _CATALOG: self.prepared.policy.catalog.database}
+        private = self.prepared.policy.catalog
+        assert private is not None
+        files = {"earlier": publication.path, "new": self.target, CATALOG_IN_QUERIES: private.database}
         opening = [
             f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
             if kind_at(path).in_files
@@ -657,40 +659,26 @@ class JointAudit:
         """The hierarchies of both, each as it was when its release was made; and by the names that the catalog has for
         them."""
         policy, run = self.prepared.policy, self.run
-        known = trees_of(run, policy, one.publication.run_id)
-        trees, shown, rules = dict[str, Tree](), dict[str, Tree](), dict[str, list[Any]]()
-        crossing, shown_crossing = dict[str, CrossedTrees](), dict[str, CrossedTrees]()
-        for now in self.prepared.own_hierarchies:
-            key = now.attribute.lower()
-            then = known.pop(key, None)
-            own_name = catalog.hierarchy_name(policy.fingerprint(), now.attribute)
-            rules[key] = [new.rule(key)]
-            if then is None:
-                trees[key], shown[key] = _tree(now), _stored([own_name], now)
-                continue
-            earlier_name = stored_name(one.publication.run_id, now.attribute)
-            if is_same_tree(run.engine, then, now):
-                rules[key].append(one.rule(key))
-                trees[key], shown[key] = _tree(tree_of_both(run, then, now)), _stored([own_name, earlier_name], now)
-            else:
-                crossing[key] = self._crossed(then, now)
-                first, second = _stored([earlier_name], then), _stored([own_name], now)
-                shown_crossing[key] = CrossedTrees(first, second, subquery(crossed(first, second), "crossed"))
-        for key, then in known.items():  # the new one shows it as it is, or not at all
-            trees[key], rules[key] = _tree(then), [one.rule(key)]
-            shown[key] = _stored([stored_name(one.publication.run_id, then.attribute)], then)
-        return Trees(trees, rules, crossing), Trees(shown, rules, shown_crossing)
+        then = trees_of(run, policy, one.publication.run_id)
+        now = {hierarchy.attribute.lower(): hierarchy for hierarchy in self.prepared.own_hierarchies}
+        then_name = partial(stored_name, one.publication.run_id)
+        now_name = partial(catalog.hierarchy_name, policy.fingerprint())
+        same, shown = same_trees(run.engine, then, now), (_in_catalog(then, then_name), _in_catalog(now, now_name))
+        return (
+            trees_of_pair((one, new), (then, now), same, self._store),
+            trees_of_pair((one, new), shown, same, lambda name, query: subquery(query, name)),
+        )
 
-    def _crossed(self, then: Hierarchy, now: Hierarchy) -> CrossedTrees:
-        """Two hierarchies, as a table of the work schema."""
-        target = self.run.work(f"crossed_{then.table.name}")
-        first, second = _tree(then), _tree(now)
-        catalog.replace_table(self.run.engine, target.copy(), crossed(first, second))
-        return CrossedTrees(first, second, target)
+    def _store(self, name: str, query: exp.Query) -> exp.Table:
+        """Make a table in the work schema."""
+        target = self.run.work(name)
+        catalog.replace_table(self.run.engine, target.copy(), query)
+        return target
 
 
-def _tree(hierarchy: Hierarchy) -> Tree:
-    return Tree.of(hierarchy.table, hierarchy.height, hierarchy.open_ends)
+def _in_catalog(hierarchies: Mapping[str, Hierarchy], name: Callable[[str], str]) -> dict[str, Hierarchy]:
+    """Hierarchies with their tables in the queries for people."""
+    return {key: replace(each, table=shown_table(name(each.attribute))) for key, each in hierarchies.items()}
 
 
 def _parts_with_new_rows(linked: ReleaseLink, masked: MaskedRows) -> list[NewRows]:
@@ -790,14 +778,6 @@ def _why_more_rows(rows: int, persons: int, most_rows: int) -> str:
         return ""
     of_persons = f"{rows - 1:,} rows can be those of {with_noun(persons - 1, 'person')}"
     return f" (why {rows:,} rows with k = {persons:,}: one person has up to {most_rows:,} rows, so {of_persons})"
-
-
-def _stored(names: Sequence[str], hierarchy: Hierarchy) -> Tree:
-    """A hierarchy by its names in the catalog."""
-    height, open_ends = hierarchy.height, hierarchy.open_ends
-    tables = [table(name, catalog.SCHEMA, _CATALOG) for name in names]
-    both = tables[0] if len(tables) == 1 else subquery(union_of(tables[0], tables[1], height, open_ends), "both")
-    return Tree.of(both, height, open_ends)
 
 
 def _is_parquet(path: Path) -> bool:

@@ -3,18 +3,28 @@ where a file was edited, or a mask has longer texts to hide."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import WHOLE
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import col, drop_table, fragment, named, star, template
+from sqlanon.expressions import col, drop_table, fragment, named, star, table, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import released_column
 from sqlanon.ledger import catalog
+from sqlanon.ledger.release_links import ComparedRelease, CrossedTrees, Tree, Trees, crossed
 from sqlanon.policy import Policy
+from sqlanon.release.manifest import Manifest
 from sqlanon.sources.run import Run
+
+CATALOG_IN_QUERIES = "hierarchies"
+"""The catalog's name in the queries for people."""
+
+Store: TypeAlias = Callable[[str, exp.Query], exp.Expr]
+"""Makes a relation of a query, under a name."""
 
 _CHANGED_LABELS = template("""
     SELECT count(*)
@@ -34,6 +44,11 @@ _KNOWN = template("""
     SELECT attribute, height, table_name
     FROM sqlanon_catalog.sqlanon.released_hierarchies
     WHERE run_id = :run_id
+""")
+_RECORDED = template("""
+    SELECT h.attribute, h.height, h.table_name
+    FROM sqlanon_catalog.sqlanon.released_hierarchies AS h
+    SEMI JOIN sqlanon_catalog.sqlanon.releases AS r ON r.run_id = h.run_id AND r.manifest_hash = :manifest_hash
 """)
 _GONE = template("SELECT table_name FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :gone")
 _FORGET = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :condition")
@@ -71,16 +86,80 @@ def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
 
     Makes a table for each in the work schema.
     """
-    engine, found = run.engine, dict[str, Hierarchy]()
     assert policy.catalog is not None
-    with catalog.open_catalog(engine, policy.catalog.database):
-        for attribute, height, name in engine.rows(_KNOWN(run_id=run_id)):
-            target = run.work(f"of_{name}")
-            # Another file of that run may need it, or the same again.
-            catalog.replace_table(engine, target.copy(), star(catalog.stored(name)))
-            open_ends = released_column(0, open_ends=True) in engine.columns(target)
-            found[attribute.lower()] = Hierarchy(attribute, target, height, 0, None, open_ends)
-    return found
+    with catalog.open_catalog(run.engine, policy.catalog.database):
+        return {one.attribute.lower(): one for one, _ in _copied(run, _KNOWN(run_id=run_id))}
+
+
+def recorded_trees(run: Run, path: Path, manifest: Manifest) -> list[tuple[Hierarchy, exp.Table]]:
+    """The hierarchies of a release that a catalog records, each with its table in queries for people; none, if the
+    catalog cannot be read now.
+
+    Makes a table for each in the work schema.
+    """
+    with catalog.reading(run.engine, path) as is_there:
+        return _copied(run, _RECORDED(manifest_hash=manifest.fingerprint())) if is_there else []
+
+
+def _copied(run: Run, query: exp.Select) -> list[tuple[Hierarchy, exp.Table]]:
+    """Copy hierarchies of the open catalog to the work schema."""
+    copies = []
+    for attribute, height, name in run.engine.rows(query):
+        target = run.work(f"of_{name}")
+        # Another file of that run may need it, or the same again.
+        catalog.replace_table(run.engine, target.copy(), star(catalog.stored(name)))
+        open_ends = released_column(0, open_ends=True) in run.engine.columns(target)
+        copies.append((Hierarchy(attribute, target, height, 0, None, open_ends), shown_table(name)))
+    return copies
+
+
+def shown_table(name: str) -> exp.Table:
+    """A table of the catalog in the queries for people."""
+    return table(name, catalog.SCHEMA, CATALOG_IN_QUERIES)
+
+
+def same_trees(engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping[str, Hierarchy]) -> set[str]:
+    """The attributes that have the same hierarchy in two releases."""
+    both = then.keys() & now.keys()
+    return {name for name in both if then[name] is now[name] or is_same_tree(engine, then[name], now[name])}
+
+
+def trees_of_pair(
+    releases: tuple[ComparedRelease, ComparedRelease],
+    hierarchies: tuple[Mapping[str, Hierarchy], Mapping[str, Hierarchy]],
+    same: Set[str],
+    store: Store,
+) -> Trees:
+    """The hierarchies of two releases, each as it was when its release was made.
+
+    Parameters
+    ----------
+    hierarchies:
+        Those of each release, by attribute in lower case.
+    same:
+        The attributes that have the same hierarchy in both.
+    store:
+        Makes a relation of the rows of both hierarchies of an attribute.
+    """
+    then, now = hierarchies
+    trees, rules, crossing = dict[str, Tree](), dict[str, list[Any]](), dict[str, CrossedTrees]()
+    for name in dict.fromkeys([*now, *then]):
+        known = [(one, its[name]) for one, its in zip(releases, hierarchies, strict=True) if name in its]
+        rules[name] = [one.rule(name) for one, _ in known]
+        first, last = known[0][1], known[-1][1]
+        if first is last:
+            trees[name] = _tree(last, last.table)
+        elif name in same:
+            query = union_of(first.table, last.table, last.height, last.open_ends)
+            trees[name] = _tree(last, store(f"both_{name}", query))
+        else:
+            own, other = _tree(first, first.table), _tree(last, last.table)
+            crossing[name] = CrossedTrees(own, other, store(f"crossed_{name}", crossed(own, other)))
+    return Trees(trees, rules, crossing)
+
+
+def _tree(hierarchy: Hierarchy, relation: exp.Expr) -> Tree:
+    return Tree.of(relation, hierarchy.height, hierarchy.open_ends)
 
 
 def is_same_tree(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:

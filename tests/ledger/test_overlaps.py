@@ -14,7 +14,7 @@ from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle_attacks import most_in_greatest_flows
-from support import change
+from support import change, run_script
 
 import sqlanon
 from sqlanon.attacks import attack
@@ -160,6 +160,41 @@ def test_attack_subtracts_the_counts_of_overlapping_classes(tmp_path: Path, ill:
         if found:
             break
     assert found
+
+
+def test_attack_takes_the_hierarchy_of_a_release_from_the_catalog(tmp_path: Path) -> None:
+    """That of a draft, which no ledger has, is the policy's."""
+    load(tmp_path, AGES)
+    publish(tmp_path, "one", {"intervals": [10]})
+    policy = policy_of(tmp_path, "two", {"intervals": [15]})
+    files = [tmp_path / f"{name}.duckdb" for name in ("one", "two")]
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish(draft=True)
+    found = attack(files, policy, only=["complementary_release"])["complementary_release"]
+    assert (found.victims, found.skipped) == (1, None)
+    assert (1, "10-19 & 00-14") in run_script(found.sql)
+    without = attack(files, policy.model_copy(update={"catalog": None}), only=["complementary_release"])
+    assert "needs a policy with the hierarchies of 'age'" in str(without["complementary_release"].skipped)
+
+
+@pytest.mark.slow
+def test_attack_takes_both_hierarchies_from_the_catalog(tmp_path: Path) -> None:
+    """Whichever policy names the catalog; also with open ends."""
+    load(tmp_path, AGES)
+    hierarchies: dict[str, Any] = {
+        "one": {"intervals": [10]},
+        "two": {"intervals": [15]},
+        "three": {"intervals": {"widths": [15], "below": 15}},
+    }
+    for name, hierarchy in hierarchies.items():
+        publish(tmp_path, name, hierarchy, force=True)
+    third = policy_of(tmp_path, "four", {"intervals": [7]})
+    for other, rows in (("two", (1, "10-19 & 00-14")), ("three", (1, "10-19 & <15"))):
+        for policy in (third, policy_of(tmp_path, other, hierarchies[other])):
+            files = [tmp_path / "one.duckdb", tmp_path / f"{other}.duckdb"]
+            found = attack(files, policy, only=["complementary_release"])["complementary_release"]
+            assert (found.victims, found.skipped) == (1, None)
+            assert rows in run_script(found.sql)
 
 
 @pytest.mark.slow

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
-import duckdb
 import pytest
-from support import change, cli
+from support import change, cli, run_script
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 
@@ -50,11 +50,50 @@ def test_the_commands_of_a_refusal_list_the_rows(tmp_path: Path) -> None:
     make_releases(tmp_path)
     refused = cli("anonymize", "three.toml", cwd=tmp_path).err
     assert len(refused.splitlines()) < 15 and "SELECT" not in refused
-    draft, attack = [shlex.split(line)[1:] for line in refused.splitlines() if line.startswith("      sqlanon ")]
-    assert cli(*draft, cwd=tmp_path).status == 0
-    found = cli(*attack, "--json", cwd=tmp_path)
-    assert found.status == 0
-    worst = json.loads(found.out)["complementary_release"]
+    worst = run_commands(tmp_path, refused)
     assert f"({worst['victims']} rows in all" in refused
-    with duckdb.connect() as connection:
-        assert connection.execute(worst["sql"]).fetchall()
+    assert run_script(worst["sql"])
+
+
+def run_commands(folder: Path, refused: str) -> dict[str, Any]:
+    """Run the commands of a refusal; what the second finds by joining the two."""
+    draft, attack = [shlex.split(line)[1:] for line in refused.splitlines() if line.startswith("      sqlanon ")]
+    assert cli(*draft, cwd=folder).status == 0
+    found = cli(*attack, "--json", cwd=folder)
+    assert found.status == 0
+    return dict(json.loads(found.out)["complementary_release"])
+
+
+BANDS = """
+[source]
+database = "people.duckdb"
+table = "people"
+person = false
+[attributes]
+age = {{ role = "quasi", hierarchy = {{ intervals = [{width}] }}, min_level = 1, max_level = 1 }}
+illness = {{ role = "sensitive" }}
+[privacy]
+k = 5
+[release]
+database = "{name}.duckdb"
+table = "people"
+"""
+
+
+@pytest.mark.slow
+def test_the_commands_list_the_rows_of_two_hierarchies(tmp_path: Path) -> None:
+    """0-14 without 0-9 is one person; the draft is in no ledger, and its hierarchy is that of the policy."""
+    change(
+        tmp_path / "people.duckdb",
+        "CREATE TABLE people AS SELECT i % 30 AS age, 'flu' AS illness FROM range(60) AS r(i) "
+        "WHERE NOT i % 30 BETWEEN 10 AND 14",
+        "INSERT INTO people VALUES (12, 'HIV')",
+    )
+    for name, width in (("one", 10), ("two", 15)):
+        (tmp_path / f"{name}.toml").write_text(BANDS.format(name=name, width=width))
+    assert cli("anonymize", "one.toml", cwd=tmp_path).status == 0
+    refused = cli("anonymize", "two.toml", cwd=tmp_path).err
+    assert "two of their classes share at most 1 row, fewer than 5 (subtraction)" in refused
+    worst = run_commands(tmp_path, refused)
+    assert worst["victims"] == 1
+    assert (1, "10-19 & 00-14") in run_script(worst["sql"])
