@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import product
+from threading import Timer
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,7 @@ from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.recode.local.subtree import _Cuts
 from sqlanon.search.checker import Checker
 
-LIMIT, MARGIN = 2.0, 5.0 if EXAMPLES >= 1 else 10.0  # other tests take the processors, where few examples are drawn
+LIMIT, MARGIN = 2.0, 5.0
 DAYS = "SELECT count(*) FROM range(10000000000000) AS r(i) WHERE i % 7 = r.i"
 
 SHAPES = {
@@ -32,6 +33,11 @@ SHAPES = {
         "FROM range(1000) AS r(i)",
         {f"q{j}": "suppress" for j in range(120)},
     ),
+    "500 quasi-identifiers": (
+        f"SELECT i AS id, {', '.join(f'(hash(i * 500 + {j}) % {2 + j % 9})::INTEGER AS q{j}' for j in range(500))} "
+        "FROM range(1000) AS r(i)",
+        {f"q{j}": "suppress" for j in range(500)},
+    ),
     "many values": (
         f"SELECT i AS id, {', '.join(f'(hash(i * 6 + {j}) % 20000)::INTEGER AS q{j}' for j in range(6))} "
         "FROM range(20000) AS r(i)",
@@ -40,41 +46,58 @@ SHAPES = {
 }
 
 
-def seconds_of_search(shape: str, **search: Any) -> tuple[float, sqlanon.Result | None]:
-    """How long the search of a hostile table took, and what it gave."""
+def seconds_beyond_limit(shape: str, **search: Any) -> tuple[float, sqlanon.Result | None]:
+    """The processor time that the search of a hostile table takes once its time is over, and its result.
+
+    Other tests take the processors meanwhile: the clock on the wall shows what they do, too. With one thread of the
+    engine, processor time is what the search takes on a machine of its own.
+    """
     rows, hierarchies = SHAPES[shape]
     spent, stage = [], pipeline.search
 
     def timed(*arguments: Any) -> Any:
-        began = time.monotonic()
+        at_limit: list[float] = []
+        timer = Timer(LIMIT, lambda: at_limit.append(time.process_time()))
+        timer.start()
         try:
             return stage(*arguments)
         finally:
-            spent.append(time.monotonic() - began)
+            timer.cancel()
+            spent.append(time.process_time() - at_limit[0] if at_limit else 0.0)
 
     source = {"table": "t", "key": "id", "person": False}
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute(f"CREATE TABLE t AS {rows}")
-        asked = make_policy(
-            {"id": "identifying", **hierarchies}, source=source, search={"suppression_limit": 0.1, **search}
+        policy = make_policy(
+            {"id": "identifying", **hierarchies},
+            source=source,
+            search={"suppression_limit": 0.1, "time_limit": LIMIT, **search},
         )
         with sqlanon.connect(connection) as db, patch.object(pipeline, "search", timed):
             try:
-                result = db.anonymize(asked)
+                result = db.anonymize(policy)
             except sqlanon.InfeasibleError as error:
                 assert "time_limit" in str(error) or "strategy forest" in str(error)
                 return spent[0], None
     return spent[0], result
 
 
-CASES = [("subtree", "tall masks"), *product(STRATEGIES, SHAPES)]
+ALWAYS = [
+    ("subtree", "tall masks"),
+    ("optimal", "many quasi-identifiers"),
+    ("optimal", "500 quasi-identifiers"),
+    ("mondrian", "many values"),
+]
+"""A case of each shape; the others are for runs with all examples."""
+
+CASES = [*ALWAYS, *(case for case in product(STRATEGIES, SHAPES) if case not in ALWAYS and EXAMPLES >= 1)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("strategy", "shape"), [case for i, case in enumerate(CASES) if i % 5 == 0 or EXAMPLES >= 1])
+@pytest.mark.parametrize(("strategy", "shape"), CASES)
 def test_every_strategy_ends_within_its_limit_and_five_seconds(strategy: str, shape: str) -> None:
-    seconds, result = seconds_of_search(shape, strategy=strategy, time_limit=LIMIT)
-    assert seconds < LIMIT + MARGIN
+    seconds, result = seconds_beyond_limit(shape, strategy=strategy)
+    assert seconds < MARGIN
     if result is not None:
         assert result.smallest_class >= 2
 
