@@ -613,6 +613,32 @@ def suggest(
         say("Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force")
 
 
+@command(START, "import-arx example.deid", "import-arx example.deid --dir adult --encoding windows-1252")
+def import_arx(
+    project: Annotated[Path, typer.Argument(metavar="PROJECT.deid", help="A project of ARX.", show_default=False)],
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="FOLDER", help="A new folder for its files. Default: the project's name."),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option("--encoding", metavar="NAME", help="The encoding of texts that are not in UTF-8."),
+    ] = None,
+) -> None:
+    """Write a project of ARX as a policy, hierarchy files and a CSV file, and say what has no counterpart."""
+    from sqlanon.arx import import_project
+    from sqlanon.cli.files import SCHEMA, write_schema
+
+    imported = import_project(project, directory or Path(project.stem), encoding)
+    for line in write_schema(imported.folder.absolute() / SCHEMA, force=False):
+        say(line)
+    for heading, lines in (("Not imported:", imported.left_out), ("Decided:", imported.notes)):
+        say("\n".join([heading, *(f"- {printable(line)}" for line in lines)])) if lines else None
+    policy = imported.folder / imported.policy
+    others = with_noun(len(imported.files) - 1, "file")
+    say(f"{policy} and {others} beside it. Read it, then run: sqlanon anonymize {shlex.quote(str(policy))}")
+
+
 @command(
     AFTER,
     "verify release.duckdb",
