@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from datetime import date
@@ -223,6 +224,64 @@ class _Relation(SparseSection):
             yield (), "names a database but no table: add table = ... or query = ..."
 
 
+_NO_TEXT = ("idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
+
+
+def _encoding(value: str) -> str:
+    try:
+        codec = codecs.lookup(value)
+    except LookupError:
+        codec = None
+    # Python has codecs between bytes, or between texts, and says so in a private attribute.
+    if codec is None or codec.name in _NO_TEXT or not getattr(codec, "_is_text_encoding", True):
+        raise ValueError(
+            f"{in_words(value)} is no encoding of text that Python knows: write utf-8, utf-16, windows-1252, latin-1, "
+            "shift-jis, gb18030, ..."
+        )
+    return value
+
+
+def _one_character(value: str) -> str:
+    if len(value) != 1 or value in "\0\r\n":
+        raise ValueError(f"must be one character, and no line end, not {in_words(value)}")
+    return value
+
+
+def _quote(value: str) -> str:
+    return _one_character(value) if value else value
+
+
+class CsvSection(SparseSection):
+    """How CSV files are written. A key that is not given is detected, and a file that leaves doubts is refused."""
+
+    _optional = ("encoding", "delimiter", "quote", "header", "skip", "footer")
+
+    encoding: Annotated[str, AfterValidator(_encoding)] | None = Field(
+        default=None,
+        description="the encoding of the text, as Python calls it; default: utf-8, or utf-16 with a byte order mark",
+        examples=["windows-1252"],
+    )
+    delimiter: Annotated[str, AfterValidator(_one_character)] | None = Field(
+        default=None, description="the character between fields", examples=[";"]
+    )
+    quote: Annotated[str, AfterValidator(_quote)] | None = Field(
+        default=None,
+        description='the character around values that have delimiters or line ends; "": there is none',
+        examples=["'"],
+    )
+    header: Switch | None = Field(
+        default=None, description="whether the first line has the names of the columns", examples=[True]
+    )
+    skip: Annotated[Whole, Field(ge=0)] | None = Field(default=None, description="lines above the header", examples=[2])
+    footer: Annotated[Whole, Field(ge=0)] = Field(
+        default=0, description="lines below the data, without blank ones at the end of the file", examples=[1]
+    )
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.delimiter is not None and self.delimiter == self.quote:
+            yield ("quote",), "is the delimiter, too: give another character"
+
+
 class SourceSection(_Relation):
     """Where the private table is: a table or query of a database, or data files.
 
@@ -274,6 +333,10 @@ class SourceSection(_Relation):
         examples=["id"],
     )
 
+    csv: CsvSection | None = Field(
+        default=None, description="how CSV files are written; what is not given is detected", examples=[{"skip": 2}]
+    )
+
     @property
     def person_column(self) -> str | None:
         """The column that identifies a person; None: none is named, or each row is a person."""
@@ -281,6 +344,8 @@ class SourceSection(_Relation):
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
+        if self.csv is not None and (self.database is not None or self.postgres is not None or self.frequency_set):
+            yield ("csv",), "applies to CSV files: remove it"
         if self.frequency_set:
             yield from self._beside_frequency_set()
         if self.postgres is not None:

@@ -50,8 +50,10 @@ from sqlanon.expressions import (
     union_all,
 )
 from sqlanon.policy.databases import shown_name
+from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
+from sqlanon.sources.csv_text import describe_bad_byte, readable_files
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.united import refuse_different_columns
 
@@ -91,6 +93,7 @@ _FORMATS = {"dateformat": "DATE", "timestampformat": "TIMESTAMP"}  # the types t
 
 _MOST_FILES = 3  # that an error names
 _MOST_TITLES = 3  # lines above the header
+_SCANNED_LINES = 20_480  # that types follow from where no row is read
 _NO_DELIMITER = "\x1f"  # a line is then one value
 _COMMENTS_IN_ROWS = template("""
     SELECT count(*)
@@ -133,6 +136,10 @@ _LONGEST_PATTERN = 500  # fields: the engine's patterns repeat a part at most 1,
 Options = Mapping[str, str | bool | int]
 
 
+DETECTED = CsvSection()
+"""All is detected."""
+
+
 @dataclass(frozen=True)
 class CsvFile:
     path: str
@@ -144,40 +151,59 @@ class CsvFile:
 class Layout:
     columns: Mapping[str, str]  # of all files: the type of each column by its name, in the order of the first file
     files: Sequence[CsvFile]
+    known: CsvSection = DETECTED  # what the policy says
+    copied: Sequence[str] = ()  # the columns that were copied
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What files are read for, and how."""
+
+    engine: DuckDBEngine
+    paths: Sequence[str]
+    text_columns: Collection[str]
+    wanted: Collection[str]
+    known: CsvSection
 
 
 def copy_csv(
-    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
+    engine: DuckDBEngine,
+    paths: list[str],
+    text_columns: Collection[str],
+    wanted: Collection[str],
+    target: exp.Table,
+    known: CsvSection = DETECTED,
 ) -> Layout:
     """Copy CSV files with the same columns to a table, in one pass if their first rows are like the others.
 
     Where no value of the first rows is quoted, ``"`` is taken for the quote: a later ``'x'`` keeps its apostrophes.
+    Columns that are not wanted are copied where the engine cannot read the files themselves again.
     """
-    try:
-        layout = _copy_rows(engine, paths, text_columns, wanted, target)
-    except duckdb.InvalidInputException:
-        for path in paths:
-            _refuse_broken_lines(engine, path)
-        raise
-    _refuse_delimiters_in_one_column(engine, layout, target)
-    _refuse_rows_inside_values(engine, layout, target)
-    if not _FINDS_EXTRA_DELIMITERS:
-        for file in layout.files:
-            _refuse_extra_delimiters(engine, file)
-    return layout
+    with readable_files(paths, known) as readable:
+        reader = _Reader(engine, readable, text_columns, wanted if readable == paths else (), known)
+        try:
+            layout = _copy_rows(reader, target)
+        except duckdb.InvalidInputException:
+            for path in readable:
+                _refuse_broken_lines(engine, path, known)
+            raise
+        _refuse_delimiters_in_one_column(engine, layout, target)
+        _refuse_rows_inside_values(engine, layout, target)
+        if not _FINDS_EXTRA_DELIMITERS:
+            for file in layout.files:
+                _refuse_extra_delimiters(engine, file, known)
+    return replace(layout, copied=_wanted(layout, reader.wanted))
 
 
-def _copy_rows(
-    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
-) -> Layout:
+def _copy_rows(reader: _Reader, target: exp.Table) -> Layout:
+    engine = reader.engine
     try:
-        layout = _copy_by_sample(engine, paths, text_columns, wanted, target)
+        layout = _copy_by_sample(reader, target)
     except (duckdb.ConversionException, duckdb.InvalidInputException):
         layout = None  # the first rows misled, or the files are broken: then the sniffer knows more
     if layout is None:
-        layout = _sniff_files(engine, paths, text_columns, wanted, sample_size=_WHOLE_FILE)
-        layout = replace(layout, files=[_with_quotes(file) for file in layout.files])
-        names = _wanted(layout, wanted)
+        layout = _sniff_files(reader, sample_size=_WHOLE_FILE)
+        names = _wanted(layout, reader.wanted)
         for file in layout.files:  # below, the engine reads numbers, and NULL where a field is empty
             engine.rows(_COUNT(rows=_read([_as_text(file)], nullstr=_NO_TEXT)))
         try:
@@ -188,32 +214,35 @@ def _copy_rows(
     return layout
 
 
-def read_every_column(layout: Layout, wanted: Collection[str]) -> exp.Query | None:
+def read_every_column(layout: Layout) -> exp.Query | None:
     """The query that reads CSV files again with all columns, those that were not copied as text; None where all were
     copied."""
-    copied = set(_wanted(layout, wanted))
-    if len(copied) == len(layout.columns):
+    if len(layout.copied) == len(layout.columns):
         return None
-    types = {name: type_ if name in copied else "VARCHAR" for name, type_ in layout.columns.items()}
+    types = {name: type_ if name in layout.copied else "VARCHAR" for name, type_ in layout.columns.items()}
     return _converted(replace(layout, columns=types), list(types), _convert_exactly)
 
 
-def scan_csv(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Query:
+def scan_csv(
+    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], known: CsvSection = DETECTED
+) -> exp.Query:
     """The query that would read CSV files, by their first rows alone: it is for its columns."""
-    layout = _sniff_files(engine, paths, text_columns, [])
-    return _converted(layout, list(layout.columns), lambda name, type_, options: None)
+    with readable_files(paths, known, _SCANNED_LINES) as readable:
+        layout = _sniff_files(_Reader(engine, readable, text_columns, (), known))
+        if readable == paths:
+            return _converted(layout, list(layout.columns), lambda name, type_, options: None)
+    nulls = [named(cast(exp.null(), type_), name) for name, type_ in layout.columns.items()]
+    return exp.select(*nulls).where(exp.false())
 
 
-def _copy_by_sample(
-    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], wanted: Collection[str], target: exp.Table
-) -> Layout | None:
+def _copy_by_sample(reader: _Reader, target: exp.Table) -> Layout | None:
     """As `copy_csv`, by the first rows; None, and no table, where they do not tell enough."""
-    layout = _sniff_files(engine, paths, text_columns, wanted, sample_size=_SAMPLE)
+    engine, text_columns = reader.engine, reader.text_columns
+    layout = _sniff_files(reader, sample_size=_SAMPLE)
     same_types = all(_by_lower(file.columns) == _by_lower(layout.files[0].columns) for file in layout.files)
     if not same_types or not {"VARCHAR", *_PLAIN}.issuperset(layout.columns.values()):
         return None
-    layout = replace(layout, files=[_with_quotes(file) for file in layout.files])  # there may be quotes later
-    names = _wanted(layout, wanted)
+    names = _wanted(layout, reader.wanted)
     engine.execute(create_table(target.copy(), _converted(layout, names, _convert_plainly, are_texts=True)))
     free = [name for name in names if layout.columns[name] == "VARCHAR" and name.lower() not in text_columns]
     if _have_values(engine, target, free):
@@ -332,61 +361,45 @@ def _have_values(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> b
     return all(counts)
 
 
-def _with_quotes(file: CsvFile) -> CsvFile:
-    quote = file.options["quote"] or '"'
-    return replace(file, options={**file.options, "quote": quote, "escape": file.options["escape"] or quote})
-
-
-def _sniff_files(
-    engine: DuckDBEngine,
-    paths: list[str],
-    text_columns: Collection[str],
-    wanted: Collection[str],
-    **sample_size: int,
-) -> Layout:
+def _sniff_files(reader: _Reader, **sample_size: int) -> Layout:
     """The layout of all files: columns are matched by name, and those of several types are text."""
-    files = [_sniff(engine, path, sample_size) for path in paths]
+    engine, text_columns = reader.engine, reader.text_columns
+    files = [_sniff(engine, path, reader.known, sample_size) for path in reader.paths]
     _refuse_files_without_header(files)
     for file in files:
         _refuse_comments_in_rows(engine, file)
         _refuse_lines_above_rows(file)
     refuse_different_columns([(file.path, dict.fromkeys(file.columns)) for file in files])
     for option, type_ in _FORMATS.items():
-        files = _agree_on_format(engine, files, option, type_, text_columns, wanted, sample_size)
+        files = _agree_on_format(reader, files, option, type_, sample_size)
     names = {name.lower(): name for name in files[0].columns}
     types = dict(files[0].columns)
     for file in files:
         for name, type_ in file.columns.items():
             if types[names[name.lower()]] != type_ or name.lower() in text_columns:
                 types[names[name.lower()]] = "VARCHAR"
-    return Layout(types, files)
+    return Layout(types, files, reader.known)
 
 
 def _agree_on_format(
-    engine: DuckDBEngine,
-    files: list[CsvFile],
-    option: str,
-    type_: str,
-    text_columns: Collection[str],
-    wanted: Collection[str],
-    sample_size: Mapping[str, int],
+    reader: _Reader, files: list[CsvFile], option: str, type_: str, sample_size: Mapping[str, int]
 ) -> list[CsvFile]:
     """The files, sniffed again with the one format of dates that fits them all: the 01/02/2026 of one file has the
     meaning that the 02/13/2026 of another file shows."""
 
     def columns_of_type(file: CsvFile) -> set[str]:
-        return {name.lower() for name, kind in file.columns.items() if kind == type_} - {*text_columns}
+        return {name.lower() for name, kind in file.columns.items() if kind == type_} - {*reader.text_columns}
 
     common = set.intersection(*map(columns_of_type, files))
-    if wanted:  # others are read as text, if at all
-        common &= {*wanted}
+    if reader.wanted:  # others are read as text, if at all
+        common &= {*reader.wanted}
     formats = list(dict.fromkeys(file.options.get(option) for file in files))
     if not common or len(formats) == 1:
         return files
     fitting: list[list[CsvFile]] = []
     for format_ in formats:
         given = {} if format_ is None else {option: format_}
-        again = [_sniff(engine, file.path, {**sample_size, **given}) for file in files]
+        again = [_sniff(reader.engine, file.path, reader.known, {**sample_size, **given}) for file in files]
         if all(file.options.get(option) == format_ and common <= columns_of_type(file) for file in again):
             fitting.append(again)
     if len(fitting) == 1:
@@ -428,36 +441,56 @@ def _alike(layout: Layout) -> list[list[CsvFile]]:
     return groups
 
 
-def _sniff(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
-    """How a file is written: as the sniffer says, unless it takes whole lines for the values of one column, or passes
-    over lines that have a delimiter. Then the delimiter that splits most lines is the right one, if it splits all."""
-    file = _run_sniffer(engine, path, options)
+def _sniff(engine: DuckDBEngine, path: str, known: CsvSection, options: Options) -> CsvFile:
+    """How a file is written: as the policy says, and else as the sniffer does, unless it takes whole lines for the
+    values of one column, or passes over lines that have a delimiter. Then the delimiter that splits most lines is the
+    right one, if it splits all."""
+    options = {**options, **_known_options(known)}
+    file = _run_sniffer(engine, path, known, options)
     if len(file.columns) <= 1:
         _refuse_blank_file(engine, file)
     open_lines = _open_lines(engine, path)
-    if len(file.columns) <= 1 or int(file.options["skip"]):
-        limit = int(file.options["skip"]) if len(file.columns) > 1 else csv_lines.SAMPLED_LINES
-        found = csv_lines.find_delimiter(open_lines, limit)
-        if found is not None:
-            _refuse_broken_lines(engine, path)
-            layout = csv_lines.guess_layout(open_lines)
-            if layout is None:
-                raise _one_column_error(file, f"line {found[0]:,} has {csv_lines.delimiter_name(found[1])}")
-            known: Options = {
-                "delim": layout.delimiter,
-                "quote": layout.quote,
-                "escape": layout.quote,
-                "skip": layout.skip,
-            }
-            file = _run_sniffer(engine, path, {**options, **known})
-    _refuse_titles(file, open_lines)
-    _refuse_other_delimiters(file, open_lines)
+    if (found := _find_delimiter_outside_rows(file, known, open_lines)) is not None:
+        _refuse_broken_lines(engine, path, known)
+        layout = csv_lines.guess_layout(open_lines, known)
+        if layout is None:
+            raise _one_column_error(file, f"line {found[0]:,} has {csv_lines.delimiter_name(found[1])}")
+        likely: Options = {
+            "delim": layout.delimiter,
+            "skip": layout.skip,
+            "quote": layout.quote,
+            "escape": layout.quote,
+        }
+        file = _run_sniffer(engine, path, known, {**options, **likely})
+    if known.skip is None:
+        _refuse_titles(file, open_lines)
+    if known.delimiter is None:
+        _refuse_other_delimiters(file, open_lines)
     if file.options["header"]:
-        _refuse_ambiguous_header(engine, file)
+        _refuse_ambiguous_header(engine, file, known)
     return file
 
 
-def _run_sniffer(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
+def _find_delimiter_outside_rows(
+    file: CsvFile, known: CsvSection, open_lines: csv_lines.Lines
+) -> tuple[int, str] | None:
+    """The first delimiter in lines that the sniffer takes for one value each, or that it passes over."""
+    skip = int(file.options["skip"])
+    if len(file.columns) <= 1 and known.delimiter is None:
+        return csv_lines.find_delimiter(open_lines(csv_lines.SAMPLED_LINES))
+    if len(file.columns) > 1 and skip != (known.skip or 0):
+        return csv_lines.find_delimiter(islice(open_lines(skip), known.skip or 0, None))
+    return None
+
+
+def _known_options(known: CsvSection) -> dict[str, str | bool | int]:
+    """What a policy says, as arguments of the sniffer."""
+    written = {"delim": known.delimiter, "quote": known.quote, "header": known.header, "skip": known.skip}
+    given: dict[str, str | bool | int] = {name: value for name, value in written.items() if value is not None}
+    return given | ({} if known.quote is None else {"escape": known.quote})
+
+
+def _run_sniffer(engine: DuckDBEngine, path: str, known: CsvSection, options: Options) -> CsvFile:
     call = anonymous("sniff_csv", literal_path(path), *_named_arguments(options))
     names = (
         "Delimiter", "Quote", "Escape", "NewLineDelimiter", "Comment", "SkipRows", "HasHeader", "Columns",
@@ -466,9 +499,10 @@ def _run_sniffer(engine: DuckDBEngine, path: str, options: Options) -> CsvFile:
     query = select([exp.Column(this=ident(name)) for name in names], exp.Table(this=call))
     delimiter, quote, escape, newline, comment, skip, header, columns, date, timestamp = engine.rows(query)[0]
     written: dict[str, str | bool | int] = {
-        "delim": delimiter, "quote": _given(quote), "escape": _given(escape), "comment": _given(comment),
-        "skip": int(skip), "header": bool(header),
+        "delim": delimiter, "comment": _given(comment), "skip": int(skip), "header": bool(header),
+        "quote": (_given(quote) or '"') if known.quote is None else known.quote,  # there may be quotes later
     }  # fmt: skip
+    written["escape"] = (_given(escape) if known.quote is None else "") or written["quote"]
     if newline in ("\\n", "\\r\\n", "\\r"):
         written["new_line"] = newline
     written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
@@ -491,13 +525,13 @@ def _as_lines(file: CsvFile) -> CsvFile:
     return replace(file, options=options, columns={"line": "VARCHAR"})
 
 
-def _refuse_ambiguous_header(engine: DuckDBEngine, file: CsvFile) -> None:
+def _refuse_ambiguous_header(engine: DuckDBEngine, file: CsvFile, known: CsvSection) -> None:
     """Read the header line as data: a scan renames columns that differ in case only."""
     options = {name: value for name, value in file.options.items() if name not in _FORMATS}
     plain = CsvFile(file.path, {**options, "header": False}, {f"c{i}": "VARCHAR" for i in range(len(file.columns))})
     names = [name or "" for name in engine.rows(star(_read([plain])).limit(1))[0]]
     if not names[-1]:
-        _refuse_broken_lines(engine, file.path, file)
+        _refuse_broken_lines(engine, file.path, known, file)
     refuse_ambiguous(names, shown_name(file.path))
 
 
@@ -545,44 +579,43 @@ def _open_lines(engine: DuckDBEngine, path: str) -> csv_lines.Lines:
     options: Options = {"delim": _NO_DELIMITER, "quote": "", "escape": "", "header": False, "strict_mode": False}
     rows = star(_read([CsvFile(path, options, {"line": "VARCHAR"})]))
 
-    def lines() -> Iterator[str]:
-        for (line,) in engine.rows(rows.copy()):
-            yield f"{line or ''}\n"
+    def lines(limit: int | None) -> Iterator[str]:
+        with engine.stream(rows.copy() if limit is None else rows.limit(limit)) as batches:
+            for batch in batches:
+                yield from (f"{line or ''}\n" for line in batch.column(0).to_pylist())
 
     return lines
 
 
 def _lines_layout(file: CsvFile) -> csv_lines.Layout:
-    options = {name: str(file.options[name]) for name in ("quote", "escape", "comment")}
-    return csv_lines.Layout(
-        str(file.options["delim"]),
-        options["quote"] or '"',
-        options["escape"],
-        int(file.options["skip"]),
-        options["comment"],
-    )
+    quote, escape, comment = (str(file.options[name]) for name in ("quote", "escape", "comment"))
+    return csv_lines.Layout(str(file.options["delim"]), quote, escape, int(file.options["skip"]), comment)
 
 
-def _refuse_broken_lines(engine: DuckDBEngine, path: str, file: CsvFile | None = None) -> None:
+def _refuse_broken_lines(engine: DuckDBEngine, path: str, known: CsvSection, file: CsvFile | None = None) -> None:
     """Refuse a file with lines unlike its first one; where the sniffer says nothing, by the likeliest delimiter."""
-    if csv_lines.can_open(path) and (flaw := csv_lines.describe_null_byte(path)):
-        raise SourceError(f"source.files: {shown_name(path)}: {flaw}")
-    open_lines = _open_lines(engine, path)
-    layout = csv_lines.guess_layout(open_lines) if file is None else _lines_layout(file)
-    if layout is not None and (flaw := csv_lines.describe_broken_lines(open_lines, layout)):
+    flaw: str | None = None
+    if csv_lines.can_open(path):
+        flaw = csv_lines.describe_null_byte(path) or describe_bad_byte(path)
+    if flaw is None:
+        open_lines = _open_lines(engine, path)
+        layout = csv_lines.guess_layout(open_lines, known) if file is None else _lines_layout(file)
+        flaw = None if layout is None else csv_lines.describe_broken_lines(open_lines, layout)
+    if flaw is not None:
         raise SourceError(f"source.files: {shown_name(path)}: {flaw}")
 
 
 def _one_column_error(file: CsvFile, where: str) -> SourceError:
     return SourceError(
         f"source.files: {shown_name(file.path)}: no delimiter splits its lines into the same number of fields, so that "
-        f"each line is one value, and {where}; correct the file"
+        f"each line is one value, and {where}; correct the file, or set delimiter under [source.csv]: a character that "
+        "no line has makes it one column"
     )
 
 
 def _refuse_delimiters_in_one_column(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> None:
     """Whole lines are no values, behind the first lines either."""
-    if len(layout.columns) > 1:
+    if len(layout.columns) > 1 or layout.known.delimiter is not None:
         return
     condition = anonymous("regexp_matches", cast(col(*layout.columns), "VARCHAR"), text(r"[,;\t|]"))
     if (row := engine.rows(_FIRST_MATCH(rows=target.copy(), condition=condition))[0][0]) is not None:
@@ -596,13 +629,13 @@ def _refuse_titles(file: CsvFile, open_lines: csv_lines.Lines) -> None:
     skip = int(file.options["skip"])
     if not skip:
         return
-    lines = list(islice(open_lines(), 2 * skip + 1))
+    lines = list(open_lines(2 * skip + 1))
     titles = [line for line in lines[:skip] if line.strip()]
     if len(titles) > _MOST_TITLES or len(titles) > len(lines) - skip:
         name = csv_lines.delimiter_name(str(file.options["delim"]))
         raise SourceError(
             f"source.files: {shown_name(file.path)}: the first {skip:,} lines have no {name}, and line {skip + 1:,} "
-            "has; remove the lines above the header"
+            f"has; if they are above the header, set skip = {skip} under [source.csv], else correct them"
         )
 
 
@@ -612,13 +645,13 @@ def _refuse_other_delimiters(file: CsvFile, open_lines: csv_lines.Lines) -> None
         names = " and ".join(map(csv_lines.delimiter_name, [layout.delimiter, *others]))
         raise SourceError(
             f"source.files: {shown_name(file.path)}: {names} each split all lines into the same number of fields; "
-            "quote the values that have a delimiter"
+            "set delimiter under [source.csv]"
         )
 
 
-def _refuse_extra_delimiters(engine: DuckDBEngine, file: CsvFile) -> None:
+def _refuse_extra_delimiters(engine: DuckDBEngine, file: CsvFile, known: CsvSection) -> None:
     if not csv_lines.can_open(file.path) or csv_lines.may_end_in_delimiter(file.path, str(file.options["delim"])):
-        _refuse_broken_lines(engine, file.path, file)
+        _refuse_broken_lines(engine, file.path, known, file)
 
 
 def _refuse_rows_inside_values(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> None:
@@ -636,9 +669,11 @@ def _refuse_rows_inside_values(engine: DuckDBEngine, layout: Layout, target: exp
         rows = _read([_as_text(file)])
         row = engine.rows(_FIRST_MATCH(rows=rows, condition=exp.or_(*columns, copy=False)))[0][0]
         if row is not None:
+            shown_quote = "'\"'" if file.options["quote"] == '"' else f'"{file.options["quote"]}"'
             raise SourceError(
                 f"source.files: {shown_name(file.path)}: a quoted value in row {row:,} has line breaks, and its lines "
-                "look like rows of their own, which stray quotes would make one value; correct the quotes"
+                "look like rows of their own, which stray quotes would make one value; correct the quotes, or confirm "
+                f"them: quote = {shown_quote} under [source.csv]"
             )
 
 
@@ -654,11 +689,11 @@ def _have_line_breaks(engine: DuckDBEngine, layout: Layout, target: exp.Table) -
     for file in layout.files:
         facts = csv_lines.search_bytes(file.path, str(file.options["quote"] or '"'), _newline(file))
         if facts.has_null:
-            _refuse_broken_lines(engine, file.path, file)
+            _refuse_broken_lines(engine, file.path, layout.known, file)
         may_quote = may_quote or facts.lines is not None
         above = int(file.options["skip"]) + bool(file.options["header"])
         lines += facts.lines - above if facts.lines is not None else 0
-    if not may_quote:
+    if not may_quote or layout.known.quote is not None:
         return False
     return bool(lines != engine.rows(_COUNT(rows=target.copy()))[0][0])
 

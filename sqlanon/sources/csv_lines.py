@@ -10,11 +10,13 @@ import csv
 import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from sqlanon.notices import with_noun
+from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -22,10 +24,11 @@ DELIMITERS = (",", ";", "\t", "|")
 SAMPLED_LINES = 1_000
 _SHOWN_LINES = 5
 _CHUNK = 1 << 20
+_GZIP = b"\x1f\x8b"
 _STRAY_QUOTE = "has a quote that is not closed, or text after a closing quote"
 
-Lines = Callable[[], Iterator[str]]
-"""Opens the lines of a file, each with its end."""
+Lines = Callable[[int | None], Iterator[str]]
+"""Opens the lines of a file, all or so many, each with its end."""
 
 
 def delimiter_name(delimiter: str) -> str:
@@ -34,34 +37,44 @@ def delimiter_name(delimiter: str) -> str:
 
 def can_open(path: str) -> bool:
     """Whether a path is a file on this machine whose bytes are read without the engine."""
-    return not path.lower().endswith(".zst") and Path(path).is_file()
+    if path.lower().endswith(".zst") or not Path(path).is_file():
+        return False
+    if path.lower().endswith(".gz"):
+        with Path(path).open("rb") as file:
+            return file.read(2) == _GZIP
+    return True
 
 
-def _open_bytes(path: str) -> BinaryIO:
+def open_bytes(path: str) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if path.lower().endswith(".gz") else Path(path).open("rb")
 
 
 def _chunks(path: str) -> Iterator[bytes]:
-    with _open_bytes(path) as file:
+    with open_bytes(path) as file:
         while chunk := file.read(_CHUNK):
             yield chunk
 
 
-def read_lines(path: str) -> Iterator[str]:
-    """The lines of a file on this machine. Bytes that are no UTF-8 stay apart from all characters."""
+def read_lines(path: str, limit: int | None = None) -> Iterator[str]:
+    """The lines of a file on this machine, all or so many. Bytes that are no UTF-8 stay apart from all characters."""
     open_text = gzip.open if path.lower().endswith(".gz") else open
     with open_text(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        yield from cast(Iterable[str], file)
+        yield from islice(cast(Iterable[str], file), limit)
 
 
 def describe_null_byte(path: str) -> str | None:
     """Where the first NUL byte of a file is; None without one."""
-    line = 1
+    line, start = 1, 0
     for chunk in _chunks(path):
         position = chunk.find(b"\0")
         if position >= 0:
             line += chunk.count(b"\n", 0, position)
-            return f"line {line:,} has a NUL byte; the file is damaged, or it is no text in UTF-8"
+            utf_16 = "utf-16-le" if (start + position) % 2 else "utf-16-be"
+            return (
+                f"line {line:,} has a NUL byte; the file is damaged, or it is no text in UTF-8: for UTF-16 without a "
+                f'byte order mark, set encoding = "{utf_16}" under [source.csv]'
+            )
+        start += len(chunk)
         line += chunk.count(b"\n")
     return None
 
@@ -145,19 +158,24 @@ class Layout:
                 yield Record(record.line + self.skip, record.fields, record.is_broken)
 
 
-def guess_layout(open_lines: Lines) -> Layout | None:
+def guess_layout(open_lines: Lines, known: CsvSection) -> Layout | None:
     """The delimiter that splits most of the first lines into one number of fields; None where none splits them.
 
     Lines above the first one that it splits are titles.
     """
+    quote = '"' if known.quote is None else known.quote
+    if known.delimiter is not None:
+        return Layout(known.delimiter, quote, skip=known.skip or 0)
     guesses = []
+    lines = list(open_lines((known.skip or 0) + SAMPLED_LINES))
     for delimiter in DELIMITERS:
-        records = list(read_records(islice(open_lines(), SAMPLED_LINES), delimiter, '"'))
+        records = list(Layout(delimiter, quote, skip=known.skip or 0).records(lines))
         counts = Counter(len(record.fields) for record in records if len(record.fields) > 1)
         if counts:
             fields, count = max(counts.items(), key=lambda pair: (pair[1], pair[0]))
             first = next(record for record in records if len(record.fields) > 1)
-            guesses.append((count, fields, len(records), Layout(delimiter, skip=first.line - 1)))
+            skip = first.line - 1 if known.skip is None else known.skip
+            guesses.append((count, fields, len(records), Layout(delimiter, quote, skip=skip)))
     if not guesses:
         return None
     count, _, records_count, layout = max(guesses, key=lambda guess: guess[:2])
@@ -166,21 +184,21 @@ def guess_layout(open_lines: Lines) -> Layout | None:
 
 def other_delimiters(open_lines: Lines, layout: Layout) -> list[str]:
     """The delimiters that would also split all of the first lines into the same number of fields."""
-    first = list(islice(open_lines(), layout.skip + SAMPLED_LINES))
+    first = list(open_lines(layout.skip + SAMPLED_LINES))
     header = next(iter(first[layout.skip :]), "")
     others = []
     for delimiter in DELIMITERS:
         if delimiter != layout.delimiter and delimiter in header:
-            other = Layout(delimiter, layout.quote, layout.escape, layout.skip, layout.comment)
+            other = replace(layout, delimiter=delimiter)
             counts = {len(record.fields) for record in other.records(first)}
             if len(counts) == 1 and counts != {1}:
                 others.append(delimiter)
     return others
 
 
-def find_delimiter(open_lines: Lines, limit: int) -> tuple[int, str] | None:
-    """The first one of so many lines that has a delimiter: its number, and the delimiter."""
-    for number, line in enumerate(islice(open_lines(), limit), 1):
+def find_delimiter(lines: Iterable[str]) -> tuple[int, str] | None:
+    """The first line that has a delimiter: its number, and the delimiter."""
+    for number, line in enumerate(lines, 1):
         for delimiter in DELIMITERS:
             if delimiter in line:
                 return number, delimiter
@@ -189,7 +207,7 @@ def find_delimiter(open_lines: Lines, limit: int) -> tuple[int, str] | None:
 
 def describe_broken_lines(open_lines: Lines, layout: Layout) -> str | None:
     """What is wrong with the lines of a file, in words: they differ from its first record; None: nothing."""
-    summary = _compare_lines(layout.records(open_lines()))
+    summary = _compare_lines(layout.records(open_lines(None)))
     if summary is None:
         return None
     name = delimiter_name(layout.delimiter)
@@ -262,7 +280,7 @@ def _describe_lines(summary: _Summary, name: str) -> str:
     if broken == summary.rows > 1 and len(summary.counts) == 1 and 0 not in summary.counts:
         return (
             f"{head}, and the {broken:,} lines below it have {next(iter(summary.counts)):,}; give each field a name in "
-            "the header, or remove the line if it is above the header"
+            "the header; if the line is above the header, set skip under [source.csv]"
         )
     more = f", and {broken - len(shown):,} more" if broken > len(shown) else ""
     differing = "1 line differs" if broken == 1 else f"{broken:,} lines differ"

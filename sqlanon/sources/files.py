@@ -41,10 +41,11 @@ from sqlanon.policy.databases import (
     table_format,
     without_format,
 )
+from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.csv import copy_csv, read_every_column, scan_csv
+from sqlanon.sources.csv import DETECTED, copy_csv, read_every_column, scan_csv
 from sqlanon.sources.excel import scan_excel
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
@@ -71,6 +72,7 @@ class Scan:
     sheet: str | None = None
     wanted: Collection[str] = ()
     choices: ReadingChoices = ReadingChoices()
+    csv: CsvSection = DETECTED
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ FORMATS: Mapping[str, FileFormat] = {
     "csv": FileFormat(
         "CSV",
         "read_csv",
-        lambda scan: scan_csv(scan.engine, scan.paths, scan.text_columns),
+        lambda scan: scan_csv(scan.engine, scan.paths, scan.text_columns, scan.csv),
     ),
     "json": FileFormat(
         "JSON",
@@ -190,7 +192,10 @@ def bind_files(
         choices = ReadingChoices(section.value_labels, section.user_missing)
         if name not in WORDS:
             _refuse_choices(choices, format_)
-        scan = Scan(engine, [without_format(path) for path in paths], text_columns, sheet, wanted, choices)
+        csv = section.csv if isinstance(section, SourceSection) and section.csv else DETECTED
+        if csv != DETECTED and name != "csv":
+            raise SourceError(f"source.csv: applies to CSV files, and these are {format_.words} files: remove it")
+        scan = Scan(engine, [without_format(path) for path in paths], text_columns, sheet, wanted, choices, csv)
         found, more, whole = _relation(name, format_, scan, place, wanted)
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
         bound = bind_relation(engine, found, place, True, local, more, home)
@@ -250,8 +255,8 @@ def _relation(
     is_copied = place.reads and not (format_.in_place and len(local) == len(scan.paths))
     copy = place.copy_of(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
     if copy is not None and name == "csv":
-        layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy)
-        return copy, layout.columns, read_every_column(layout, wanted)
+        layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy, scan.csv)
+        return copy, layout.columns, read_every_column(layout)
     if copy is not None and format_.copy is not None:
         format_.copy(scan, copy)
         return copy, {}, None
@@ -277,12 +282,23 @@ def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[
     if name == "csv" and texts:
         types = [exp.PropertyEQ(this=ident(column), expression=text("VARCHAR")) for column in texts]
         options.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
+    if name == "csv":
+        options += _options_for_people(scan.csv)
     if name == "csv" and len(paths) > 1:
         options.append(exp.Var(this="union_by_name").eq(exp.true()))  # then DuckDB sniffs each file
     if name in ("parquet", "csv", "json"):
         return exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
     tables = [exp.Table(this=anonymous(format_.function, path)) for path in paths]
     return subquery(union_all(*(star(relation) for relation in tables)), "files")
+
+
+def _options_for_people(csv: CsvSection) -> list[exp.Expr]:
+    """What a policy says of CSV files, as DuckDB calls it. It knows few encodings, and no lines below the data."""
+    written = {
+        "delim": csv.delimiter, "quote": csv.quote, "header": csv.header, "skip": csv.skip, "encoding": csv.encoding,
+        "ignore_errors": True if csv.footer else None,
+    }  # fmt: skip
+    return [exp.Var(this=name).eq(exp.convert(value)) for name, value in written.items() if value is not None]
 
 
 def _parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:

@@ -135,7 +135,7 @@ def titles(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if key == "attributes":
             for one in re.findall(r"#/\$defs/(\w+)", json.dumps(defs[name]["properties"])):
                 yield one, f"{words_of(one)}"
-        if key in ("privacy", "risk"):
+        if key in ("source", "privacy", "risk"):
             for entry, part in defs[name]["properties"].items():
                 for one in re.findall(r"#/\$defs/(\w+)", json.dumps(part)):
                     yield one, f"[[{key}.{entry}]]" if "array" in json.dumps(part) else f"[{key}.{entry}]"

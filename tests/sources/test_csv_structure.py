@@ -73,7 +73,7 @@ BROKEN = {
     "a header without a name for each field": (
         "age,sex\n" + ROWS,
         "line 1 has 2 fields (delimiter ','), and the 40 lines below it have 3; give each field a name in the "
-        "header, or remove the line if it is above the header",
+        "header; if the line is above the header, set skip under [source.csv]",
     ),
     "text after a closing quote": (
         HEADER + ROWS + '5,m,"6" pipe\n' + ROWS,
@@ -93,7 +93,7 @@ BROKEN = {
     "one late semicolon": ("note\n" + "well\n" * 20 + "ill;old\n", "the first 21 lines have no ';', and line 22 has; "),
     "notes above a table": (
         "a\nb\nc\nd\n" + HEADER + ROWS,
-        "the first 4 lines have no ',', and line 5 has; remove the",
+        "the first 4 lines have no ',', and line 5 has; if they",
     ),
     "two delimiters": ("a;b,c\n" + "1;2,3\n" * 9, "',' and ';' each split all lines into the same number of fields"),
     "a title with a delimiter": (
@@ -115,6 +115,13 @@ def test_a_packed_file_is_refused_as_well(case: str, tmp_path: Path) -> None:
     content, message = BROKEN[case]
     (tmp_path / "people.csv.gz").write_bytes(gzip.compress(content.encode()))
     assert message in refusal(tmp_path / "people.csv.gz")
+
+
+def test_a_truncated_packed_file_is_refused(tmp_path: Path) -> None:
+    packed = gzip.compress((HEADER + ROWS).encode())
+    (tmp_path / "people.csv.gz").write_bytes(packed[:-20])
+    with pytest.raises((SourceError, duckdb.Error)):
+        copy_rows(tmp_path / "people.csv.gz")
 
 
 def test_a_file_that_only_the_engine_unpacks_is_refused_as_well(tmp_path: Path) -> None:
