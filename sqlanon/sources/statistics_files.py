@@ -1,17 +1,23 @@
 """Files of SPSS, Stata and SAS, read by pyreadstat: integers, dates, value labels and missing codes are exact.
 
-A file is read in pieces into a raw table: each numeric variable as DOUBLE, beside it the letter of a missing code and,
-where it has value labels, the label. All else is SQL over that table: which type the values have, and what they are.
+Another process, `statistics_reader`, reads a file in pieces, which go into a raw table: each numeric variable as
+DOUBLE, beside it the letter of a missing code and, where it has value labels, the label. All else is SQL over that
+table: which type the values have, and what they are.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import math
 import re
-import warnings
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+from tempfile import TemporaryFile
 from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
@@ -39,6 +45,7 @@ from sqlanon.policy.databases import is_remote, shown_name
 from sqlanon.policy.toml import toml_value
 from sqlanon.records import dataclass
 from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.statistics_reader import FAILED
 from sqlanon.sources.united import refuse_different_columns
 
 Kind: TypeAlias = Literal["spss", "stata", "sas", "xport"]
@@ -51,6 +58,12 @@ _CELLS = 2_000_000
 """Cells that are read at once: they are objects of Python meanwhile, some 100 bytes each."""
 
 _SHOWN = 5
+
+_READER = Path(__file__).with_name("statistics_reader.py")
+_SCRIPT = (
+    "import sys; sys.path[:] = sys.argv[1].split('\\n'); import runpy; runpy.run_path(sys.argv[2], run_name='__main__')"
+)
+"""Runs the reader with the libraries of this process, and none of the folder that it is started in."""
 
 # In SPSS a moment is a number of seconds, in Stata of milliseconds; a date is one of seconds in SPSS, else of days.
 _ORIGIN: Mapping[str, str] = {"spss": "1582-10-14", "stata": "1960-01-01", "sas": "1960-01-01", "xport": "1960-01-01"}
@@ -216,12 +229,9 @@ def copy_statistics_files(
     target: exp.Table,
 ) -> None:
     """Copy the rows of files to a table. Of columns that are not ``wanted`` nothing needs to be decided."""
-    files = _open(paths, kind)
-    raw: list[exp.Table] = []
+    raw = [table(f"{target.name}_raw_{index}", target.db, target.catalog) for index in range(len(paths))]
     try:
-        for index, file in enumerate(files):
-            raw.append(table(f"{target.name}_raw_{index}", target.db, target.catalog))
-            _copy_raw(engine, file, raw[-1])
+        files = _read_files(paths, kind, engine, raw)
         figures = [_figures(engine, file, rows, choices) for file, rows in zip(files, raw, strict=True)]
         _refuse_undecided(files, figures, wanted, choices)
         _refuse_labels(files, figures, wanted, choices)
@@ -242,7 +252,7 @@ def describe_statistics_files(
     paths: list[str], kind: Kind, text_columns: Collection[str], wanted: Collection[str], choices: ReadingChoices
 ) -> exp.Select:
     """A relation without rows that has the columns of files, as far as their formats say: plans read no rows."""
-    files = _open(paths, kind)
+    files = _read_files(paths, kind)
     figures = [[_figures_of_format(variable) for variable in file.variables] for file in files]
     _refuse_undecided(files, figures, wanted, choices)
     types = _common_types(files, figures, text_columns, wanted, choices)
@@ -252,66 +262,70 @@ def describe_statistics_files(
 # What a file says of itself
 
 
-def _open(paths: list[str], kind: Kind) -> list[_File]:
+def _read_files(
+    paths: list[str], kind: Kind, engine: DuckDBEngine | None = None, raw: Sequence[exp.Table] = ()
+) -> list[_File]:
+    """What files say of themselves; with an engine, their rows go into raw tables."""
     if remote := [path for path in paths if is_remote(path)]:
         raise SourceError(f"source.files: {shown_name(remote[0])}: {WORDS[kind]} files are read from this machine only")
-    files = [_read_description(path, kind) for path in paths]
+    files: list[_File] = []
+    for index, path in enumerate(paths):
+        with _reading(path, kind) as (description, process):
+            files.append(_described_file(path, kind, description))
+            if engine is not None:
+                _copy_raw(engine, files[-1], process, raw[index])
     refuse_different_columns([(file.path, dict.fromkeys(one.name for one in file.variables)) for file in files])
     return files
 
 
-def _read(path: str, kind: Kind, **options: Any) -> tuple[Mapping[str, list[Any]], Any]:
-    """A part of a file: its columns as lists, and what it says of them."""
-    try:
-        import pyreadstat  # noqa: PLC0415
-    except ImportError:
-        raise MissingLibraryError(f"{shown_name(path)}: reading {WORDS[kind]} files", "pyreadstat", "stats") from None
-    function = {
-        "spss": pyreadstat.read_sav,
-        "stata": pyreadstat.read_dta,
-        "sas": pyreadstat.read_sas7bdat,
-        "xport": pyreadstat.read_xport,
-    }[kind]
-    if kind != "xport":
-        options["user_missing"] = True
+@contextmanager
+def _reading(path: str, kind: Kind) -> Iterator[tuple[Any, Popen[bytes]]]:
+    """What a file says of itself, and the process that reads it: its output has the rows as an Arrow stream."""
+    import pyarrow  # noqa: PLC0415
+
     name = shown_name(path)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            data, description = function(path, output_format="dict", disable_datetime_conversion=True, **options)
-    except pyreadstat.ReadstatError as error:
-        advice = "; save it again as UTF-8" if re.search("encoding|character set|convert string", str(error)) else ""
-        raise SourceError(f"{name} cannot be read as a file of {WORDS[kind]}: {error}{advice}") from None
-    except (UnicodeError, ValueError, OverflowError, pyreadstat.PyreadstatError) as error:  # they may quote values
-        raise SourceError(f"{name} cannot be read as a file of {WORDS[kind]} ({type(error).__name__})") from None
-    if any("duplicated" in str(warning.message) for warning in caught):
-        raise SourceError(f"{name}: two columns have the same name; rename one")
-    return data, description
+    if importlib.util.find_spec("pyreadstat") is None:
+        raise MissingLibraryError(f"{name}: reading {WORDS[kind]} files", "pyreadstat", "stats")
+    command = [sys.executable, "-c", _SCRIPT, "\n".join(sys.path), str(_READER), path, kind, str(_CELLS)]
+    with TemporaryFile() as errors, Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=errors) as process:
+        assert process.stdout is not None
+        try:
+            header = process.stdout.readline()
+            if not header.endswith(b"\n"):
+                raise EOFError
+            yield json.loads(header), process
+        except (EOFError, OSError, pyarrow.ArrowException):
+            status = process.wait()
+            errors.seek(0)
+            reason = "the file is broken, and reading it failed"
+            if status == FAILED:
+                reason = errors.read().decode(errors="replace").rpartition("\n")[2]
+            raise SourceError(f"{name} cannot be read as a file of {WORDS[kind]}: {reason}") from None
+        finally:
+            process.kill()
 
 
-def _read_description(path: str, kind: Kind) -> _File:
-    _, description = _read(path, kind, metadataonly=True)
+def _described_file(path: str, kind: Kind, description: Mapping[str, Any]) -> _File:
+    variables = tuple(_variables(description["variables"], kind))
     _refuse_cut_file(path, kind)
     if kind == "xport":
         _refuse_several_tables(path)
     name = shown_name(path)
-    refuse_ambiguous(description.column_names, name)
-    if not description.column_names:
+    refuse_ambiguous([variable.name for variable in variables], name)
+    if not variables:
         raise SourceError(f"{name} has no columns")
-    return _File(path, kind, tuple(_variables(description, kind)), description.number_rows)
+    return _File(path, kind, variables, description["rows"])
 
 
-def _variables(description: Any, kind: Kind) -> Iterator[_Variable]:
-    for position, name in enumerate(description.column_names):
-        type_ = description.readstat_variable_types[name]
-        format_ = description.original_variable_types.get(name) or ""
-        is_text = type_ == "string"
-        meaning, problem = ("text", None) if is_text else _meaning(kind, format_)
-        if meaning == "number" and type_ == "float":
+def _variables(descriptions: Sequence[Mapping[str, Any]], kind: Kind) -> Iterator[_Variable]:
+    for position, description in enumerate(descriptions):
+        is_text = description["type"] == "string"
+        meaning, problem = ("text", None) if is_text else _meaning(kind, description["format"])
+        if meaning == "number" and description["type"] == "float":
             meaning = "float"
-        labels = description.variable_value_labels.get(name) or {}
-        ranges = tuple((one["lo"], one["hi"]) for one in description.missing_ranges.get(name) or ())
-        yield _Variable(position, name, is_text, meaning, format_, labels, ranges, problem)
+        labels = dict(map(tuple, description["labels"]))
+        ranges = tuple(map(tuple, description["missing"]))
+        yield _Variable(position, description["name"], is_text, meaning, description["format"], labels, ranges, problem)
 
 
 def _meaning(kind: Kind, format_: str) -> tuple[Meaning, str | None]:
@@ -358,50 +372,22 @@ def _refuse_several_tables(path: str) -> None:
 # The raw table
 
 
-def _copy_raw(engine: DuckDBEngine, file: _File, target: exp.Table) -> None:
+def _copy_raw(engine: DuckDBEngine, file: _File, process: Popen[bytes], target: exp.Table) -> None:
     import pyarrow  # noqa: PLC0415
 
-    size = max(1, _CELLS // len(file.variables))
-    offset = 0
-    while True:
-        data, _ = _read(file.path, file.kind, row_offset=offset, row_limit=size)
-        columns = [data[variable.name] for variable in file.variables]
-        arrays = {
-            name: array
-            for variable, values in zip(file.variables, columns, strict=True)
-            for name, array in _arrays(variable, values, pyarrow).items()
-        }
-        piece = pyarrow.table(arrays)
-        with engine.registered(piece) as relation:
-            if offset == 0:
-                engine.execute(create_table(target.copy(), star(relation)))
-            else:
-                engine.execute(exp.Insert(this=target.copy(), expression=star(relation)))
-        offset += piece.num_rows
-        if piece.num_rows < size:
-            break
-    if file.rows is not None and offset != file.rows:
-        raise SourceError(f"{file.name} is broken: it says that it has {file.rows:,} rows, and {offset:,} are read")
-
-
-def _arrays(variable: _Variable, values: list[Any], pyarrow: Any) -> dict[str, Any]:
-    letters: list[str | None] | None = None
-    codes = values
-    if variable.is_text:
-        values = [value or None for value in values]
-    elif any(type(value) is str for value in values):
-        letters = [value if type(value) is str else None for value in values]
-        values = [None if type(value) is str else value for value in values]
-    arrays = {
-        f"value {variable.position}": pyarrow.array(values, pyarrow.string() if variable.is_text else pyarrow.float64())
-    }
-    if not variable.is_text:
-        letters = letters or [None] * len(values)
-        arrays[f"letter {variable.position}"] = pyarrow.array(letters, pyarrow.string())
-    if variable.labels:
-        labels = [variable.labels.get(code) or None for code in codes]
-        arrays[f"label {variable.position}"] = pyarrow.array(labels, pyarrow.string())
-    return arrays
+    count = 0
+    batches = pyarrow.ipc.open_stream(process.stdout)
+    empty = pyarrow.Table.from_batches([], batches.schema)
+    with engine.registered(empty) as relation:
+        engine.execute(create_table(target.copy(), star(relation)))
+    for batch in batches:
+        with engine.registered(pyarrow.Table.from_batches([batch])) as relation:
+            engine.execute(exp.Insert(this=target.copy(), expression=star(relation)))
+        count += batch.num_rows
+    if process.wait():  # a stream that is cut off ends like a whole one
+        raise EOFError
+    if file.rows is not None and count != file.rows:
+        raise SourceError(f"{file.name} is broken: it says that it has {file.rows:,} rows, and {count:,} are read")
 
 
 def _figures(engine: DuckDBEngine, file: _File, rows: exp.Table, choices: ReadingChoices) -> list[_Figures]:

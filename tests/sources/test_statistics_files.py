@@ -8,12 +8,16 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import sys
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from conftest import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support import cli
 
 import sqlanon
@@ -22,6 +26,7 @@ from sqlanon.errors import MissingLibraryError
 from sqlanon.expressions import table
 from sqlanon.policy import SourceSection
 from sqlanon.sources import statistics_files
+from sqlanon.sources.bind import source_errors
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.statistics_files import ReadingChoices, UndecidedReadingError, copy_statistics_files
 
@@ -199,10 +204,10 @@ def test_files_of_sas(tmp_path: Path) -> None:
 
 
 @needs_pyreadstat
-@pytest.mark.parametrize("name", ["survey.sav", "survey.dta", "survey.xpt"])
+@pytest.mark.parametrize("name", ["survey.sav", pytest.param("survey.xpt", marks=pytest.mark.slow)])
 def test_a_file_that_is_read_in_pieces_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(name)
-    for rows in (1, 2, 3, 5):
+    for rows in (1, 4):
         monkeypatch.setattr(statistics_files, "_CELLS", rows * len(whole[0]))
         assert read(name) == whole
 
@@ -217,6 +222,7 @@ def test_several_data_sets_in_a_transport_file_are_refused(tmp_path: Path) -> No
 
 
 @needs_pyreadstat
+@pytest.mark.slow
 def test_a_broken_file_is_refused_by_its_name(tmp_path: Path) -> None:
     for name in ("survey.sav", "survey.dta", "survey.xpt"):
         content = (FOLDER / name).read_bytes()
@@ -228,6 +234,40 @@ def test_a_broken_file_is_refused_by_its_name(tmp_path: Path) -> None:
 
 
 @needs_pyreadstat
+def test_a_file_that_crashes_the_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = tmp_path / "reader.py"
+    monkeypatch.setattr(statistics_files, "_READER", reader)
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    rows = (FOLDER.parents[2] / "sqlanon" / "sources" / "statistics_reader.py").read_text(encoding="utf-8")
+    after_rows = rows.replace("        out.close()", f"        out.flush(); {crash}")
+    for script in (crash, after_rows):
+        assert "SIGSEGV" in script
+        reader.write_text(script, encoding="utf-8")
+        with pytest.raises(sqlanon.SourceError, match=r"survey\.xpt cannot be read.*the file is broken"):
+            read("survey.xpt")
+
+
+@needs_pyreadstat
+@pytest.mark.slow
+@settings(max_examples=examples(100))
+@given(
+    st.sampled_from(["survey.sav", "small.sav", "survey.dta", "survey.xpt"]),
+    st.lists(st.tuples(st.integers(0, 9000), st.integers(0, 255)), min_size=1, max_size=8),
+)
+def test_changed_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, name: str, changes: list[tuple[int, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("changed") / name
+    content = bytearray((FOLDER / name).read_bytes())
+    for place, byte in changes:
+        content[place % len(content)] = byte
+    path.write_bytes(bytes(content))
+    with suppress(sqlanon.SourceError), source_errors():
+        read(path)
+
+
+@needs_pyreadstat
+@pytest.mark.slow
 def test_a_code_with_another_label_in_another_file_is_refused_unless_labels_are_read(tmp_path: Path) -> None:
     other = tmp_path / "wave2.sav"
     content = (FOLDER / "survey.sav").read_bytes()
@@ -260,6 +300,7 @@ def test_labels_and_missing_codes_that_are_not_decided_are_refused_with_the_keys
 
 
 @needs_pyreadstat
+@pytest.mark.slow
 def test_all_labels_are_read_only_where_all_values_have_one() -> None:
     with pytest.raises(sqlanon.SourceError, match=r"3 values of 'age' in survey\.sav have no label"):
         read("survey.sav", choices=ReadingChoices(True, "missing"))
@@ -268,6 +309,7 @@ def test_all_labels_are_read_only_where_all_values_have_one() -> None:
 
 
 @needs_pyreadstat
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "message"),
     [(("sx",), "has no column 'sx'"), (("income",), "'income' of survey.sav has no value labels")],
@@ -293,6 +335,7 @@ def test_suggest_decides_and_says_so_and_its_policy_runs(tmp_path: Path) -> None
 
 
 @needs_pyreadstat
+@pytest.mark.slow
 def test_the_release_is_that_of_the_same_rows_in_a_table() -> None:
     with duckdb.connect() as connection:
         connection.execute(
