@@ -19,11 +19,11 @@ from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found, ReleasePair, why_not_both, why_strange
 from sqlanon.attacks.findings import Finding
-from sqlanon.errors import ReleaseError
+from sqlanon.errors import NotComparedError
 from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
 from sqlanon.ledger.class_unions import shown_unions
 from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, rows_in, temporal
-from sqlanon.ledger.overlaps import SharedRows, differences
+from sqlanon.ledger.overlaps import count_shared_rows, differences
 from sqlanon.ledger.pair_audit import PairAudit
 from sqlanon.ledger.part_requirements import Part, SharedRequirement, shared_requirements, shown_violations
 from sqlanon.ledger.release_links import ComparedRelease, Trees
@@ -354,7 +354,7 @@ def _people(linked: ReleaseLink) -> dict[str, Any]:
 # --- The attacks
 
 MOST_CLASSES = 5000
-"""The most classes of two releases whose regions are compared: `sqlanon anonymize` compares any number."""
+"""The most classes of two releases whose regions are shown in SQL: one statement takes all pairs of a region."""
 
 
 def find_complementary_release(attacker: Attacker) -> Found:
@@ -365,33 +365,45 @@ def find_complementary_release(attacker: Attacker) -> Found:
     for pair in pairs:
         first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
         figures = attacker.figures(both_grouped(complementary_victims(linked, k), linked, "numbers"))
-        victims, queries = [figures["victims"]], [complementary_release(linked, k)]
-        shared: Sequence[SharedRows] = ()
+        combinations, victims = figures["combinations"], [figures["victims"]]
+        queries = [complementary_release(linked, k)]
         try:
-            shared = _few_shared(attacker, pair)
-        except ReleaseError as error:
+            shared, more_victims, more_queries = _subtract(attacker, pair)
+            combinations += shared
+            victims += more_victims
+            queries += more_queries
+        except NotComparedError as error:
             reasons.append(f"{first.path} and {second.path} are not subtracted: {error}")
-        if shared:
-            victims.append(sum(one.rows for one in shared))
-            queries.append(differences(linked, k, shared))
         for wanted in _requirements(first, second, linked):
             query = shown_violations(linked, k, wanted, "joined")
             if found := attacker.victims(query):
                 victims.append(found)
                 queries.append(query)
-        more = {"combinations": figures["combinations"] + len(shared), "k": k}
+        more = {"combinations": combinations, "k": k}
         sql = attacker.script(*(titled(query, linked.titles) for query in queries))
         findings.append(_finding(first, second, max(victims), sql, more))
     return findings, reasons
 
 
-def _few_shared(attacker: Attacker, pair: ReleasePair) -> Sequence[SharedRows]:
-    """Pairs of overlapping classes that share some rows, but fewer than k, without masked rows."""
-    linked = pair.without_masked_rows.linked
+def _subtract(attacker: Attacker, pair: ReleasePair) -> tuple[int, list[int], list[exp.Select]]:
+    """The pairs of overlapping classes that share some rows by the counts of both, but fewer than k; the victims in
+    these, or in joined classes that break a requirement by these counts; and the queries. Masked rows are left out."""
+    k, linked = pair.k, pair.without_masked_rows.linked
     if not (attacker.counts and linked.several_levels):
-        return []
-    with PairAudit.of(attacker.engine, attacker.work, linked, pair.k) as audit:
-        return audit.overlaps().few
+        return 0, [], []
+    with PairAudit.of(attacker.engine, attacker.work, linked, k) as audit:
+        overlaps = audit.overlaps()
+        if overlaps.few:
+            rows = count_shared_rows(overlaps.few, k)
+            return len(rows), [sum(rows.values())], [differences(linked, k, overlaps.few)]
+        victims, queries = list[int](), list[exp.Select]()
+        for wanted in _requirements(pair.first, pair.second, linked) if overlaps.bounds else ():
+            classes, found = audit.violations(wanted, "joined by counts")
+            if classes:
+                shared_rows = audit.labelled_shared_rows(wanted)
+                victims.append(found)
+                queries.append(shown_violations(linked, k, wanted, "joined by counts", shared_rows))
+    return 0, victims, queries
 
 
 def _requirements(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[SharedRequirement]:
@@ -414,21 +426,47 @@ def find_temporal(attacker: Attacker) -> Found:
         first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
         unmasked = pair.without_masked_rows.linked
         counts, shown = dict[str, int](), list[exp.Select]()
-        is_small = first.manifest.classes + second.manifest.classes <= MOST_CLASSES
-        for name, side, without in (("added", linked, unmasked), ("removed", linked.swapped, unmasked.swapped)):
-            queries = [temporal(without, k), *(shown_unions(side, k, union) for union in ("class", "table"))]
-            parts: list[tuple[ReleaseLink, Part]] = [(without, "new"), (side, "class"), (side, "table")]
-            if without.several_levels and is_small:
-                queries.append(shown_unions(without, k, "region"))
-                parts.append((without, "region"))
-            for wanted in _requirements(first, second, side):
-                queries += [shown_violations(its, k, wanted, part) for its, part in parts]
-            victims = [attacker.victims(query) for query in queries]
-            counts[name] = max(victims)
-            shown += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
+        with PairAudit.of(attacker.engine, attacker.work, unmasked, k) as audit:
+            for name, side in (("added", linked), ("removed", linked.swapped)):
+                its_audit = audit if name == "added" else audit.swapped
+                without = its_audit.linked
+                queries = [temporal(without, k), *(shown_unions(side, k, union) for union in ("class", "table"))]
+                parts: list[tuple[ReleaseLink, Part]] = [(without, "new"), (side, "class"), (side, "table")]
+                for wanted in _requirements(first, second, side):
+                    queries += [shown_violations(its, k, wanted, part) for its, part in parts]
+                victims = [attacker.victims(query) for query in queries]
+                regions = _find_in_regions(attacker, pair, its_audit, reasons)
+                counts[name] = max(*victims, *(rows for rows, _ in regions))
+                shown += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
+                shown += [query for _, query in regions if query is not None]
         sql = attacker.script(*(titled(query, linked.titles) for query in shown))
         findings.append(_finding(first, second, sum(counts.values()), sql, {**counts, "k": k}))
     return findings, reasons
+
+
+def _find_in_regions(
+    attacker: Attacker, pair: ReleasePair, audit: PairAudit, reasons: list[str]
+) -> list[tuple[int, exp.Select | None]]:
+    """The new rows of classes that overlap: few, or such that do not meet a requirement; and their queries. Of many
+    classes these are left out, and ``reasons`` says so."""
+    if not (attacker.counts and audit.linked.several_levels):
+        return []
+    first, second, linked, k = pair.first, pair.second, audit.linked, pair.k
+    try:
+        found = [(audit.new_rows("region")[1], shown_unions(linked, k, "region"))]
+        for wanted in _requirements(first, second, linked):
+            found.append((audit.violations(wanted, "region")[1], shown_violations(linked, k, wanted, "region")))
+    except NotComparedError as error:
+        reasons.append(f"rows that overlapping classes of {first.path} and {second.path} gain are not counted: {error}")
+        return []
+    if first.manifest.classes + second.manifest.classes <= MOST_CLASSES:
+        return [(rows, query) for rows, query in found if rows]
+    if any(rows for rows, _ in found):
+        reasons.append(
+            f"the SQL for rows that overlapping classes of {first.path} and {second.path} gain is left out: it takes "
+            f"too long for more than {MOST_CLASSES:,} classes"
+        )
+    return [(rows, None) for rows, _ in found]
 
 
 def find_composition(attacker: Attacker) -> Found:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
@@ -46,7 +45,7 @@ from sqlanon.ledger.noise_intervals import (
     stored_ranges,
     weakly_noisy,
 )
-from sqlanon.ledger.overlaps import MOST_COMBINATIONS, SharedRows, differences
+from sqlanon.ledger.overlaps import MOST_COMBINATIONS, SharedRows, count_shared_rows, differences
 from sqlanon.ledger.pair_audit import PairAudit
 from sqlanon.ledger.part_requirements import NewRows, Part, shared_requirements, shown_violations
 from sqlanon.ledger.records import Publication, Spent
@@ -489,7 +488,8 @@ class JointAudit:
                 raise NotComparedError(kinds, 'publish both with [search] summary = "range"')
             groups = replace(linked, first=own, second=theirs, count=STANDS_FOR)
             groups = compared_with(self.run.engine, groups, kinds.ranges, kinds.sets)
-            yield groups, self._public_link(one, new, trees[1], groups, pairs)
+            leave_out = first.leaves_masked_rows_out or second.leaves_masked_rows_out
+            yield groups, self._public_link(one, new, trees[1], groups, pairs, leave_out)
 
     @contextmanager
     def _grouped(self, linked: ReleaseLink) -> Iterator[tuple[exp.Table, exp.Table]]:
@@ -509,12 +509,22 @@ class JointAudit:
             engine.execute(drop_table(first))
 
     def _public_link(
-        self, one: Earlier, new: ComparedRelease, trees: Trees, compared: ReleaseLink, pairs: Mapping[str, str]
+        self,
+        one: Earlier,
+        new: ComparedRelease,
+        trees: Trees,
+        compared: ReleaseLink,
+        pairs: Mapping[str, str],
+        leave_masked_rows_out: bool,
     ) -> ReleaseLink:
         """The link of both, by names that people can use."""
         names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
-        first, second = replace(one, relation=names[0]), replace(new, relation=names[1])
-        shown = link(first.with_set_texts.renamed(pairs), second.with_set_texts, trees)
+        first = replace(one, relation=names[0]).with_set_texts.renamed(pairs)
+        second = replace(new, relation=names[1]).with_set_texts
+        if leave_masked_rows_out:
+            first = first.without_masked_rows(trees.of_release(is_first=True))
+            second = second.without_masked_rows(trees.of_release(is_first=False))
+        shown = link(first, second, trees)
         attributes = tuple(
             replace(there, pairs=here.pairs, ranges=here.ranges, sets=here.sets)
             for there, here in zip(shown.attributes, compared.attributes, strict=True)
@@ -615,8 +625,9 @@ class JointAudit:
         policy = self.prepared.policy
         for wanted in shared_requirements(policy.privacy, policy.with_role("sensitive"), audit.linked):
             count, _ = audit.violations(wanted, part)
-            if count:  # what only flows tell has no query
-                build = None if part == "joined by counts" else partial(shown_violations, wanted=wanted, part=part)
+            if count:
+                shared = audit.labelled_shared_rows(wanted) if part == "joined by counts" else ()
+                build = partial(shown_violations, wanted=wanted, part=part, shared=shared)
                 found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found
 
@@ -756,9 +767,7 @@ def _describe_shared(groups: Sequence[SharedRows], k: int) -> str:
     >>> _describe_shared([flu, hiv], 5)
     'by the counts of both, two of their classes share at most 3 rows, fewer than 5 (subtraction)'
     """
-    most = Counter[tuple[str | None, ...]]()
-    for one in groups:
-        most[one.values] = min(most[one.values] + one.rows, k - 1)
+    most = count_shared_rows(groups, k)
     rows = with_noun(sum(most.values()), "row")
     if len(most) == 1:
         return f"by the counts of both, two of their classes share at most {rows}, fewer than {k:,} (subtraction)"

@@ -14,7 +14,7 @@ rows; ``v``, a number for the finest values of the two.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -299,15 +299,15 @@ def _add_labels(
     for is_first, numbered in ((True, first), (False, second)):
         numbers = {i for one in found for i in (one.bound.firsts if is_first else one.bound.seconds)}
         numbers |= {one.edge[not is_first] for one in found}
-        columns: list[exp.Expr] = [cast(col(name), "VARCHAR") for name in _columns(linked, is_first)]
+        columns: list[exp.Expr] = [cast(col(name), "VARCHAR") for name in group_columns(linked, is_first)]
         query = _GROUPS(columns=columns, groups=numbered, numbers=[number(i) for i in numbers])
         labels.append({i: values for i, *values in engine.rows(query)} if numbers else {})
     firsts, seconds = labels
     names = dict[int, Sequence[str | None]]()
     for one in found:
         a, b = one.edge
-        own = dict(zip(_columns(linked, is_first=True), firsts[a], strict=True))
-        other = dict(zip(_columns(linked, is_first=False), seconds[b], strict=True))
+        own = dict(zip(group_columns(linked, is_first=True), firsts[a], strict=True))
+        other = dict(zip(group_columns(linked, is_first=False), seconds[b], strict=True))
         both = [_both_labels(own, other, f"l{i}") for i in range(len(linked.attributes))]
         names[one.finest] = min(both, names.get(one.finest, both), key=lambda texts: sum(map(len, map(str, texts))))
     for one in found:
@@ -320,7 +320,20 @@ def _add_labels(
         )
 
 
-def _columns(linked: ReleaseLink, is_first: bool) -> list[str]:
+def count_shared_rows(groups: Sequence[SharedRows], k: int) -> dict[tuple[str | None, ...], int]:
+    """The most rows that two classes share, by their finest values: fewer than k.
+
+    >>> flu, hiv = (SharedRows(("10-19 & 0-14",), rows, (), (), 0) for rows in (2, 1))
+    >>> count_shared_rows([flu, hiv], 5)
+    {('10-19 & 0-14',): 3}
+    """
+    most = Counter[tuple[str | None, ...]]()
+    for one in groups:
+        most[one.values] = min(most[one.values] + one.rows, k - 1)
+    return dict(most)
+
+
+def group_columns(linked: ReleaseLink, is_first: bool) -> list[str]:
     """The columns of the groups of a release that tell them apart."""
     return [*(f"l{i}" for i, _ in linked.side(is_first)[1]), *(f"s{j}" for j in range(len(linked.shared)))]
 
@@ -342,17 +355,17 @@ def differences(linked: ReleaseLink, k: int, found: Sequence[SharedRows]) -> exp
     ['v0', 'n']
     """
     attributes = [f"v{i}" for i in range(len(linked.attributes))]
-    columns = [*dict.fromkeys([*_columns(linked, True), *_columns(linked, False)])]
+    columns = [*dict.fromkeys([*group_columns(linked, True), *group_columns(linked, False)])]
     pairs, bounds = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     for pair, one in enumerate(found):
         pairs.append((pair, one.changed, *one.values))
         for is_first, its_groups in ((True, one.firsts), (False, one.seconds)):
             for group in its_groups:
-                values = dict(zip(_columns(linked, is_first), group, strict=True))
+                values = dict(zip(group_columns(linked, is_first), group, strict=True))
                 bounds.append((pair, is_first, *(values.get(name) for name in columns)))
     texts = dict.fromkeys(columns, "VARCHAR")
     same_groups = [
-        all_of(same(cast(col(name, "g"), "VARCHAR"), col(name, "b")) for name in _columns(linked, is_first))
+        all_of(same(cast(col(name, "g"), "VARCHAR"), col(name, "b")) for name in group_columns(linked, is_first))
         for is_first in (True, False)
     ]
     return _DIFFERENCES(

@@ -18,8 +18,16 @@ from sqlanon.errors import NotComparedError
 from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template
 from sqlanon.ledger.class_unions import REGIONS, make_regions, new_in_unions, swapped_regions
 from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, new_in_classes
-from sqlanon.ledger.overlaps import Overlaps, find_overlaps
-from sqlanon.ledger.part_requirements import SHARED_ROWS, NewRows, Part, SharedRequirement, shared_rows, violating_parts
+from sqlanon.ledger.overlaps import MOST_COMBINATIONS, Overlaps, find_overlaps
+from sqlanon.ledger.part_requirements import (
+    SHARED_ROWS,
+    NewRows,
+    Part,
+    SharedRequirement,
+    labelled_shared_rows,
+    shared_rows,
+    violating_parts,
+)
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, parts_of_both, swapped_met
 from sqlanon.records import dataclass
 
@@ -82,6 +90,10 @@ class PairAudit:
         if part == "region":
             self._need_regions()
         return self._few(violating_parts(self.linked, wanted, part, numbers=True))
+
+    def labelled_shared_rows(self, wanted: SharedRequirement) -> list[tuple[Any, ...]]:
+        """What `shown_violations` needs to show the joined classes that break a requirement by counts."""
+        return self._rows(labelled_shared_rows(self.linked, wanted, MOST_COMBINATIONS))
 
     def _need_regions(self) -> None:
         if REGIONS not in self._parts:

@@ -18,9 +18,10 @@ from typing import Any, Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.travel import repeated
-from sqlanon.expressions import all_of, col, ident, named, same, subquery, table, template, values_query
+from sqlanon.expressions import all_of, cast, col, ident, named, same, subquery, table, template, values_query
 from sqlanon.ledger.class_unions import Union, new_rows_in_unions, union_columns, with_regions
 from sqlanon.ledger.joint_attacks import most_rows_of_pairs, new_rows
+from sqlanon.ledger.overlaps import group_columns
 from sqlanon.ledger.row_matching import SECOND, Finest, ReleaseLink, both_grouped, finest, joined
 from sqlanon.records import dataclass
 from sqlanon.requirements import requirements_in
@@ -42,6 +43,20 @@ _WITH_SHARED_ROWS = template("""
     SELECT p.* REPLACE (coalesce(x.n, p.n) AS n)
     FROM :pairs AS p
     LEFT JOIN "sqlanon shared rows" AS x ON x.a = p.a AND x.b = p.b
+""")
+_LABELLED_SHARED_ROWS = template("""
+    SELECT DISTINCT :labels, x.n
+    FROM "sqlanon shared rows" AS x
+    JOIN "sqlanon meeting" AS m ON m.a = x.a AND m.b = x.b
+    JOIN "sqlanon first" AS a ON a.i = x.a
+    JOIN "sqlanon second" AS b ON b.i = x.b
+    SEMI JOIN :found AS f ON :same
+""")
+_SHARED_ROWS_BY_LABELS = template("""
+    SELECT a.i AS a, b.i AS b, x.n
+    FROM :rows AS x
+    JOIN "sqlanon first" AS a ON :same_first
+    JOIN "sqlanon second" AS b ON :same_second
 """)
 _NEW_ROWS = template("SELECT :columns, n FROM :rows AS r WHERE n > 0")
 _WITH_ROWS = template("""
@@ -132,11 +147,61 @@ def violating_parts(
     return counted_parts
 
 
-def shown_violations(linked: ReleaseLink, k: int, wanted: SharedRequirement, part: Part) -> exp.Select:
-    """`violating_parts` as one statement."""
+def labelled_shared_rows(linked: ReleaseLink, wanted: SharedRequirement, most_parts: int) -> exp.Select:
+    """The rows of `SHARED_ROWS` in joined classes that break a requirement by counts: the labels and shared values of
+    either group, as texts, and ``n``. Of at most so many classes; the query reads the numbers of `joined` groups, too.
+    """
+    broken = violating_parts(linked, wanted, "joined by counts", numbers=True)
+    with_ = broken.args.pop("with_")
+    labels: list[exp.Expr] = [
+        named(cast(col(name, side), "VARCHAR"), f"{side}_{name}") for side, name in _labels_of_groups(linked)
+    ]
+    same_class = all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in range(len(linked.attributes)))
+    query = _LABELLED_SHARED_ROWS(labels=labels, found=subquery(broken.limit(most_parts)), same=same_class)
+    query.set("with_", with_)
+    return query
+
+
+def _labels_of_groups(linked: ReleaseLink) -> list[tuple[str, str]]:
+    """The columns that tell groups of either release apart: ``a`` and ``b``."""
+    return [(side, name) for side in "ab" for name in group_columns(linked, is_first=side == "a")]
+
+
+def shown_violations(
+    linked: ReleaseLink, k: int, wanted: SharedRequirement, part: Part, shared: Sequence[Sequence[Any]] = ()
+) -> exp.Select:
+    """`violating_parts` as one statement.
+
+    Parameters
+    ----------
+    shared:
+        What `labelled_shared_rows` lists, for what is joined by counts: only classes with such rows are shown.
+    """
     finer: Finest = "texts" if part.startswith("joined") else None
-    found = both_grouped(violating_parts(linked, wanted, part), linked, finer)
+    query = violating_parts(linked, wanted, part)
+    if part == "joined by counts":
+        parts = exp.Select().with_(ident(SHARED_ROWS), as_=_shared_rows_by_labels(linked, shared), copy=False)
+        own = query.args["with_"].expressions
+        query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *own]))
+    found = both_grouped(query, linked, finer)
     return with_regions(found, linked) if part == "region" else found
+
+
+def _shared_rows_by_labels(linked: ReleaseLink, shared: Sequence[Sequence[Any]]) -> exp.Select:
+    """The table of `SHARED_ROWS`, made of labels."""
+    labels = _labels_of_groups(linked)
+    columns = dict.fromkeys((f"{side}_{name}" for side, name in labels), "VARCHAR")
+    same_groups = [
+        all_of(
+            same(cast(col(name, side), "VARCHAR"), col(f"{side}_{name}", "x")) for side, name in labels if side == which
+        )
+        for which in "ab"
+    ]
+    return _SHARED_ROWS_BY_LABELS(
+        rows=subquery(values_query({**columns, "n": "BIGINT"}, shared)),
+        same_first=same_groups[0],
+        same_second=same_groups[1],
+    )
 
 
 def _rows_of(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool) -> tuple[exp.Select, list[str]]:

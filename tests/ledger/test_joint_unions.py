@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import change
+from support import change, run_script
 
 import sqlanon
 from sqlanon.attacks import attack
@@ -69,6 +69,19 @@ def test_masked_rows_hide_nobody_who_joins_leaves_or_changes(tmp_path: Path, wha
     change(tmp_path / "people.duckdb", CHANGES[what])
     with pytest.raises(AuditError, match=FEW):
         publish(policy(tmp_path, "two", {}, **MASKED))
+
+
+@pytest.mark.slow
+def test_all_queries_of_a_refusal_list_rows_beside_masked_ones(tmp_path: Path) -> None:
+    load(tmp_path, 0, 200)
+    publish(policy(tmp_path, "one", {}, **MASKED))
+    change(tmp_path / "people.duckdb", CHANGES["joins"])
+    wanted = policy(tmp_path, "two", {}, **MASKED)
+    with pytest.raises(AuditError, match=r"new, or were masked before") as refused:
+        publish(wanted)
+    with sqlanon.connect() as db:
+        db.anonymize(wanted).publish(draft=True)
+    assert all(run_script(query) for query in refused.value.queries)
 
 
 @pytest.mark.slow

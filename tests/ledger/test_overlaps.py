@@ -17,7 +17,7 @@ from oracle_attacks import most_in_greatest_flows
 from support import change, run_script
 
 import sqlanon
-from sqlanon.attacks import attack
+from sqlanon.attacks import attack, matching
 from sqlanon.errors import AuditError
 from sqlanon.ledger import overlaps
 from sqlanon.ledger.overlap_flows import OverlapFlows
@@ -231,6 +231,47 @@ def test_classes_that_counts_tell_apart_meet_the_requirements(tmp_path: Path) ->
         publish(tmp_path, "two", {"intervals": [15]}, diversity=2)
     assert "noise" not in str(refused.value)
     assert "after" not in str(refused.value)
+
+
+@pytest.mark.slow
+def test_queries_and_attacks_list_the_classes_that_counts_tell_apart(tmp_path: Path) -> None:
+    """And no others: those of 10 to 14 years all have HIV."""
+    load(tmp_path, AGES, alone=False)
+    with duckdb.connect(tmp_path / "people.duckdb") as connection:
+        connection.execute("INSERT INTO people SELECT 12, 'HIV' FROM range(10)")
+    publish(tmp_path, "one", {"intervals": [10]}, diversity=2)
+    with pytest.raises(AuditError) as refused:
+        publish(tmp_path, "two", {"intervals": [15]}, diversity=2)
+    policy = policy_of(tmp_path, "two", {"intervals": [15]}, diversity=2)
+    with sqlanon.connect() as db:
+        db.anonymize(policy).publish(draft=True)
+    (query,) = refused.value.queries
+    assert [(row[0], row[-1]) for row in run_script(query)] == [(10, "10-19 & 00-14")]
+    files = [tmp_path / f"{name}.duckdb" for name in ("one", "two")]
+    found = attack(files, policy, only=["complementary_release"])["complementary_release"]
+    assert found.victims == 10
+    assert [(row[0], row[-1]) for row in run_script(found.sql) if len(row) > 1] == [(10, "10-19 & 00-14")]
+
+
+@pytest.mark.slow
+def test_attack_counts_new_rows_of_overlapping_classes_also_of_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One person is new among those up to 29, beside ten who are older. The SQL of many classes is left out."""
+    load(tmp_path, [*AGES, *(30 + age for age in AGES)], alone=False)
+    publish(tmp_path, "one", {"intervals": [10]}, "insensitive")
+    change(tmp_path / "people.duckdb", "INSERT INTO people VALUES (12, 'n')")
+    change(tmp_path / "people.duckdb", "INSERT INTO people SELECT 45, 'n' FROM range(10)")
+    publish(tmp_path, "two", {"intervals": [15]}, "insensitive", force=True)
+    policy = policy_of(tmp_path, "two", {"intervals": [15]}, "insensitive")
+    files = [tmp_path / f"{name}.duckdb" for name in ("one", "two")]
+    found = attack(files, policy, only=["temporal"])["temporal"]
+    assert (found.victims, found.skipped) == (1, None)
+    assert any(row[0] == 1 for row in run_script(found.sql))
+    monkeypatch.setattr(matching, "MOST_CLASSES", 3)
+    found = attack(files, policy, only=["temporal"])["temporal"]
+    assert found.victims == 1
+    assert "is left out: it takes too long for more than 3 classes" in str(found.skipped)
 
 
 @pytest.mark.slow
