@@ -215,6 +215,7 @@ class _Translation:
             "",
             "[source]",
             f"files = {toml_value(table)}",
+            'csv = { delimiter = ",", quote = \'"\', header = true }',
             "",
             "[attributes]",
             *(f"{toml_key(attribute)} = {toml_value(tree)}" for attribute, tree in self.attributes.items()),

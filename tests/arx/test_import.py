@@ -138,6 +138,7 @@ def test_a_project_becomes_a_policy_that_runs(tmp_path: Path) -> None:
         "name": "identifying",
     }
     assert (policy.privacy.k, float(policy.search.suppression_limit), policy.search.measure) == (3, 0.1, "loss")
+    assert policy.source.csv is not None and policy.source.csv.delimiter == ","  # nothing is left to detect
     assert policy.source.person is None  # who a person is, ARX does not say
     for name, content in HIERARCHIES.items():
         assert (tmp_path / "clinic" / f"hierarchy_{name}.csv").read_text(encoding="utf-8") == content
