@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from sqlanon.records import dataclass
 
-_NUMBER = r"([0-9.]+(?:E-?[0-9]+)?)"
+_NUMBER = r"([0-9.]{1,40}(?:E-?[0-9]{1,3})?)"
 _OF = r" for attribute '(.*)'"
 
 _Entry: TypeAlias = "tuple[str, Any]"
@@ -28,6 +28,8 @@ class Criterion:
 def _number(text: str) -> int | Decimal:
     """A number of Java: 2.0, 1.0E-4."""
     value = Decimal(text)
+    if not -20 < value.adjusted() < 18:
+        raise InvalidOperation
     return int(value) if value == value.to_integral_value() else value
 
 
@@ -38,7 +40,7 @@ def _of_attribute(key: str, attribute: str, note: str | None = None, **values: A
 _ORDER = "ARX orders values by their data type or hierarchy, sqlanon by the type of the column: compare both orders"
 
 _CRITERIA: Sequence[tuple[str, Callable[..., Criterion]]] = (
-    (r"([0-9]+)-anonymity", lambda k: Criterion("k", int(k))),
+    (r"([0-9]{1,18})-anonymity", lambda k: Criterion("k", int(k))),
     (rf"\({_NUMBER}\)-avg-reidentification-risk", lambda risk: Criterion("average_risk", _number(risk))),
     (rf"\({_NUMBER}\)-sample-uniqueness", lambda share: Criterion("sample_uniqueness", _number(share))),
     (

@@ -249,7 +249,7 @@ class _Translation:
             limit = Decimal(self._project.suppression_limit or "")
         except InvalidOperation:
             limit = Decimal(-1)
-        if not 0 <= limit <= 1:
+        if not (limit.is_finite() and 0 <= limit <= 1 and limit.adjusted() > -20):
             self.left_out.append("the suppression limit cannot be read: no row is suppressed")
             limit = Decimal(0)
         return format(limit.normalize(), "f")

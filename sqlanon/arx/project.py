@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections import Counter
 
 from sqlanon.arx.archive import Archive, Element
 from sqlanon.errors import SourceError
@@ -57,6 +59,9 @@ def read_project(archive: Archive) -> Project:
         _attribute(archive, assignment, weights.get(assignment.value("name")))
         for assignment in archive.xml(f"{_FOLDER}definition.xml").all("assigment")  # as ARX spells it
     )
+    counts = Counter(attribute.name for attribute in attributes)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise SourceError(f"{archive.path.name}: input/definition.xml defines {twice[0]!r} twice")
     separator = next((child.text for child in project.children if child.name == "separator"), ";")
     separator = separator.strip(" \r\n") or ";"
     archive.refuse_bomb([*names, *(one.hierarchy for one in attributes if one.hierarchy is not None)])
@@ -95,15 +100,12 @@ def _attribute(archive: Archive, assignment: Element, weight: float | None) -> A
 
 
 def _level(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,9}", text) else None
 
 
 def _number(text: str | None) -> float | None:
     try:
-        return None if text is None else float(text)
+        number = float(text or "nan")
     except ValueError:
         return None
-
-
-def names_of(attributes: Sequence[Attribute]) -> list[str]:
-    return [attribute.name for attribute in attributes]
+    return number if math.isfinite(number) else None

@@ -302,6 +302,28 @@ def test_what_has_no_hierarchy_is_said(imported: Callable[..., tuple[sqlanon.Pol
     assert any("zip" in line and "response variable" in line for line in done.left_out)
 
 
+@pytest.mark.parametrize("limit", ["NaN", "Infinity", "-1", "2", "1E-999999", "many", ""])
+def test_a_suppression_limit_that_is_none_suppresses_nothing(
+    limit: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]
+) -> None:
+    policy, done = imported(files(input__config_xml=config(limit=limit)))
+    assert policy.search.suppression_limit == 0
+    assert any("suppression limit" in line for line in done.left_out)
+
+
+@pytest.mark.parametrize(
+    "text", [f"{'9' * 5000}-anonymity", "(1.0E99999999)-sample-uniqueness", "(1.2.3)-avg-reidentification-risk"]
+)
+def test_numbers_that_are_none_are_no_criteria(text: str) -> None:
+    assert isinstance(read_criterion(text), str)
+
+
+def test_an_attribute_that_is_defined_twice_is_refused(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+    twice = (*ATTRIBUTES, {**ATTRIBUTES[5], "type": "INSENSITIVE_ATTRIBUTE"})
+    with pytest.raises(sqlanon.SourceError, match="defines 'name' twice"):
+        imported(files(input__definition_xml=definition(twice)))
+
+
 @pytest.mark.parametrize("separator", [",", "\t", "|"])
 def test_other_separators(separator: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     quoted = {
