@@ -121,6 +121,24 @@ class LedgerEntry:
         hashes = self._person_hashes(known.secret)
         self._kept = replace(kept, people=samples, released_people=hashes, noise_ranges=ranges)
 
+    def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
+        """Refuse to keep versions in the place that are not recorded as they are: they were not compared."""
+        if not kept:
+            return
+        policy = self.prepared.policy
+        assert policy.catalog is not None
+        known = history(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
+        recorded = {(each.version, each.manifest_hash) for each in known.publications if each.path == self.place}
+        unknown = [each.rows_table for each in kept if (each.version, each.fingerprint()) not in recorded]
+        if unknown:
+            raise ReleaseError(
+                f"{self.place} has {' and '.join(sorted(unknown))}, which release.keep = {policy.kept_versions} would "
+                f"keep and the catalog {policy.catalog.database} does not have: it was not compared with this release, "
+                "and a reader of both may single out whoever came or left in between. Set [catalog] database to the "
+                "catalog that recorded it; or publish to another place, with --output; or set keep = 1, which is safe "
+                "only if nobody has a copy of it"
+            )
+
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Whether the release is safe beside earlier ones."""
         return [] if self.joint_audit is None else self.joint_audit.checks(manifest, released)
@@ -202,6 +220,9 @@ class DraftEntry:
             raise ReleaseError(
                 f"the ledger has a release at {there[-1]}, which a draft does not replace: {ANOTHER_PLACE}"
             )
+
+    def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
+        """Refuse nothing: a draft keeps no versions."""
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
         """Compare it with nothing."""

@@ -45,6 +45,10 @@ class Ledger(Protocol):
         """Read what has been published by now."""
         ...
 
+    def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
+        """Refuse to keep versions in the place that it does not know: they were not compared."""
+        ...
+
     def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
         """Whether the release is safe beside earlier ones."""
         ...
@@ -75,6 +79,9 @@ class NoLedger:
     def begin(self) -> None:
         """Read nothing."""
 
+    def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
+        """Refuse nothing: without a ledger, a policy keeps one version."""
+
     def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
         """Compare nothing."""
         return ()
@@ -104,6 +111,7 @@ def publish(
 def _put_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger) -> AnyRelease:
     ledger.begin()
     with target.stage(draft) as staged:
+        ledger.refuse_unknown_versions(staged.kept)
         manifest = draft.manifest(target.table_name, target.facts(staged))
         audit(staged, manifest, draft, ledger)
         with staged.alone(), ledger.recording(manifest, staged.sha256):

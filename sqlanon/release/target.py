@@ -189,6 +189,10 @@ class Staged(Protocol):
     def sha256(self) -> str | None:
         """The SHA-256 of the complete file, or of the rows on a server; None if no ledger needs that."""
 
+    @property
+    def kept(self) -> Sequence[Manifest]:
+        """The manifests of the earlier versions that stay in its place."""
+
     def rows(self) -> AbstractContextManager[exp.Table]:
         """The rows, for the engine of the source."""
 

@@ -149,18 +149,18 @@ DUCKDB_METHODS = ("execute", "rows", "columns", "types", "script", "attach")
 
 def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> None:
     """A publication in the place of a release, whose older version it keeps."""
-    path, other = folder / "r.duckdb", folder / "other.duckdb"
-    whole = path.read_bytes()
-    shutil.copy(path, other)
-    DUCKDB["the rows are a view"](other, "people")
-    forged = other.read_bytes()
-    policy = keeping_two(folder, path)
+    path, other, catalog = folder / "first.duckdb", folder / "other.duckdb", folder / "catalog.duckdb"
     with sqlanon.connect() as db:
-        result = db.anonymize(policy)
+        result = db.anonymize(keeping_two(folder, path))
+        result.publish(path, "people")
+        whole, recorded = path.read_bytes(), catalog.read_bytes()
+        shutil.copy(path, other)
+        DUCKDB["the rows are a view"](other, "people")
+        forged = other.read_bytes()
 
         def publish() -> None:
             path.write_bytes(whole)
-            (folder / "catalog.duckdb").unlink(missing_ok=True)  # it would have the versions of publications before
+            catalog.write_bytes(recorded)  # without the publications before
             result.publish(path, "people")
 
         def exchange() -> None:

@@ -539,6 +539,51 @@ def test_what_is_no_catalog_is_passed_over(hospital: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "is_kept"),
+    [
+        ({"catalog": None}, False),
+        ({"catalog": "old.duckdb"}, False),
+        ({"release": {"ledger": False}}, False),
+        ({}, True),
+    ],
+)
+def test_versions_that_the_catalog_does_not_know_are_not_kept(
+    hospital: Path, before: dict[str, Any], is_kept: bool
+) -> None:
+    """The two versions in one file would differ by one person, without a word."""
+    first = policy(hospital, "one", COARSE, release=before.get("release", {}))
+    database = before.get("catalog", "private.duckdb")
+    catalog = None if database is None else first.catalog.model_copy(update={"database": hospital / database})
+    publish(first.model_copy(update={"catalog": catalog}))
+    second = policy(hospital, "one", COARSE, release={"keep": 2})
+    if is_kept:
+        publish(second)
+        return
+    with pytest.raises(
+        ReleaseError, match=r"has patients_v1, which release\.keep = 2 would keep and the catalog"
+    ) as no:
+        publish(second, force=True)
+    for remedy in ("the catalog that recorded it", "--output", "keep = 1"):
+        assert remedy in str(no.value), remedy
+    with duckdb.connect(str(hospital / "one.duckdb"), read_only=True) as connection:
+        assert "patients_v2" not in {
+            name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        }
+    publish(policy(hospital, "one", COARSE))  # keep = 1
+    publish(second)
+
+
+def test_a_version_that_is_not_the_recorded_one_is_not_kept(hospital: Path) -> None:
+    """The same number, in a file that another catalog has since published to."""
+    publish(policy(hospital, "one", COARSE))
+    (hospital / "one.duckdb").unlink()
+    other = policy(hospital, "one", FINE_RACE)
+    publish(other.model_copy(update={"catalog": other.catalog.model_copy(update={"database": hospital / "b.duckdb"})}))
+    with pytest.raises(ReleaseError, match=r"patients_v1.* it was not compared"):
+        publish(policy(hospital, "one", COARSE, release={"keep": 2}))
+
+
+@pytest.mark.parametrize(
     ("place", "sections", "loss"),
     [
         ("release.after", {"release": {"after": "all"}}, "needs the ledger, which is in the catalog"),

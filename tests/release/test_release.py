@@ -225,10 +225,10 @@ def test_the_policy_chooses_the_version_of_the_file(version: str, source: Path, 
     if int(version[1]) > int(duckdb.__version__[0]):
         pytest.skip("this DuckDB does not know it")
     path = tmp_path / "release.duckdb"
-    publish(source, path)
     catalog = {"database": tmp_path / "catalog.duckdb"}
     policy = policy_for(source, release={"storage_version": version, "keep": 2}, catalog=catalog)
     with sqlanon.connect(source) as db:
+        db.anonymize(policy_for(source, catalog=catalog)).publish(path, "patients")
         release = db.anonymize(policy).publish(path, "patients")
     assert storage_version(path) == version
     assert release.verify().verified

@@ -89,6 +89,7 @@ class StagedInMemory:
     draft: Draft
     table: pa.Table = field(repr=False)
     sha256: ClassVar[None] = None
+    kept: ClassVar[tuple[Manifest, ...]] = ()
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         return self.draft.run.engine.registered(self.table)

@@ -103,6 +103,9 @@ class ServerTarget(Generic[AnyServerPlace]):
 class StagedOnServer(ABC):
     """A release that nobody on the server can read yet. Its version is its own: no lock of the place is needed."""
 
+    kept: ClassVar[Sequence[Manifest]] = ()
+    """A server shows one version."""
+
     @property
     @abstractmethod
     def sha256(self) -> str | None:
