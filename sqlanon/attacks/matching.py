@@ -430,12 +430,14 @@ def find_temporal(attacker: Attacker) -> Found:
             for name, side in (("added", linked), ("removed", linked.swapped)):
                 its_audit = audit if name == "added" else audit.swapped
                 without = its_audit.linked
-                queries = [temporal(without, k), *(shown_unions(side, k, union) for union in ("class", "table"))]
+                unmatched = _unmatched(attacker, pair, its_audit, reasons)
+                queries = [temporal(without, k, unmatched)]
+                queries += [shown_unions(side, k, union) for union in ("class", "table")]
                 parts: list[tuple[ReleaseLink, Part]] = [(without, "new"), (side, "class"), (side, "table")]
                 for wanted in _requirements(first, second, side):
-                    queries += [shown_violations(its, k, wanted, part) for its, part in parts]
+                    queries += [shown_violations(its, k, wanted, part, (), unmatched) for its, part in parts]
                 victims = [attacker.victims(query) for query in queries]
-                regions = _find_in_regions(attacker, pair, its_audit, reasons)
+                regions = _find_in_regions(attacker, pair, its_audit, unmatched, reasons)
                 counts[name] = max(*victims, *(rows for rows, _ in regions))
                 shown += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
                 shown += [query for _, query in regions if query is not None]
@@ -444,8 +446,17 @@ def find_temporal(attacker: Attacker) -> Found:
     return findings, reasons
 
 
+def _unmatched(attacker: Attacker, pair: ReleasePair, audit: PairAudit, reasons: list[str]) -> list[tuple[Any, ...]]:
+    """What queries need to show new rows; ``reasons`` says where classes are too many for that."""
+    try:
+        return audit.labelled_unmatched() if attacker.counts else []
+    except NotComparedError as error:
+        reasons.append(f"rows that are new in classes of {pair.second.path} or gone are not counted: {error}")
+        return []
+
+
 def _find_in_regions(
-    attacker: Attacker, pair: ReleasePair, audit: PairAudit, reasons: list[str]
+    attacker: Attacker, pair: ReleasePair, audit: PairAudit, unmatched: list[tuple[Any, ...]], reasons: list[str]
 ) -> list[tuple[int, exp.Select | None]]:
     """The new rows of classes that overlap: few, or such that do not meet a requirement; and their queries. Of many
     classes these are left out, and ``reasons`` says so."""
@@ -453,9 +464,10 @@ def _find_in_regions(
         return []
     first, second, linked, k = pair.first, pair.second, audit.linked, pair.k
     try:
-        found = [(audit.new_rows("region")[1], shown_unions(linked, k, "region"))]
+        found = [(audit.new_rows("region")[1], shown_unions(linked, k, "region", unmatched))]
         for wanted in _requirements(first, second, linked):
-            found.append((audit.violations(wanted, "region")[1], shown_violations(linked, k, wanted, "region")))
+            query = shown_violations(linked, k, wanted, "region", (), unmatched)
+            found.append((audit.violations(wanted, "region")[1], query))
     except NotComparedError as error:
         reasons.append(f"rows that overlapping classes of {first.path} and {second.path} gain are not counted: {error}")
         return []

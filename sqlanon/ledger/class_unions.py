@@ -12,8 +12,8 @@ their label is a class of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -35,6 +35,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.ledger.connected import connect
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, both_grouped, met_name
+from sqlanon.ledger.unmatched import with_unmatched
 
 Union: TypeAlias = Literal["class", "region", "table"]
 """The unions of classes that are compared: classes with equal labels, regions, and the table."""
@@ -54,6 +55,13 @@ _NEW_ROWS = template("""
     SELECT :by, :shared, greatest(sum(n_b) - sum(n_a), 0)::BIGINT AS n, sum(n_a)::BIGINT AS n_a
     FROM :both AS g
     GROUP BY :by, :shared
+""")
+# What leaves one class of a region may come to another: what is new is what is left over of the flow between them.
+_NEW_BY_FLOWS = template("""
+    SELECT g.region, :shared, sum(u.n)::BIGINT AS n, 1 AS n_a
+    FROM :groups AS g
+    JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.i = g.i
+    GROUP BY g.region, :shared
 """)
 _FIRST_ROWS = template("SELECT :by, :shared, n AS n_a, 0 AS n_b FROM :groups AS g")
 _SECOND_ROWS = template("SELECT :by, :shared, 0 AS n_a, n AS n_b FROM :groups AS g")
@@ -106,7 +114,7 @@ def new_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
     labels, ``v0`` ..
 
     The rows of a union are counted by shared values. For the rows that are gone, give the link `ReleaseLink.swapped`.
-    The query reads `parts_of_both`, and `REGIONS` for a region.
+    The query reads `parts_of_both`, and `REGIONS` and `UNMATCHED` for a region.
     """
     by = union_columns(linked, union)
     shown = (
@@ -127,12 +135,14 @@ def union_columns(linked: ReleaseLink, union: Union) -> list[str]:
 
 
 def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
-    """The rows that are new in unions of classes, by `union_columns` and shared values: ``n``; ``n_a`` were there
-    before."""
+    """The rows that are new in unions of classes, by `union_columns` and shared values: ``n``; ``n_a``, if not 0, were
+    there before."""
     names = union_columns(linked, union)
     by: list[exp.Expr] = [named(number(1), "whole")] if names == ["whole"] else [col(name, "g") for name in names]
     shared = [f"s{j}" for j in range(len(linked.shared))]
     values = [col(name, "g") for name in shared]
+    if union == "region":
+        return _NEW_BY_FLOWS(shared=values, groups=_groups(linked, union, is_first=False))
     rows = union_all(
         _FIRST_ROWS(by=by, shared=values, groups=_groups(linked, union, is_first=True)),
         _SECOND_ROWS(by=by, shared=values, groups=_groups(linked, union, is_first=False)),
@@ -178,14 +188,14 @@ def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place)
     }
     for target, query in tables.items():
         engine.execute(create_table(target.copy(), query))
-    components = connect(engine, work, subquery(_NODES(classes=classes)), edges)
+    components = connect(engine, work, "joint components", subquery(_NODES(classes=classes)), edges)
     engine.execute(create_table(regions.copy(), _REGIONS(classes=classes, components=components)))
     for one in (classes, edges, components):
         engine.execute(drop_table(one))
     return regions
 
 
-def shown_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
+def shown_unions(linked: ReleaseLink, k: int, union: Union, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
     """`new_in_unions` as one statement, with the regions: for few classes, as it takes all pairs of those in a region.
 
     >>> from sqlanon.ledger.row_matching import LinkedAttribute
@@ -194,8 +204,10 @@ def shown_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
     >>> shown_unions(linked, 5, "region").args["with_"].args["recursive"]
     True
     """
-    found = both_grouped(new_in_unions(linked, k, union), linked, finest=None)
-    return with_regions(found, linked) if union == "region" else found
+    query = new_in_unions(linked, k, union)
+    if union != "region":
+        return both_grouped(query, linked, finest=None)
+    return with_regions(both_grouped(with_unmatched(query, linked, unmatched), linked, finest=None), linked)
 
 
 def with_regions(query: exp.Select, linked: ReleaseLink) -> exp.Select:

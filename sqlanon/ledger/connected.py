@@ -32,8 +32,9 @@ _MOVED = template("""
 """)
 
 
-def connect(engine: Engine, work: Namer, nodes: exp.Expr, edges: exp.Expr) -> exp.Table:
-    """Make the table of the ``component`` of each ``node``: the least node of its connected component.
+def connect(engine: Engine, work: Namer, name: str, nodes: exp.Expr, edges: exp.Expr) -> exp.Table:
+    """Make a table of the ``component`` of each ``node``, the least node of its connected component. ``name`` begins
+    its name.
 
     Parameters
     ----------
@@ -42,11 +43,11 @@ def connect(engine: Engine, work: Namer, nodes: exp.Expr, edges: exp.Expr) -> ex
     edges:
         Pairs of nodes, ``a`` and ``b``, each in one direction at least.
     """
-    before, steps = work("components 0"), 0
+    before, steps = work(f"{name} 0"), 0
     engine.execute(create_table(before.copy(), _ROOTS(nodes=nodes)))
     while True:
         steps += 1
-        after = work(f"components {steps}")
+        after = work(f"{name} {steps}")
         engine.execute(create_table(after.copy(), _NEARER(components=before, edges=edges)))
         moved = engine.rows(_MOVED(before=before, after=after))[0][0]
         engine.execute(drop_table(before))

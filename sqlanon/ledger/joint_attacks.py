@@ -7,11 +7,13 @@ Knowledge-based Systems 10(5), 2002, sections 4.2 (figures 4 and 5, example 6) a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.expressions import all_of, col, fragment, named, same, subquery, table, template
-from sqlanon.ledger.row_matching import ReleaseLink, both_grouped, finest, joined, meeting, met_name
+from sqlanon.ledger.row_matching import ReleaseLink, both_grouped, finest, joined, meeting
+from sqlanon.ledger.unmatched import with_unmatched
 
 MEETING = "sqlanon meeting"
 
@@ -92,16 +94,11 @@ _NOW = template("""
     GROUP BY :keys
 """)
 
-# Labels are of several levels: only rows beyond all that they could be.
-_NEW_IN_ANY_CASE = template("""
-    SELECT :columns, greatest(b.n - coalesce(t.n, 0), 0) AS n
+# Labels are of several levels: the most rows that can be new.
+_NEW_BY_FLOWS = template("""
+    SELECT :columns, u.most AS n
     FROM "sqlanon second" AS b
-    LEFT JOIN (
-        SELECT m.b, sum(a.n)::BIGINT AS n
-        FROM :met AS m
-        JOIN "sqlanon first" AS a ON :is_first
-        GROUP BY m.b
-    ) AS t ON :is_second
+    JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.i = b.i
 """)
 
 
@@ -154,21 +151,29 @@ def rows_in(pairs: exp.Query) -> exp.Expr:
     return _ROWS_IN(pairs=subquery(pairs))
 
 
-def temporal(linked: ReleaseLink, k: int) -> exp.Select:
+def temporal(linked: ReleaseLink, k: int, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
     """Classes of the second release in which some rows, but fewer than k, can be new: ``v0`` .. and ``n``, the rows.
 
     Somebody who knows that a person joined the table in between looks for them among the new rows alone. Rows of both
     releases are counted by shared values and labels at the coarser of the two levels: what the second has more is new.
-    Where it is finer, each of its classes may have had all of the new rows. Where labels are of several levels, only
-    those rows are counted that are new in any case: more than all rows of the first that they could be.
+    Where it is finer, each of its classes may have had all of the new rows; and where labels are of several levels, as
+    many of them as `unmatched` says.
 
     For the rows that are gone, give the link `ReleaseLink.swapped`.
+
+    Parameters
+    ----------
+    unmatched:
+        What `labelled_unmatched` lists, where labels are of several levels.
     """
-    return both_grouped(new_in_classes(linked, k), linked, finest=None)
+    query = new_in_classes(linked, k)
+    if linked.several_levels:
+        query = with_unmatched(query, linked, unmatched)
+    return both_grouped(query, linked, finest=None)
 
 
 def new_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
-    """The query of `temporal`, which reads `parts_of_both`."""
+    """The query of `temporal`, which reads `parts_of_both`, and `UNMATCHED` where labels are of several levels."""
     _, here = linked.side(is_first=False)
     return _TEMPORAL(
         named=[named(col(f"l{i}"), f"v{i}") for i, _ in here],
@@ -180,7 +185,7 @@ def new_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
 
 def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
     """Columns of the groups of the second release, ``b``, and ``n``, their rows that are new: in `temporal`'s sense."""
-    return (_new_in_any_case if linked.several_levels else _new_by_key)(linked, columns)
+    return _NEW_BY_FLOWS(columns=[*columns]) if linked.several_levels else _new_by_key(linked, columns)
 
 
 def _new_by_key(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
@@ -194,18 +199,6 @@ def _new_by_key(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
     )
     on = all_of(same(col(name, "b"), col(name, "m")) for name in linked.key)
     return _NEW_BY_KEY(columns=[*columns], more=subquery(more), same=on)
-
-
-def _new_in_any_case(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
-    """The rows of each group of the second release that are more than all of the first that they could be."""
-    compared = len(linked.several_levels)
-    last = f"p{compared}"
-    return _NEW_IN_ANY_CASE(
-        columns=[*columns],
-        met=table(met_name(compared), alias="m"),
-        is_first=col(last, "a").eq(col("a", "m")),
-        is_second=col(last, "b").eq(col("b", "t")),
-    )
 
 
 def _labels(linked: ReleaseLink) -> list[exp.Expr]:

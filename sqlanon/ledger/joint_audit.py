@@ -589,7 +589,10 @@ class JointAudit:
             for part in _parts_with_new_rows(audit.linked, masked):
                 count, rows = side.new_rows(part)
                 if count:
-                    build = temporal if part == "new" else partial(shown_unions, union=part)
+                    unmatched = side.labelled_unmatched() if part in ("new", "region") else []
+                    build = partial(temporal, unmatched=unmatched)
+                    if part != "new":
+                        build = partial(shown_unions, union=part, unmatched=unmatched)
                     few = _describe_few_rows(rows, _describe_change(is_new, masked), k, count, part)
                     message = f"{few} (temporal attack)"
                     found.append(_Attack(message, build, shown, k, why))
@@ -627,7 +630,8 @@ class JointAudit:
             count, _ = audit.violations(wanted, part)
             if count:
                 shared = audit.labelled_shared_rows(wanted) if part == "joined by counts" else ()
-                build = partial(shown_violations, wanted=wanted, part=part, shared=shared)
+                unmatched = audit.labelled_unmatched() if part in ("new", "region") else []
+                build = partial(shown_violations, wanted=wanted, part=part, shared=shared, unmatched=unmatched)
                 found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found
 

@@ -18,7 +18,7 @@ has one edge left, all that it can be goes there: R. M. Karp, M. Sipser, Maximum
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 
@@ -44,6 +44,17 @@ class StepBudget:
         self._left -= steps
         if self._left < 0:
             raise TooManyStepsError
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A group of a release: the most of its rows that no row of the other release can be, in any greatest flow; and
+    ``rows``, those in one of these flows, which of all groups are as many in each flow."""
+
+    is_first: bool
+    group: int
+    most: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -118,6 +129,19 @@ class OverlapFlows:
             while (flow := self._flow.get((a, b), 0)) < enough and (path := self._path(b, a)):
                 self._push([*path, (a, b)], min(enough - flow, *(self._room(*arc) for arc in path)))
         return min(self._flow.get((a, b), 0), enough)
+
+    def unmatched(self, is_first: bool, number: int) -> int:
+        """The rows of a class that are new or gone, in the flow as it is now."""
+        return self._unmatched[self._places[is_first, number]]
+
+    def most_unmatched(self, is_first: bool, number: int) -> int:
+        """The most rows of a class that are new or gone, in any greatest flow."""
+        node = self._places[is_first, number]
+        start, goal = (self._source, node) if is_first else (node, self._sink)
+        if self._components[start] == self._components[goal]:
+            while (matched := self._rows[node] - self._unmatched[node]) and (path := self._path(start, goal)):
+                self._push([*path, (goal, start)], min(matched, *(self._room(*arc) for arc in path)))
+        return self._unmatched[node]
 
     def bound(self, edge: Edge) -> Bound:
         """Why a pair of classes can have no more rows than `most` says.
@@ -272,3 +296,70 @@ class OverlapFlows:
                         while component[node] < 0:
                             component[open_nodes.pop()] = node
         return component
+
+
+class ComponentFlows:
+    """The flows of connected components, made when they are asked for.
+
+    Parameters
+    ----------
+    edges:
+        Component, group of the first release, group of the second, the rows of each, and the number of the finest
+        values of the two.
+    """
+
+    def __init__(self, edges: Sequence[tuple[int, ...]]) -> None:
+        self._edges = defaultdict[int, list[Edge]](list)
+        self._firsts, self._seconds = defaultdict[int, dict[int, int]](dict), defaultdict[int, dict[int, int]](dict)
+        self.by_values = defaultdict[int, list[tuple[int, Edge]]](list)
+        for component, a, b, n_a, n_b, values in edges:
+            self._edges[component].append((a, b))
+            self._firsts[component][a], self._seconds[component][b] = n_a, n_b
+            self.by_values[values].append((component, (a, b)))
+        self._flows, self._budget = dict[int, OverlapFlows](), StepBudget()
+
+    @property
+    def largest(self) -> int:
+        return max(map(len, self._edges.values()))
+
+    def of(self, component: int) -> OverlapFlows:
+        if component not in self._flows:
+            both = self._firsts[component], self._seconds[component]
+            self._flows[component] = OverlapFlows(*both, self._edges[component], self._budget)
+        return self._flows[component]
+
+    def most_rows(self, values: int, regular: tuple[int, int], k: int) -> int:
+        """The most rows that all pairs of these finest values share; some number from k on, where it is k or more.
+
+        ``regular`` are those of the groups of either release that have them in regular components.
+        """
+        firsts, seconds = defaultdict[int, int](int), defaultdict[int, int](int)
+        total = min(regular)
+        for component, (a, b) in self.by_values[values]:
+            if total >= k:
+                break
+            most = self.of(component).most((a, b), k)
+            firsts[a] = min(firsts[a] + most, self._firsts[component][a])
+            seconds[b] = min(seconds[b] + most, self._seconds[component][b])
+            total = min(regular[0] + sum(firsts.values()), regular[1] + sum(seconds.values()))
+        return total
+
+    def bounds(self) -> dict[Edge, int]:
+        """The most rows of the pairs that share fewer than the smaller of the two has."""
+        found = dict[Edge, int]()
+        for component, edges in self._edges.items():
+            for a, b in edges:
+                smaller = min(self._firsts[component][a], self._seconds[component][b])
+                if (most := self.of(component).most((a, b), smaller)) < smaller:
+                    found[a, b] = most
+        return found
+
+    def unmatched(self) -> Iterator[Unmatched]:
+        """The groups that can have rows that are new or gone."""
+        for component in self._edges:
+            flows = self.of(component)
+            for is_first, groups in ((True, self._firsts[component]), (False, self._seconds[component])):
+                rows = {group: flows.unmatched(is_first, group) for group in groups}
+                if any(rows.values()):
+                    for group, n in rows.items():
+                        yield Unmatched(is_first, group, flows.most_unmatched(is_first, group), n)

@@ -14,7 +14,7 @@ rows; ``v``, a number for the finest values of the two.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -38,7 +38,7 @@ from sqlanon.expressions import (
     values_query,
 )
 from sqlanon.ledger.connected import connect
-from sqlanon.ledger.overlap_flows import Bound, Edge, OverlapFlows, StepBudget, TooManyStepsError
+from sqlanon.ledger.overlap_flows import Bound, ComponentFlows, Edge, TooManyStepsError
 from sqlanon.ledger.row_matching import ReleaseLink, groups
 from sqlanon.records import dataclass
 
@@ -60,7 +60,6 @@ _IRREGULAR = template("""
     GROUP BY e.b
     HAVING min(n) < max(n) OR min(ends) < max(ends)
 """)
-_IS_IRREGULAR = template("SELECT count(*) FROM (:irregular) AS i")
 _FIRST_NODES = template("SELECT DISTINCT 2 * a AS node FROM :edges AS e")
 _SECOND_NODES = template("SELECT DISTINCT 2 * b + 1 AS node FROM :edges AS e")
 _ARCS = template("SELECT 2 * a AS a, 2 * b + 1 AS b FROM :edges AS e")
@@ -152,40 +151,70 @@ class Overlaps:
     bounds: Mapping[Edge, int] = field(default_factory=dict)
 
 
-def find_overlaps(
-    engine: Engine, work: Namer, linked: ReleaseLink, k: int, meeting: exp.Expr, first: exp.Expr, second: exp.Expr
-) -> Overlaps:
-    """Pairs of groups with the same finest values that share fewer than k rows in all greatest flows, of at most
-    `MOST_COMBINATIONS` of these values.
+@dataclass(frozen=True)
+class OverlapGraph:
+    """Groups that can have rows in common: the tables of ``edges``, of the ``components`` of all groups that have some,
+    and of the edges of ``irregular`` components; and the flows of these."""
+
+    edges: exp.Table
+    components: exp.Table
+    irregular: exp.Table
+    flows: ComponentFlows
+
+    @property
+    def tables(self) -> list[exp.Table]:
+        return [self.edges, self.components, self.irregular]
+
+
+def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Expr) -> OverlapGraph:
+    """Make the graph of groups, whose tables are the caller's to drop.
 
     Parameters
     ----------
     meeting:
         The pairs of groups that can have rows in common, with the finest values of the two as numbers, ``v0`` ..
-    first, second:
-        The groups of either release.
 
     Raises
     ------
     NotComparedError
-        The classes overlap in too many ways to decide it.
+        The classes overlap in too many ways to decide what both show.
     """
     edges, irregular = work("overlaps"), work("overlaps irregular")
     engine.execute(create_table(edges.copy(), _EDGES(values=linked.values, meeting=meeting)))
-    tables = [edges]
-    try:
-        if not engine.rows(_IS_IRREGULAR(irregular=_IRREGULAR(edges=edges)))[0][0]:
-            return Overlaps()
-        nodes = subquery(union_all(_FIRST_NODES(edges=edges), _SECOND_NODES(edges=edges)))
-        components = connect(engine, work, nodes, subquery(_ARCS(edges=edges)))
-        tables.append(components)
-        query = _IRREGULAR_EDGES(edges=edges, components=components, irregular=_IRREGULAR(edges=edges))
-        engine.execute(create_table(irregular.copy(), query))
-        tables.append(irregular)
-        found, bounds = _find_few_rows(engine, edges, irregular, k)
-    finally:
-        for one in tables:
+    nodes = subquery(union_all(_FIRST_NODES(edges=edges), _SECOND_NODES(edges=edges)))
+    components = connect(engine, work, "overlap components", nodes, subquery(_ARCS(edges=edges)))
+    query = _IRREGULAR_EDGES(edges=edges, components=components, irregular=_IRREGULAR(edges=edges))
+    engine.execute(create_table(irregular.copy(), query))
+    rows = engine.rows(_ROWS(rows=irregular).limit(MOST_OVERLAPS + 1))
+    if len(rows) > MOST_OVERLAPS:
+        for one in (edges, components, irregular):
             engine.execute(drop_table(one))
+        raise NotComparedError(
+            f"their classes overlap, and more than {MOST_OVERLAPS:,} pairs of groups may have rows in common: "
+            "too many to decide what both show together"
+        )
+    return OverlapGraph(edges, components, irregular, ComponentFlows(rows))
+
+
+def too_many_steps(graph: OverlapGraph) -> NotComparedError:
+    return NotComparedError(
+        f"their classes overlap in groups of up to {graph.flows.largest:,} pairs: too many to decide what both show "
+        "together"
+    )
+
+
+def find_overlaps(
+    engine: Engine, linked: ReleaseLink, k: int, graph: OverlapGraph, first: exp.Expr, second: exp.Expr
+) -> Overlaps:
+    """Pairs of groups with the same finest values that share fewer than k rows in all greatest flows, of at most
+    `MOST_COMBINATIONS` of these values; ``first`` and ``second`` are the groups of either release.
+
+    Raises
+    ------
+    NotComparedError
+        It takes too many steps to decide it.
+    """
+    found, bounds = _find_few_rows(engine, graph, k)
     return Overlaps([*_add_labels(engine, linked, found, first, second)], bounds)
 
 
@@ -199,96 +228,37 @@ class _FewRows:
     bound: Bound
 
 
-class _Components:
-    """The groups that overlap, by component, with their flows."""
-
-    def __init__(self, edges: Sequence[tuple[int, ...]]) -> None:
-        self._edges = defaultdict[int, list[Edge]](list)
-        self._firsts, self._seconds = defaultdict[int, dict[int, int]](dict), defaultdict[int, dict[int, int]](dict)
-        self.by_values = defaultdict[int, list[tuple[int, Edge]]](list)
-        for component, a, b, n_a, n_b, values in edges:
-            self._edges[component].append((a, b))
-            self._firsts[component][a], self._seconds[component][b] = n_a, n_b
-            self.by_values[values].append((component, (a, b)))
-        self._flows, self._budget = dict[int, OverlapFlows](), StepBudget()
-
-    @property
-    def largest(self) -> int:
-        return max(map(len, self._edges.values()))
-
-    def flows(self, component: int) -> OverlapFlows:
-        if component not in self._flows:
-            both = self._firsts[component], self._seconds[component]
-            self._flows[component] = OverlapFlows(*both, self._edges[component], self._budget)
-        return self._flows[component]
-
-    def most_rows(self, values: int, regular: tuple[int, int], k: int) -> int:
-        """The most rows that all pairs of these finest values share; some number from k on, where it is k or more.
-
-        ``regular`` are those of the groups of either release that have them in regular components.
-        """
-        firsts, seconds = defaultdict[int, int](int), defaultdict[int, int](int)
-        total = min(regular)
-        for component, (a, b) in self.by_values[values]:
-            if total >= k:
-                break
-            most = self.flows(component).most((a, b), k)
-            firsts[a] = min(firsts[a] + most, self._firsts[component][a])
-            seconds[b] = min(seconds[b] + most, self._seconds[component][b])
-            total = min(regular[0] + sum(firsts.values()), regular[1] + sum(seconds.values()))
-        return total
-
-    def explain(self, values: int, k: int) -> Iterator[_FewRows]:
-        """The pairs of these finest values that share rows, fewer than k, and why they share no more."""
-        for component, edge in self.by_values[values]:
-            flows = self.flows(component)
-            if most := flows.most(edge, k):
-                yield _FewRows(values, edge, most, flows.bound(edge))
-
-    def bounds(self) -> dict[Edge, int]:
-        """The most rows of the pairs that share fewer than the smaller of the two has."""
-        found = dict[Edge, int]()
-        for component, edges in self._edges.items():
-            for a, b in edges:
-                smaller = min(self._firsts[component][a], self._seconds[component][b])
-                if (most := self.flows(component).most((a, b), smaller)) < smaller:
-                    found[a, b] = most
-        return found
-
-
-def _find_few_rows(
-    engine: Engine, edges: exp.Table, irregular: exp.Table, k: int
-) -> tuple[list[_FewRows], dict[Edge, int]]:
+def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_FewRows], dict[Edge, int]]:
     """The pairs of groups with the same finest values that share rows, but fewer than k; without any, the most rows of
     each pair that shares fewer than the smaller of the two has."""
-    rows = engine.rows(_ROWS(rows=irregular).limit(MOST_OVERLAPS + 1))
-    if len(rows) > MOST_OVERLAPS:
-        raise NotComparedError(
-            f"their classes overlap, and more than {MOST_OVERLAPS:,} pairs of groups may have rows in common: "
-            "too many to decide what both show together"
-        )
-    query = _REGULAR_ROWS(edges=edges, irregular=irregular)
+    query = _REGULAR_ROWS(edges=graph.edges, irregular=graph.irregular)
     regular = {values: (first, second) for values, first, second in engine.rows(query)}
-    components, found, values, bounds = _Components(rows), list[_FewRows](), list[int](), dict[Edge, int]()
+    flows, found, values, bounds = graph.flows, list[_FewRows](), list[int](), dict[Edge, int]()
     try:
-        for one in components.by_values:
-            if 0 < components.most_rows(one, regular[one], k) < k:
-                found += components.explain(one, k)
+        for one in flows.by_values:
+            if 0 < flows.most_rows(one, regular[one], k) < k:
+                found += _explain(flows, one, k)
                 values.append(one)
             if len(values) >= MOST_COMBINATIONS:
                 break
-        bounds = {} if values else components.bounds()
+        bounds = {} if values else flows.bounds()
     except TooManyStepsError:
         if not values:
-            raise NotComparedError(
-                f"their classes overlap in groups of up to {components.largest:,} pairs: too many to decide what both "
-                "show together"
-            ) from None
+            raise too_many_steps(graph) from None
     if values:
-        query = _REGULAR_EDGES(edges=edges, irregular=irregular, numbers=[number(one) for one in values])
+        numbers = [number(one) for one in values]
+        query = _REGULAR_EDGES(edges=graph.edges, irregular=graph.irregular, numbers=numbers)
         for v, a, b, n_a, n_b in engine.rows(query):
             found.append(_FewRows(v, (a, b), min(n_a, n_b), Bound(set(), {b}, min(n_a, n_b) - n_b)))
     return found, bounds
+
+
+def _explain(flows: ComponentFlows, values: int, k: int) -> Iterator[_FewRows]:
+    """The pairs of these finest values that share rows, fewer than k, and why they share no more."""
+    for component, edge in flows.by_values[values]:
+        of_component = flows.of(component)
+        if most := of_component.most(edge, k):
+            yield _FewRows(values, edge, most, of_component.bound(edge))
 
 
 def _add_labels(

@@ -18,7 +18,15 @@ from sqlanon.errors import NotComparedError
 from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template
 from sqlanon.ledger.class_unions import REGIONS, make_regions, new_in_unions, swapped_regions
 from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, new_in_classes
-from sqlanon.ledger.overlaps import MOST_COMBINATIONS, Overlaps, find_overlaps
+from sqlanon.ledger.overlap_flows import TooManyStepsError
+from sqlanon.ledger.overlaps import (
+    MOST_COMBINATIONS,
+    OverlapGraph,
+    Overlaps,
+    find_overlaps,
+    make_graph,
+    too_many_steps,
+)
 from sqlanon.ledger.part_requirements import (
     SHARED_ROWS,
     NewRows,
@@ -29,6 +37,7 @@ from sqlanon.ledger.part_requirements import (
     violating_parts,
 )
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, parts_of_both, swapped_met
+from sqlanon.ledger.unmatched import UNMATCHED, labelled_unmatched, unmatched_rows
 from sqlanon.records import dataclass
 
 MOST_MEETING = 20_000_000
@@ -52,6 +61,7 @@ class PairAudit:
     _parts: dict[str, exp.Expr] = field(default_factory=dict)
     _queries: dict[str, exp.Query] = field(default_factory=dict)
     _tables: list[exp.Table] = field(default_factory=list)
+    _graphs: list[OverlapGraph] = field(default_factory=list)
 
     @classmethod
     @contextmanager
@@ -71,29 +81,58 @@ class PairAudit:
 
     def overlaps(self) -> Overlaps:
         """What overlapping classes share by the counts of both; `violations` of what is joined by counts reads it."""
-        self.with_tables(complementary_victims(self.linked, self.k))
-        meeting, first, second = (self._parts[name] for name in (MEETING, FIRST, SECOND))
-        overlaps = find_overlaps(self.engine, self.work, self.linked, self.k, meeting, first, second)
+        graph = self._graph()
+        overlaps = find_overlaps(self.engine, self.linked, self.k, graph, self._parts[FIRST], self._parts[SECOND])
         self._make(SHARED_ROWS, shared_rows(overlaps.bounds))
         return overlaps
 
     def new_rows(self, part: NewRows) -> tuple[int, int]:
         """The classes of the second release, or the unions, with new rows, but fewer than k; and these rows."""
+        self._need(part)
         if part == "new":
             return self._few(new_in_classes(self.linked, self.k))
-        if part == "region":
-            self._need_regions()
         return self._few(new_in_unions(self.linked, self.k, part))
 
     def violations(self, wanted: SharedRequirement, part: Part) -> tuple[int, int]:
         """The parts that break a requirement, and their rows."""
+        self._need(part)
+        return self._few(violating_parts(self.linked, wanted, part, numbers=True))
+
+    def _need(self, part: Part) -> None:
+        """Make what the query of a part reads besides `parts_of_both`."""
+        if part in ("new", "region"):
+            self._need_unmatched()
         if part == "region":
             self._need_regions()
-        return self._few(violating_parts(self.linked, wanted, part, numbers=True))
+
+    def _graph(self) -> OverlapGraph:
+        """The graph of groups, made once."""
+        if not self._graphs:
+            self.with_tables(complementary_victims(self.linked, self.k))
+            graph = make_graph(self.engine, self.work, self.linked, self._parts[MEETING])
+            self._graphs.append(graph)
+            self._tables.extend(graph.tables)
+        return self._graphs[0]
+
+    def _need_unmatched(self) -> None:
+        if self.linked.several_levels and UNMATCHED not in self._parts:
+            graph = self._graph()
+            try:
+                self._make(UNMATCHED, unmatched_rows(graph, self._parts[FIRST], self._parts[SECOND]))
+            except TooManyStepsError:
+                raise too_many_steps(graph) from None
 
     def labelled_shared_rows(self, wanted: SharedRequirement) -> list[tuple[Any, ...]]:
         """What `shown_violations` needs to show the joined classes that break a requirement by counts."""
         return self._rows(labelled_shared_rows(self.linked, wanted, MOST_COMBINATIONS))
+
+    def labelled_unmatched(self) -> list[tuple[Any, ...]]:
+        """What `temporal`, `shown_unions` and `shown_violations` need to show new rows, where labels are of several
+        levels."""
+        if not self.linked.several_levels:
+            return []
+        self._need_unmatched()
+        return self._rows(labelled_unmatched(self.linked))
 
     def _need_regions(self) -> None:
         if REGIONS not in self._parts:
@@ -111,7 +150,9 @@ class PairAudit:
             parts[met] = subquery(swapped_met(self._parts[met]))
         if REGIONS in self._parts:
             parts[REGIONS] = subquery(swapped_regions(self._parts[REGIONS]))
-        return replace(self, linked=swapped, _parts=parts, _queries={})
+        if UNMATCHED in self._parts:
+            parts[UNMATCHED] = subquery(swapped_regions(self._parts[UNMATCHED]))
+        return replace(self, linked=swapped, _parts=parts, _queries={}, _graphs=[])
 
     def _few(self, query: exp.Select) -> tuple[int, int]:
         """How many rows a query finds, and the sum of their ``n``."""

@@ -23,6 +23,7 @@ from sqlanon.ledger.class_unions import Union, new_rows_in_unions, union_columns
 from sqlanon.ledger.joint_attacks import most_rows_of_pairs, new_rows
 from sqlanon.ledger.overlaps import group_columns
 from sqlanon.ledger.row_matching import SECOND, Finest, ReleaseLink, both_grouped, finest, joined
+from sqlanon.ledger.unmatched import with_unmatched
 from sqlanon.records import dataclass
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
@@ -168,7 +169,12 @@ def _labels_of_groups(linked: ReleaseLink) -> list[tuple[str, str]]:
 
 
 def shown_violations(
-    linked: ReleaseLink, k: int, wanted: SharedRequirement, part: Part, shared: Sequence[Sequence[Any]] = ()
+    linked: ReleaseLink,
+    k: int,
+    wanted: SharedRequirement,
+    part: Part,
+    shared: Sequence[Sequence[Any]] = (),
+    unmatched: Sequence[Sequence[Any]] = (),
 ) -> exp.Select:
     """`violating_parts` as one statement.
 
@@ -176,6 +182,8 @@ def shown_violations(
     ----------
     shared:
         What `labelled_shared_rows` lists, for what is joined by counts: only classes with such rows are shown.
+    unmatched:
+        What `labelled_unmatched` lists, for new rows where labels are of several levels.
     """
     finer: Finest = "texts" if part.startswith("joined") else None
     query = violating_parts(linked, wanted, part)
@@ -183,6 +191,8 @@ def shown_violations(
         parts = exp.Select().with_(ident(SHARED_ROWS), as_=_shared_rows_by_labels(linked, shared), copy=False)
         own = query.args["with_"].expressions
         query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *own]))
+    if part == "region" or (part == "new" and linked.several_levels):
+        query = with_unmatched(query, linked, unmatched)
     found = both_grouped(query, linked, finer)
     return with_regions(found, linked) if part == "region" else found
 

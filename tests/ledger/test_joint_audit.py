@@ -48,7 +48,10 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
             unions: tuple[Union, ...] = ("class", "region", "table") if link.several_levels else ("table",)
             new = {union: audit.new_rows(union) for union in unions}
             lost = {union: audit.swapped.new_rows(union) for union in unions}
-        shown = {union: connection.execute(shown_unions(link, k, union).sql("duckdb")).fetchall() for union in unions}
+            rows = audit.labelled_unmatched()
+        shown = {
+            union: connection.execute(shown_unions(link, k, union, rows).sql("duckdb")).fetchall() for union in unions
+        }
         left = connection.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'joint%'").fetchall()
     expected = oracle.temporal(case["first"], case["second"], case["shared"], case["attributes"], k)
     assert came == (len(expected), sum(expected.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,18 +87,23 @@ def complementary(
     attributes: Sequence[Attribute],
     k: int,
 ) -> dict[Row, int]:
-    """Combinations of finest values for fewer than k rows: no group has more rows in one than it has."""
-    rows: dict[Row, tuple[Counter[Row], Counter[Row]]] = defaultdict(lambda: (Counter(), Counter()))
-    most: tuple[dict[Row, int], dict[Row, int]] = ({}, {})
-    for values, one, two, n, m in meetings(first, second, shared, attributes):
-        for side, look, size in ((0, one, n), (1, two, m)):
-            rows[values][side][look] += min(n, m)
-            most[side][look] = size
-    found = {
-        values: min(sum(min(n, most[side][look]) for look, n in sides[side].items()) for side in (0, 1))
+    """Combinations of finest values for fewer than k rows."""
+    found = most_rows(meetings(first, second, shared, attributes))
+    return {values: n for values, n in found.items() if n < k}
+
+
+def most_rows(pairs: Iterable[tuple[Any, Any, Any, int, int]]) -> dict[Any, int]:
+    """By the values of pairs of groups the most rows that they share: no group has more in all than it has."""
+    rows: dict[Any, tuple[Counter[Any], Counter[Any]]] = defaultdict(lambda: (Counter(), Counter()))
+    most: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+    for values, one, two, n, m in pairs:
+        for side, group, size in ((0, one, n), (1, two, m)):
+            rows[values][side][group] += min(n, m)
+            most[side][group] = size
+    return {
+        values: min(sum(min(n, most[side][group]) for group, n in sides[side].items()) for side in (0, 1))
         for values, sides in rows.items()
     }
-    return {values: n for values, n in found.items() if n < k}
 
 
 def complementary_victims(
@@ -124,24 +129,59 @@ def complementary_victims(
 def temporal(
     then: Sequence[Row], now: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute], k: int
 ) -> dict[Row, int]:
-    """Classes of `now` with new rows, fewer than k."""
+    """Classes of `now` with new rows, fewer than k: the most that can be new where as few as possible are."""
     both = [a for a in attributes if a.first is not None and a.second is not None]
     known = all(a.tree is None or len(a.first_levels) == len(a.second_levels) == 1 for a in both)
     quasi = [a.second for a in attributes]
+    new: Mapping[Row, int] = defaultdict(int)
+    if not known:
+        for (row, _), n in most_unmatched(then, now, shared, both, [*quasi, *(j for _, j in shared)]).items():
+            new[_looks(row, quasi)] += n
+        return {labels: n for labels, n in new.items() if 0 < n < k}
     groups = Counter((_looks(row, quasi), _looks(row, [j for _, j in shared])) for row in now)
     example = {(_looks(row, quasi), _looks(row, [j for _, j in shared])): row for row in now}
-    new: Mapping[Row, int] = defaultdict(int)
     for (labels, values), n in groups.items():
-        row = example[labels, values]
-        if known:
-            key = _key(row, shared, both, second=True)
-            here = sum(_key(other, shared, both, second=True) == key for other in now)
-            there = sum(_key(other, shared, both, second=False) == key for other in then)
-            new[labels] += min(n, max(here - there, 0))
-        else:
-            there = sum(meet(other, row, shared, both) is not None for other in then)
-            new[labels] += max(n - there, 0)
+        key = _key(example[labels, values], shared, both, second=True)
+        here = sum(_key(other, shared, both, second=True) == key for other in now)
+        there = sum(_key(other, shared, both, second=False) == key for other in then)
+        new[labels] += min(n, max(here - there, 0))
     return {labels: n for labels, n in new.items() if 0 < n < k}
+
+
+def most_unmatched(
+    then: Sequence[Row],
+    now: Sequence[Row],
+    shared: Sequence[tuple[int, int]],
+    attributes: Sequence[Attribute],
+    places: Sequence[int | None],
+) -> dict[tuple[Row, Row], int]:
+    """Of each group of `now`, alike at some places, the most rows that no row of `then` is, where as many rows as
+    possible are the same: all but those that are needed for so many. By an example and its look."""
+    most, found = _most_matched(then, now, shared, attributes), {}
+    for look, row in {_looks(row, places): row for row in now}.items():
+        others = [other for other in now if _looks(other, places) != look]
+        needed = most - _most_matched(then, others, shared, attributes)
+        found[row, look] = len(now) - len(others) - needed
+    return found
+
+
+def _most_matched(
+    then: Sequence[Row], now: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]
+) -> int:
+    """The most rows of two tables that can be the same (H. W. Kuhn, The Hungarian method, 1955)."""
+    fits = [[j for j, b in enumerate(now) if meet(a, b, shared, attributes) is not None] for a in then]
+    partner: dict[int, int] = {}
+
+    def match(i: int, seen: set[int]) -> bool:
+        for j in fits[i]:
+            if j not in seen:
+                seen.add(j)
+                if j not in partner or match(partner[j], seen):
+                    partner[j] = i
+                    return True
+        return False
+
+    return sum(match(i, set()) for i in range(len(then)))
 
 
 def new_in_unions(
@@ -172,10 +212,19 @@ def new_in_unions(
     while any(regions[one] != regions[two] for one, two in pairs):
         for one, two in pairs:
             regions[one] = regions[two] = min(regions[one], regions[two])
+    if union == "region":
+        new = dict.fromkeys(regions.values(), 0)
+        for place, value in {(regions[one], value) for one, value in zip(classes, values, strict=True)}:
+            its = [regions[one] == place and other == value for one, other in zip(classes, values, strict=True)]
+            before = [row for row, is_its in zip(first, its, strict=False) if is_its]
+            after = [row for row, is_its in zip(second, its[len(first) :], strict=True) if is_its]
+            new[place] += len(after) - _most_matched(before, after, shared, both)
+        few = [n for n in new.values() if 0 < n < k]
+        return len(few), sum(few)
     found: dict[Any, Counter[Row]] = defaultdict(Counter)
     there = set()
     for one, value in zip(classes, values, strict=True):
-        place = {"class": one[1], "region": regions[one], "table": None}[union]
+        place = {"class": one[1], "table": None}[union]
         there |= {(one[0], place)}
         found[place][value] += -1 if one[0] else 1
     new = {place: sum(n for n in counts.values() if n > 0) for place, counts in found.items()}
