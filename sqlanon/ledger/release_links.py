@@ -44,7 +44,15 @@ from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest, has_open_ends
 from sqlanon.requirements import promised_k
 
-_NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT|INTEGER|UINTEGER|BIGNUM|FLOAT|DOUBLE|DECIMAL.*")
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_DIGITS = {
+    **dict.fromkeys(("TINYINT", "UTINYINT"), 3),
+    **dict.fromkeys(("SMALLINT", "USMALLINT"), 5),
+    **dict.fromkeys(("INTEGER", "UINTEGER"), 10),
+    **{"BIGINT": 19, "UBIGINT": 20, "HUGEINT": 39, "UHUGEINT": 39, "BIGNUM": 10**6},
+}
+"""The most digits of whole numbers of a type."""
+_FLOATING = ("FLOAT", "DOUBLE")  # the coarser first
 _MOMENT = re.compile(r"DATE|TIMESTAMP.*")
 
 MOST_RANGES = 4000
@@ -72,6 +80,8 @@ _SET_TEXT = fragment(r"""
         ) || '}'
     END
 """)
+# A decimal as text: 1.50 is 1.5, and 2.00 is 2.
+_WITHOUT_ZEROS = fragment("rtrim(rtrim(:text, '0'), '.')")
 _TOP_LABEL = template("SELECT any_value(:label)::VARCHAR FROM :hierarchy")
 _LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
 _LABEL_COUNT = fragment("count(DISTINCT :label)")
@@ -549,28 +559,68 @@ def kinds_of_both(
 def _comparable(first: ComparedRelease, second: ComparedRelease, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
     """The rows of both; columns of different types as values of one."""
     both = [name for name in names if name in first.columns and name in second.columns]
-    different = {
-        name: _common_type(first.columns[name], second.columns[name])
-        for name in both
-        if first.columns[name] != second.columns[name]
-    }
+    different = {name for name in both if first.columns[name] != second.columns[name]}
     if not different:
         return first.relation, second.relation
-    return _cast(first, different), _cast(second, different)
+    return _cast(first, different, second.columns), _cast(second, different, first.columns)
 
 
-def _common_type(one: str, other: str) -> str:
-    """The type in which values of two are compared: 1 is 1.0, and a day its midnight; else their texts."""
-    if all(map(_NUMBER.fullmatch, (one, other))):
-        return "DOUBLE"
+def common_type(one: str, other: str) -> str:
+    """The type in which values of two are compared: 1 is 1.0, and a day its midnight; else their texts.
+
+    Whole numbers and decimals are compared exactly. A floating column shows other numbers rounded, and so a reader of
+    both compares them as it rounds them; of a time without nanoseconds, likewise.
+
+    >>> [common_type("BIGINT", other) for other in ("INTEGER", "UBIGINT", "DECIMAL(6,2)", "FLOAT", "VARCHAR")]
+    ['HUGEINT', 'HUGEINT', 'DECIMAL(21,2)', 'FLOAT', 'VARCHAR']
+    """
+    digits = [_digits_of(type_) for type_ in (one, other)]
+    if all(type_ in _FLOATING or of_type is not None for type_, of_type in zip((one, other), digits, strict=True)):
+        for type_ in _FLOATING:
+            if type_ in (one, other):
+                return type_
+        return _exact_type(one, other, [of_type for of_type in digits if of_type is not None])
     if all(map(_MOMENT.fullmatch, (one, other))):
-        return "TIMESTAMP"
+        return "TIMESTAMP_NS" if "_NS" in one and "_NS" in other else "TIMESTAMP"
     return "VARCHAR"
 
 
-def _cast(subject: ComparedRelease, types: Mapping[str, str]) -> exp.Subquery:
+def _digits_of(type_: str) -> tuple[int, int] | None:
+    """The digits before and after the point of an exact type; None of others."""
+    if decimal := _DECIMAL.fullmatch(type_):
+        width, scale = map(int, decimal.groups())
+        return width - scale, scale
+    return (_DIGITS[type_], 0) if type_ in _DIGITS else None
+
+
+def _exact_type(one: str, other: str, digits: Sequence[tuple[int, int]]) -> str:
+    """A type that holds the values of two exact ones; where none does, that of their texts."""
+    whole, scale = (max(each) for each in zip(*digits, strict=True))
+    if not scale and not {"UHUGEINT", "BIGNUM"} & {one, other}:
+        return "HUGEINT"
+    return f"DECIMAL({whole + scale},{scale})" if whole + scale <= 38 else "VARCHAR"
+
+
+def compared_value(value: exp.Expr, type_: str, other: str) -> exp.Expr:
+    """A value of one type in the type in which it is compared with those of another."""
+    if type_ == other:
+        return value
+    if (common := common_type(type_, other)) == "FLOAT":
+        return exp.TryCast(this=value, to=exp.DataType.build("FLOAT", dialect="duckdb"))  # of 1e300: NULL
+    compared = cast(value, common)
+    digits = [_digits_of(each) for each in (type_, other)]
+    if common == "VARCHAR" and None not in digits and digits[0] is not None and digits[0][1]:
+        return _WITHOUT_ZEROS(text=compared)
+    return compared
+
+
+def _cast(subject: ComparedRelease, names: Set[str], types: Mapping[str, str]) -> exp.Subquery:
+    """The rows, with some columns as they are compared with those of another release, which has ``types``."""
     output: list[exp.Expr] = []
     for column in subject.manifest.columns:
-        value, type_ = col(column.name), types.get(column.name.lower())
-        output.append(value if type_ is None else named(cast(value, type_), column.name))
+        name, value = column.name.lower(), col(column.name)
+        if name in names:
+            output.append(named(compared_value(value, subject.columns[name], types[name]), column.name))
+        else:
+            output.append(value)
     return subquery(select(output, subject.relation.copy()))

@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.expressions import col, template
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.ledger.release_links import ComparedRelease
+from sqlanon.ledger.release_links import ComparedRelease, compared_value
 
 FEWEST_VALUES = 2
 """The fewest values in common by which a column is recognized."""
@@ -54,9 +54,11 @@ def renamed_columns(engine: Engine, first: ComparedRelease, second: ComparedRele
     found = []
     for own in only_in(first, second):
         for other in only_in(second, first):
-            if not _can_be_equal(first.columns[own.lower()], second.columns[other.lower()]):
+            types = first.columns[own.lower()], second.columns[other.lower()]
+            if not _can_be_equal(*types):
                 continue
-            query = _IN_COMMON(first=col(own, "r"), second=col(other, "r"), one=first.relation, two=second.relation)
+            values = compared_value(col(own, "r"), *types), compared_value(col(other, "r"), *reversed(types))
+            query = _IN_COMMON(first=values[0], second=values[1], one=first.relation, two=second.relation)
             fewer, common, rows, candidates, both = engine.rows(query)[0]
             if (
                 common >= max(FEWEST_VALUES, VALUES_IN_COMMON * fewer)

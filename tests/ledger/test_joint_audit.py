@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,12 @@ from test_ledger import FINE_RACE, FINE_ZIP, hospital, make_hospital, policy, pu
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
-from sqlanon.expressions import table
+from sqlanon.expressions import col, table
 from sqlanon.ledger import pair_audit
 from sqlanon.ledger.class_unions import Union, shown_unions
 from sqlanon.ledger.joint_attacks import complementary_release
 from sqlanon.ledger.pair_audit import PairAudit
-from sqlanon.ledger.release_links import ComparedRelease, compared_with
+from sqlanon.ledger.release_links import ComparedRelease, compared_value, compared_with
 from sqlanon.ledger.renamed import renamed_columns
 from sqlanon.ledger.row_matching import LinkedAttribute
 from sqlanon.release.manifest import ReleasedColumn
@@ -281,6 +283,46 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> ComparedRelease:
     return ComparedRelease(release.path, release.manifest, table("one"))
 
 
+NUMBERS = ["0", "1", "1.5", "-2", "16777217", "100000000000000006", "100000000000000007", "170000000000000000001"]
+EXACT_TYPES = ["INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL(20,0)", "DECIMAL(6,2)", "DECIMAL(38,6)"]
+
+
+@pytest.mark.parametrize(("one", "two"), list(itertools.combinations(EXACT_TYPES, 2)))
+def test_exact_numbers_of_two_types_are_compared_exactly(one: str, two: str) -> None:
+    """They meet if they are equal as fractions, and only then."""
+    values = compared_value(col("a"), one, two).sql("duckdb"), compared_value(col("b"), two, one).sql("duckdb")
+    with duckdb.connect() as connection:
+        for first, second in itertools.product(NUMBERS, NUMBERS):
+            query = (
+                f"SELECT a::VARCHAR, b::VARCHAR, {values[0]} = {values[1]} FROM (SELECT TRY_CAST('{first}' AS {one})"
+            )
+            row = connection.execute(f"{query} AS a, TRY_CAST('{second}' AS {two}) AS b)").fetchone()
+            assert row is not None
+            if None not in row[:2]:  # else a type does not hold it
+                assert row[2] == (Fraction(row[0]) == Fraction(row[1])), row
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("100000000000000007::BIGINT", "100000000000000007::DOUBLE"),
+        ("16777217::BIGINT", "16777217::FLOAT"),
+        ("0.1::DOUBLE", "0.1::FLOAT"),
+        ("0.1::DECIMAL(3,1)", "0.1::FLOAT"),
+        ("'2026-01-01 10:00:00.000000001'::TIMESTAMP_NS", "'2026-01-01 10:00:00'::TIMESTAMP"),
+    ],
+)
+def test_a_value_meets_its_rounded_form(first: str, second: str) -> None:
+    """A reader who has both rounds the finer."""
+    types = [value.split("::")[1] for value in (first, second)]
+    values = [compared_value(col("v"), own, other).sql("duckdb") for own, other in (types, types[::-1])]
+    with duckdb.connect() as connection:
+        query = (
+            f"SELECT (SELECT {values[0]} FROM (SELECT {first} AS v)) = (SELECT {values[1]} FROM (SELECT {second} AS v))"
+        )
+        assert connection.execute(query).fetchone() == (True,)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "pairs"),
     [
@@ -293,6 +335,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> ComparedRelease:
         ("i % 5 AS a, i % 3 AS c", "i % 3 AS b, i % 5 AS d", {"a": "d", "c": "b"}),
         ("i % 5 AS a, i % 3 AS c", "i % 5 AS b, i % 3 AS C", {"a": "b"}),
         ("NULL::BIGINT AS a", "i AS b", {}),
+        ("100000000000000000 + i AS a", "100000000000000000::DECIMAL(38, 2) + i AS b", {"a": "b"}),
+        ("(i / 10)::DECIMAL(5, 1) AS a", "(i / 10)::FLOAT AS b", {"a": "b"}),  # 0.1 is not 0.1 as DOUBLE
     ],
 )
 def test_which_columns_are_recognized(plain: ComparedRelease, first: str, second: str, pairs: dict[str, str]) -> None:
