@@ -381,6 +381,8 @@ class JointAudit:
             path = self.refusals[0].publication.path
             place = shown_place(path)
             how = f"--output {shlex.quote(place)}" if kind_at(path).in_files else f"publish to {place}"
+            if path == self.target:  # a version that would be kept beside this one
+                how = "set [release] keep = 1"
             yield f"replace that release: {how}. This is safe only if nobody has a copy of it"
 
     def _how_to_list(self) -> Iterator[str]:
