@@ -289,3 +289,43 @@ def test_a_group_that_meets_several_counts_once(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO people VALUES (?, ?)", new)
     with pytest.raises(AuditError, match=r"1 combination of values has fewer than 4 rows \(2 rows in all"):
         publish(tmp_path, "two", {"intervals": [10]}, k=4, suppression="cells", suppression_limit=0.6)
+
+
+def insert(folder: Path, people: dict[tuple[int, str], int]) -> None:
+    """So many people of an age with an illness."""
+    with duckdb.connect(folder / "people.duckdb") as connection:
+        for (age, ill), n in people.items():
+            connection.execute("INSERT INTO people SELECT ?, ? FROM range(?)", [age, ill, n])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["local", "mondrian", "subtree"])
+def test_whoever_knows_a_newcomer_does_not_learn_the_illness(tmp_path: Path, strategy: str) -> None:
+    """Of 20-29 there are as many with flu as before; the newcomer of 22 is one with HIV."""
+    load(tmp_path, [], alone=False)
+    insert(tmp_path, {(25, "flu"): 4, (35, "flu"): 10, (35, "HIV"): 6})
+    insert(tmp_path, {(age, ill): n for age in (45, 55, 65, 75) for ill, n in (("flu", 10), ("HIV", 6))})
+    publish(tmp_path, "one", {"intervals": [10, 20, 40]}, diversity=2, strategy=strategy)
+    insert(tmp_path, {(22, "HIV"): 1, (33, "HIV"): 5, (33, "gout"): 5})
+    with pytest.raises(AuditError, match=r"1 row is new, fewer than 5 in one class") as refused:
+        publish(tmp_path, "two", {"intervals": [10, 20, 40]}, diversity=2, strategy=strategy)
+    assert refused.value.queries
+
+
+@pytest.mark.slow
+def test_rows_that_are_gone_hide_none_that_are_new(tmp_path: Path) -> None:
+    """Bands of two hierarchies: the first release leaves those of 1 out, the second those of 7 and of 8."""
+    load(tmp_path, [], alone=False)
+    insert(tmp_path, {(age, ill): 5 for age in (2, 3, 6, 11, 12) for ill in ("HIV", "flu")})
+    insert(tmp_path, {(1, "HIV"): 3, (4, "HIV"): 8, (4, "flu"): 8, (7, "HIV"): 4, (8, "flu"): 5})
+    first, second = (
+        {f"{band[0]}-{band[-1]}": [*map(str, band)] for band in bands}
+        for bands in (
+            [[1], [2, 3], [4, 5], [6, 7, 8], [9], [10], [11], [12]],
+            [[1, 2], [3, 4], [5, 6], [7], [8], [9, 10], [11], [12]],
+        )
+    )
+    limits = {"diversity": 2, "suppression_limit": 0.5}
+    publish(tmp_path, "one", {"categories": first}, **limits)
+    with pytest.raises(AuditError, match=r"rows are new, fewer than 5 in each of 2 classes"):
+        publish(tmp_path, "two", {"categories": second}, **limits)
