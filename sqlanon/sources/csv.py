@@ -506,7 +506,32 @@ def _run_sniffer(engine: DuckDBEngine, path: str, known: CsvSection, options: Op
     if newline in ("\\n", "\\r\\n", "\\r"):
         written["new_line"] = newline
     written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
-    return CsvFile(path, written, {column["name"]: column["type"] for column in columns})
+    file = CsvFile(path, written, {column["name"]: column["type"] for column in columns})
+    is_nameless = bool(header) and [*file.columns] == _generated_names(file)
+    if known.header is None or (known.header == bool(header) and not is_nameless):
+        return file
+    return _with_known_header(engine, file, known.header)
+
+
+def _with_known_header(engine: DuckDBEngine, file: CsvFile, has_header: bool) -> CsvFile:
+    """A file that the sniffer does not read as the policy says: it overlooks a header above few rows of text."""
+    names = _generated_names(file)
+    if has_header:
+        rows = star(_read([_without_header(file)])).limit(1)
+        names = [name or names[i] for i, name in enumerate(engine.rows(rows)[0])]
+    options = {**file.options, "header": has_header}
+    return CsvFile(file.path, options, dict(zip(names, file.columns.values(), strict=True)))
+
+
+def _generated_names(file: CsvFile) -> list[str]:
+    return [f"column{i}" for i in range(len(file.columns))]
+
+
+def _without_header(file: CsvFile) -> CsvFile:
+    """A file whose first row, in columns ``c0``, ``c1``, ..., is the header line."""
+    options = {name: value for name, value in file.options.items() if name not in _FORMATS}
+    columns = {f"c{i}": "VARCHAR" for i in range(len(file.columns))}
+    return CsvFile(file.path, {**options, "header": False}, columns)
 
 
 def _given(value: str | None) -> str:
@@ -527,9 +552,7 @@ def _as_lines(file: CsvFile) -> CsvFile:
 
 def _refuse_ambiguous_header(engine: DuckDBEngine, file: CsvFile, known: CsvSection) -> None:
     """Read the header line as data: a scan renames columns that differ in case only."""
-    options = {name: value for name, value in file.options.items() if name not in _FORMATS}
-    plain = CsvFile(file.path, {**options, "header": False}, {f"c{i}": "VARCHAR" for i in range(len(file.columns))})
-    names = [name or "" for name in engine.rows(star(_read([plain])).limit(1))[0]]
+    names = [name or "" for name in engine.rows(star(_read([_without_header(file)])).limit(1))[0]]
     if not names[-1]:
         _refuse_broken_lines(engine, file.path, known, file)
     refuse_ambiguous(names, shown_name(file.path))

@@ -97,6 +97,8 @@ def _without_footer(lines: Iterable[str], footer: int) -> Iterator[str]:
         while text_lines > footer or (not footer and held):
             text_lines -= bool(held[0].strip())
             yield held.popleft()
+    while text_lines and not held[0].strip():  # a row of a file with one column
+        yield held.popleft()
 
 
 def describe_bad_byte(path: str, encoding: str = UTF_8) -> str | None:
