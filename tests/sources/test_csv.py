@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import connection_of, make_policy, some
+from conftest import DUCKDB_1, connection_of, make_policy, some
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -78,11 +78,15 @@ STRANGE = [
 def test_a_late_date_that_a_cast_would_change_is_refused_with_its_place(tmp_path: Path, first: str, late: str) -> None:
     path = write(tmp_path / "people.csv", "y,x\n" + f"a,{first}\n" * 5_000 + f"b,{late}\n" + f"a,{first}\n")
     for as_a_whole in (False, True):
-        with pytest.raises(SourceError) as caught:
-            copied(path, as_a_whole)
-        assert "people.csv: column 'x' is read as " in str(caught.value)
-        assert "cannot hold 1 value (row 5,001) as written" in str(caught.value)
-        assert "attributes.x" in str(caught.value)
+        try:
+            (values, types), _ = copied(path, as_a_whole)
+        except SourceError as error:
+            assert "people.csv: column 'x' is read as " in str(error)
+            assert "cannot hold 1 value (row 5,001) as written" in str(error)
+            assert "attributes.x" in str(error)
+        else:  # an older DuckDB takes some of these for text
+            assert DUCKDB_1
+            assert (types["x"], values["VARCHAR", late, "b", 1]) == ("VARCHAR", 1)
 
 
 @pytest.mark.parametrize("late", [f"2020-01-01 10:00:00 {word}" for word in ("BC", "foo")])
@@ -94,7 +98,7 @@ def test_a_word_beside_a_late_date_is_never_dropped(tmp_path: Path, late: str) -
     except SourceError as error:
         assert "column 'x'" in str(error)
     else:
-        assert (types["x"], values["VARCHAR", late, "b"]) == ("VARCHAR", 1)
+        assert (types["x"], values["VARCHAR", late, "b", 1]) == ("VARCHAR", 1)
 
 
 LIKE = [
