@@ -268,8 +268,8 @@ def test_a_warehouse_audits_it(published: Published) -> None:
 
 
 def test_no_other_module_names_a_requirement() -> None:
-    """But k, and k of some attributes, which several stages are about; two are also figures of a result. What translates
-    the criteria of another tool has to name ours."""
+    """But k, and k of some attributes, which several stages are about; two are also figures of a result. What
+    translates the criteria of another tool has to name ours."""
     known = ("k", "k_anonymity", "null_map", "wrong_map")
     mine = [kind for kind in kinds() if kind is not Others and kind.entry.key not in known]
     words = {word for kind in mine for word in (kind.entry.key, f"privacy.{kind.entry.key}", kind.__name__)}
