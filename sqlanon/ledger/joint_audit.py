@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -591,9 +591,11 @@ class JointAudit:
             for part in _parts_with_new_rows(audit.linked, masked):
                 count, rows = side.new_rows(part)
                 if count:
-                    unmatched = side.labelled_unmatched() if part in ("new", "region") else []
-                    build = partial(temporal, unmatched=unmatched)
-                    if part != "new":
+                    unmatched = _list_unmatched(side, part)
+                    build = None
+                    if unmatched is not None and part == "new":
+                        build = partial(temporal, unmatched=unmatched)
+                    elif unmatched is not None and part != "new":
                         build = partial(shown_unions, union=part, unmatched=unmatched)
                     few = _describe_few_rows(rows, _describe_change(is_new, masked), k, count, part)
                     message = f"{few} (temporal attack)"
@@ -632,8 +634,9 @@ class JointAudit:
             count, _ = audit.violations(wanted, part)
             if count:
                 shared = audit.labelled_shared_rows(wanted) if part == "joined by counts" else ()
-                unmatched = audit.labelled_unmatched() if part in ("new", "region") else []
-                build = partial(shown_violations, wanted=wanted, part=part, shared=shared, unmatched=unmatched)
+                build, unmatched = None, _list_unmatched(audit, part)
+                if unmatched is not None:
+                    build = partial(shown_violations, wanted=wanted, part=part, shared=shared, unmatched=unmatched)
                 found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found
 
@@ -706,6 +709,14 @@ def _parts_with_new_rows(linked: ReleaseLink, masked: MaskedRows) -> list[NewRow
         "left out": ["new", "region"],
     }
     return [part for part in parts[masked] if linked.several_levels or part in ("new", "table")]
+
+
+def _list_unmatched(audit: PairAudit, part: Part) -> list[tuple[Any, ...]] | None:
+    """What a statement about a part needs to show new rows; None, where it would be too long."""
+    try:
+        return audit.labelled_unmatched() if part in ("new", "region") else []
+    except NotComparedError:
+        return None
 
 
 def _describe_change(is_new: bool, masked: MaskedRows) -> str:

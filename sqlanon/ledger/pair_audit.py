@@ -43,6 +43,9 @@ from sqlanon.records import dataclass
 MOST_MEETING = 20_000_000
 """The most pairs of groups that can be the same rows: they take some gigabytes."""
 
+MOST_LISTED = 20_000
+"""The most groups with new rows that a statement for people lists."""
+
 _FEW = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")
 _COUNT = template("SELECT count(*) FROM :rows")
 
@@ -128,11 +131,20 @@ class PairAudit:
 
     def labelled_unmatched(self) -> list[tuple[Any, ...]]:
         """What `temporal`, `shown_unions` and `shown_violations` need to show new rows, where labels are of several
-        levels."""
+        levels.
+
+        Raises
+        ------
+        NotComparedError
+            The groups are too many to decide it, or to list them.
+        """
         if not self.linked.several_levels:
             return []
         self._need_unmatched()
-        return self._rows(labelled_unmatched(self.linked))
+        rows = self._rows(labelled_unmatched(self.linked).limit(MOST_LISTED + 1))
+        if len(rows) > MOST_LISTED:
+            raise NotComparedError(f"more than {MOST_LISTED:,} groups can have new rows: too many for a statement")
+        return rows
 
     def _need_regions(self) -> None:
         if REGIONS not in self._parts:
