@@ -122,8 +122,8 @@ def test_functions_variables_and_views_of_a_session_take_no_name(session: Any, s
 
 CALLED = {
     *("approx_count_distinct", "coalesce", "concat", "conv", "count", "count_if", "greatest", "if", "is_valid_utf8"),
-    *("md5", "min", "raise_error", "rint", "round", "sha2", "shiftleft", "shiftright", "substring", "sum", "trim"),
-    *("typeof", "uuid", "xxhash64"),
+    *("md5", "min", "nullif", "raise_error", "rint", "round", "sha2", "shiftleft", "shiftright", "substring", "sum"),
+    *("trim", "typeof", "uuid", "xxhash64"),
 }
 """The functions of a release that is counted in Spark and searched here."""
 WORDS = {"broadcast", "from", "join", "select", "tblproperties", "x"}
