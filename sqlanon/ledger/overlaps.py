@@ -308,6 +308,11 @@ def group_columns(linked: ReleaseLink, is_first: bool) -> list[str]:
     return [*(f"l{i}" for i, _ in linked.side(is_first)[1]), *(f"s{j}" for j in range(len(linked.shared)))]
 
 
+def columns_of_both(linked: ReleaseLink) -> list[str]:
+    """The columns of the groups of either release."""
+    return [*dict.fromkeys([*group_columns(linked, is_first=True), *group_columns(linked, is_first=False)])]
+
+
 def _both_labels(own: Mapping[str, str | None], other: Mapping[str, str | None], name: str) -> str | None:
     first, *others = dict.fromkeys(one[name] for one in (own, other) if name in one)
     return f"{first} & {others[0]}" if others else first
@@ -325,7 +330,7 @@ def differences(linked: ReleaseLink, k: int, found: Sequence[SharedRows]) -> exp
     ['v0', 'n']
     """
     attributes = [f"v{i}" for i in range(len(linked.attributes))]
-    columns = [*dict.fromkeys([*group_columns(linked, True), *group_columns(linked, False)])]
+    columns = columns_of_both(linked)
     pairs, bounds = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     for pair, one in enumerate(found):
         pairs.append((pair, one.changed, *one.values))

@@ -30,7 +30,7 @@ from sqlanon.expressions import (
     values_query,
 )
 from sqlanon.ledger.overlap_flows import ComponentFlows
-from sqlanon.ledger.overlaps import OverlapGraph, group_columns
+from sqlanon.ledger.overlaps import OverlapGraph, columns_of_both, group_columns
 from sqlanon.ledger.row_matching import FIRST, SECOND, ReleaseLink
 
 UNMATCHED = "sqlanon unmatched"
@@ -109,7 +109,7 @@ def _rows_of_flows(flows: ComponentFlows) -> exp.Select:
 def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
     """The rows of `UNMATCHED` that can be new or gone, ``is_first``, ``most`` and ``n``, with the labels and shared
     values of their groups as texts."""
-    names = _columns_of_both(linked)
+    names = columns_of_both(linked)
     queries = []
     for name, is_first in ((FIRST, True), (SECOND, False)):
         own = group_columns(linked, is_first)
@@ -122,7 +122,7 @@ def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
 
 def with_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequence[Any]]) -> exp.Select:
     """A query that reads `UNMATCHED`, with that table made of what `labelled_unmatched` lists."""
-    names = _columns_of_both(linked)
+    names = columns_of_both(linked)
     types = {"is_first": "BOOLEAN", "most": "BIGINT", "n": "BIGINT", **dict.fromkeys(names, "VARCHAR")}
     queries = []
     for name, is_first in ((FIRST, True), (SECOND, False)):
@@ -139,7 +139,3 @@ def with_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequen
     own_parts = query.args["with_"].expressions if query.args.get("with_") else []
     query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *own_parts]))
     return query
-
-
-def _columns_of_both(linked: ReleaseLink) -> list[str]:
-    return [*dict.fromkeys([*group_columns(linked, True), *group_columns(linked, False)])]
