@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -173,29 +174,34 @@ def test_cached_rows_are_kept_by_columns(engine: SparkEngine) -> None:
     assert "InMemoryTableScan" not in engine.rows(query("EXPLAIN SELECT id FROM range(1000)"))[0][0]
 
 
+def _kept(cluster: Cluster) -> set[int]:
+    """The numbers of the RDDs that the executors keep."""
+    return {rdd.id() for rdd in cluster.session.sparkContext._jsc.sc().getRDDStorageInfo()}
+
+
+# Java frees what nobody refers to any more when it likes: what earlier tests kept is not counted.
+
+
 def test_cached_rows_are_freed(spark_cluster: Cluster) -> None:
-    engine = SparkEngine(spark_cluster.session)
-    storage = spark_cluster.session.sparkContext._jsc.sc()
-    before = len(storage.getRDDStorageInfo())
-    for end in (lambda: engine.forget("held"), engine.close):
-        engine.cache("held", query("SELECT id FROM range(1000)"))
-        assert len(storage.getRDDStorageInfo()) == before + 1
-        end()
-        assert len(storage.getRDDStorageInfo()) == before
+    earlier = _kept(spark_cluster)
+    with closing(SparkEngine(spark_cluster.session)) as engine:
+        for end in (lambda: engine.forget("held"), engine.close):
+            engine.cache("held", query("SELECT id FROM range(1000)"))
+            assert len(_kept(spark_cluster) - earlier) == 1
+            end()
+            assert not _kept(spark_cluster) - earlier
 
 
 def test_what_is_forgotten_frees_the_executors(spark_cluster: Cluster) -> None:
-    engine = SparkEngine(spark_cluster.session)
-    storage = spark_cluster.session.sparkContext._jsc.sc()
-    before = len(storage.getRDDStorageInfo())
-    for _ in range(2):  # the second replaces the first
+    earlier = _kept(spark_cluster)
+    with closing(SparkEngine(spark_cluster.session)) as engine:
+        for _ in range(2):  # the second replaces the first
+            engine.materialize("held", query("SELECT id FROM range(1000)"))
+        assert len(_kept(spark_cluster) - earlier) == 1
+        engine.forget("held")
+        assert not _kept(spark_cluster) - earlier
         engine.materialize("held", query("SELECT id FROM range(1000)"))
-    assert len(storage.getRDDStorageInfo()) == before + 1
-    engine.forget("held")
-    assert len(storage.getRDDStorageInfo()) == before
-    engine.materialize("held", query("SELECT id FROM range(1000)"))
-    engine.close()
-    assert len(storage.getRDDStorageInfo()) == before
+    assert not _kept(spark_cluster) - earlier
 
 
 # Errors
@@ -244,11 +250,13 @@ def test_the_kind_of_error_is_the_callers(engine: SparkEngine) -> None:
 
 
 def test_a_result_that_is_too_large_says_what_to_raise(spark: Any) -> None:
-    engine = SparkEngine(spark)
-    with pytest.raises(sqlanon.SourceError, match=r"raise spark\.driver\.maxResultSize"), engine.translated_errors():
+    with (
+        closing(SparkEngine(spark)) as engine,
+        pytest.raises(sqlanon.SourceError, match=r"raise spark\.driver\.maxResultSize"),
+        engine.translated_errors(),
+    ):
         # It is a setting of the driver: what Spark says of it is raised here.
         engine.rows(query("SELECT raise_error('bigger than spark.driver.maxResultSize') FROM range(1)"))
-    engine.close()
 
 
 # Settings
@@ -259,12 +267,11 @@ def test_settings_are_put_back(spark_cluster: Cluster, spark_connect: Any) -> No
         session.conf.set("spark.sql.session.timeZone", "America/New_York")
         session.conf.set("spark.sql.ansi.enabled", "false")
         before = session.conf.getAll
-        engine = SparkEngine(session)
-        assert engine.rows(query("SELECT TIMESTAMP '2020-06-01 12:00:00'"))[0][0].hour == 12
-        with pytest.raises(sqlanon.SourceError), engine.translated_errors():
-            engine.rows(query("SELECT CAST('x' AS INT)"))
-        engine.upload("left_over", pa.table({"a": [1]}))
-        engine.close()
+        with closing(SparkEngine(session)) as engine:
+            assert engine.rows(query("SELECT TIMESTAMP '2020-06-01 12:00:00'"))[0][0].hour == 12
+            with pytest.raises(sqlanon.SourceError), engine.translated_errors():
+                engine.rows(query("SELECT CAST('x' AS INT)"))
+            engine.upload("left_over", pa.table({"a": [1]}))
         assert session.conf.getAll == before
         assert not session.catalog.tableExists("left_over")
         session.conf.unset("spark.sql.session.timeZone")
