@@ -394,7 +394,7 @@ def _subtract(attacker: Attacker, pair: ReleasePair) -> tuple[int, list[int], li
     with PairAudit.of(attacker.engine, attacker.work, linked, k) as audit:
         overlaps = audit.overlaps()
         if overlaps.few:
-            rows = count_shared_rows(overlaps.few, k)
+            rows = count_shared_rows(overlaps.few)
             return len(rows), [sum(rows.values())], [differences(linked, k, overlaps.few)]
         victims, queries = list[int](), list[exp.Select]()
         for wanted in _requirements(pair.first, pair.second, linked) if overlaps.bounds else ():

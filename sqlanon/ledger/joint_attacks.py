@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.expressions import all_of, col, fragment, named, same, subquery, table, template
+from sqlanon.expressions import all_of, col, fragment, named, number, same, subquery, table, template
 from sqlanon.ledger.row_matching import ReleaseLink, both_grouped, finest, joined, meeting
 from sqlanon.ledger.unmatched import with_unmatched
 
@@ -37,16 +37,20 @@ _COMPLEMENTARY_VICTIMS = template("""
 _PAIR = template("SELECT a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")
 # No group has more rows in a combination than it has, however many groups of the other release it meets there.
 _MOST_ROWS = template("""
-    SELECT :values, min(n)::BIGINT AS n
+    SELECT :values, sum(n)::BIGINT AS n
     FROM (
-        SELECT :values, sum(n) AS n
-        FROM (SELECT :values, least(sum(n), min(n_a)) AS n FROM :pairs AS p GROUP BY :values, a) AS e
-        GROUP BY :values
-        UNION ALL
-        SELECT :values, sum(n) AS n
-        FROM (SELECT :values, least(sum(n), min(n_b)) AS n FROM :pairs AS p GROUP BY :values, b) AS e
-        GROUP BY :values
-    ) AS s
+        SELECT :by, min(n) AS n
+        FROM (
+            SELECT :by, sum(n) AS n
+            FROM (SELECT :by, least(sum(n), min(n_a)) AS n FROM :pairs AS p GROUP BY :by, a) AS e
+            GROUP BY :by
+            UNION ALL
+            SELECT :by, sum(n) AS n
+            FROM (SELECT :by, least(sum(n), min(n_b)) AS n FROM :pairs AS p GROUP BY :by, b) AS e
+            GROUP BY :by
+        ) AS s
+        GROUP BY :by
+    ) AS c
     GROUP BY :values
 """)
 _FOUND_PAIRS = template('SELECT m.* FROM "sqlanon meeting" AS m SEMI JOIN "sqlanon found" AS f ON :same')
@@ -108,16 +112,22 @@ def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
     The join is on equal shared values and labels that go together; ``n`` is what `most_rows_of_pairs` says of the pairs
     of groups, over all shared values.
     """
-    pairs = joined([*finest(linked), *_PAIR().expressions], linked)
+    pairs = joined([*finest(linked), *_pair(linked)], linked)
     query = _COMPLEMENTARY(pairs=pairs, combinations=_combinations(linked), values=linked.values, k=k)
     return both_grouped(query, linked)
 
 
+def _pair(linked: ReleaseLink) -> list[exp.Expr]:
+    """The columns of two groups that meet; ``part`` is a number for the shared values that both have."""
+    part = col("p0", "a") if linked.several_levels else number(1)
+    return [*_PAIR().expressions, named(part, "part")]
+
+
 def _combinations(linked: ReleaseLink) -> exp.Subquery:
-    return subquery(most_rows_of_pairs(table(MEETING), linked.values))
+    return subquery(most_rows_of_pairs(table(MEETING), linked.values, [col("part")]))
 
 
-def most_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr]) -> exp.Select:
+def most_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr], parts: Sequence[exp.Expr] = ()) -> exp.Select:
     """The most rows that pairs of groups with the same values have in common: the values, and ``n``.
 
     A pair has no more rows than the lesser of its groups, and the pairs of a group no more than the group, on either
@@ -127,8 +137,10 @@ def most_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr]) -> exp.Selec
     ----------
     pairs:
         The numbers of the groups, ``a`` and ``b``, their rows ``n_a`` and ``n_b``, the most rows of the pair, ``n``.
+    parts:
+        Columns in which the groups of a pair are equal. Parts are counted apart, as no group is in two of them.
     """
-    return _MOST_ROWS(values=values, pairs=pairs)
+    return _MOST_ROWS(values=values, by=[*values, *parts], pairs=pairs)
 
 
 def complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
@@ -140,7 +152,7 @@ def complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
     """
     numbers = range(len(linked.attributes))
     found = _FOUND_PAIRS(same=all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in numbers))
-    pairs = joined([*finest(linked, numbers=True), *_PAIR().expressions], linked, numbers=True)
+    pairs = joined([*finest(linked, numbers=True), *_pair(linked)], linked, numbers=True)
     return _COMPLEMENTARY_VICTIMS(
         pairs=pairs, combinations=_combinations(linked), values=linked.values, k=k, rows=rows_in(found)
     )

@@ -780,11 +780,11 @@ def _describe_violations(requirement: str, part: Part, what: str, count: int) ->
 def _describe_shared(groups: Sequence[SharedRows], k: int) -> str:
     """In words, the classes whose groups share few rows.
 
-    >>> flu, hiv = (SharedRows(("10-19 & 0-14",), rows, (), (), 0) for rows in (2, 1))
+    >>> flu, hiv = (SharedRows(("10-19 & 0-14",), 3, rows, (), (), 0) for rows in (2, 1))
     >>> _describe_shared([flu, hiv], 5)
     'by the counts of both, two of their classes share at most 3 rows, fewer than 5 (subtraction)'
     """
-    most = count_shared_rows(groups, k)
+    most = count_shared_rows(groups)
     rows = with_noun(sum(most.values()), "row")
     if len(most) == 1:
         return f"by the counts of both, two of their classes share at most {rows}, fewer than {k:,} (subtraction)"

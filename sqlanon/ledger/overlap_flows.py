@@ -122,6 +122,11 @@ class OverlapFlows:
             pass
         self._components = self._strong_components()
 
+    @property
+    def rows(self) -> int:
+        """The rows of the greatest flow."""
+        return sum(self._flow.values())
+
     def most(self, edge: Edge, enough: int) -> int:
         """The most rows of a pair of classes in any greatest flow; ``enough``, where it can have as many."""
         a, b = self._places[True, edge[0]], self._places[False, edge[1]]
@@ -129,6 +134,49 @@ class OverlapFlows:
             while (flow := self._flow.get((a, b), 0)) < enough and (path := self._path(b, a)):
                 self._push([*path, (a, b)], min(enough - flow, *(self._room(*arc) for arc in path)))
         return min(self._flow.get((a, b), 0), enough)
+
+    def most_together(self, edges: Sequence[Edge], enough: int) -> int:
+        """The most rows that pairs of classes have together in any greatest flow; ``enough``, where they can have as
+        many.
+
+        Examples
+        --------
+        Each of two classes can have both rows of the one class that they meet, but not in the same flow.
+
+        >>> flows = OverlapFlows({0: 2, 1: 2}, {0: 2}, [(0, 0), (1, 0)])
+        >>> [flows.most((0, 0), enough=5), flows.most((1, 0), enough=5)]
+        [2, 2]
+        >>> flows.most_together([(0, 0), (1, 0)], enough=5)
+        2
+        """
+        pairs = {(self._places[True, a], self._places[False, b]) for a, b in edges}
+        for edge in edges:
+            # The most of one pair are often enough, or others have kept theirs.
+            if self.most(edge, enough) >= enough or self._rows_of(pairs) >= enough:
+                return enough
+        while (rows := self._rows_of(pairs)) < enough and (cycle := self._gaining_cycle(pairs)):
+            self._push(cycle, min(self._room(*arc) for arc in cycle))
+        return min(rows, enough)
+
+    def _rows_of(self, pairs: Set[Edge]) -> int:
+        return sum(self._flow.get(pair, 0) for pair in pairs)
+
+    def _gaining_cycle(self, pairs: Set[Edge]) -> list[Edge]:
+        """The arcs of a cycle of the residual graph along which these pairs get more rows in all; none, if they have
+        the most (R. Bellman, L. Ford; M. Klein 1967)."""
+        components = {self._components[a] for a, b in pairs if self._components[a] == self._components[b]}
+        nodes = [node for node, component in enumerate(self._components) if component in components]
+        gains, before, changed = dict.fromkeys(nodes, 0), dict[int, int](), bool(nodes)
+        while changed:
+            changed = False
+            for node in nodes:
+                for end in self._open_arcs(node):
+                    gain = gains[node] + ((node, end) in pairs) - ((end, node) in pairs)
+                    if gain > gains.get(end, gain):
+                        gains[end], before[end], changed = gain, node, True
+            if cycle := _find_cycle(before):
+                return cycle
+        return []
 
     def unmatched(self, is_first: bool, number: int) -> int:
         """The rows of a class that are new or gone, in the flow as it is now."""
@@ -298,6 +346,27 @@ class OverlapFlows:
         return component
 
 
+def _find_cycle(before: Mapping[int, int]) -> list[Edge]:
+    """The arcs of a cycle among nodes that each have one before them; none, if there is none.
+
+    >>> _find_cycle({1: 0, 2: 1, 3: 4, 4: 5, 5: 3})
+    [(4, 3), (5, 4), (3, 5)]
+    """
+    seen = dict[int, int]()
+    for start in before:
+        node = start
+        while node in before and node not in seen:
+            seen[node] = start
+            node = before[node]
+        if seen.get(node) == start:
+            cycle, end = [(before[node], node)], before[node]
+            while end != node:
+                cycle.append((before[end], end))
+                end = before[end]
+            return cycle
+    return []
+
+
 class ComponentFlows:
     """The flows of connected components, made when they are asked for.
 
@@ -311,12 +380,12 @@ class ComponentFlows:
     def __init__(self, edges: Sequence[tuple[int, ...]]) -> None:
         self._edges = defaultdict[int, list[Edge]](list)
         self._firsts, self._seconds = defaultdict[int, dict[int, int]](dict), defaultdict[int, dict[int, int]](dict)
-        self.by_values = defaultdict[int, list[tuple[int, Edge]]](list)
+        self.by_values = defaultdict[int, dict[int, list[Edge]]](lambda: defaultdict(list))
         for component, a, b, n_a, n_b, values in edges:
             self._edges[component].append((a, b))
             self._firsts[component][a], self._seconds[component][b] = n_a, n_b
-            self.by_values[values].append((component, (a, b)))
-        self._flows, self._budget = dict[int, OverlapFlows](), StepBudget()
+            self.by_values[values][component].append((a, b))
+        self._flows, self.budget = dict[int, OverlapFlows](), StepBudget()
 
     @property
     def largest(self) -> int:
@@ -325,24 +394,18 @@ class ComponentFlows:
     def of(self, component: int) -> OverlapFlows:
         if component not in self._flows:
             both = self._firsts[component], self._seconds[component]
-            self._flows[component] = OverlapFlows(*both, self._edges[component], self._budget)
+            self._flows[component] = OverlapFlows(*both, self._edges[component], self.budget)
         return self._flows[component]
 
-    def most_rows(self, values: int, regular: tuple[int, int], k: int) -> int:
-        """The most rows that all pairs of these finest values share; some number from k on, where it is k or more.
-
-        ``regular`` are those of the groups of either release that have them in regular components.
-        """
-        firsts, seconds = defaultdict[int, int](int), defaultdict[int, int](int)
-        total = min(regular)
-        for component, (a, b) in self.by_values[values]:
-            if total >= k:
+    def most_rows(self, values: int, others: int, enough: int) -> int:
+        """The most rows that all pairs of these finest values share, with those of ``others``; ``enough``, where they
+        can share as many."""
+        total = others
+        for component, edges in self.by_values[values].items():
+            if total >= enough:
                 break
-            most = self.of(component).most((a, b), k)
-            firsts[a] = min(firsts[a] + most, self._firsts[component][a])
-            seconds[b] = min(seconds[b] + most, self._seconds[component][b])
-            total = min(regular[0] + sum(firsts.values()), regular[1] + sum(seconds.values()))
-        return total
+            total += self.of(component).most_together(edges, enough - total)
+        return min(total, enough)
 
     def bounds(self) -> dict[Edge, int]:
         """The most rows of the pairs that share fewer than the smaller of the two has."""

@@ -6,15 +6,17 @@ the other release there, two groups share at most as many rows as the smaller on
 these, as what remains still meets all of the other release. Elsewhere `OverlapFlows` bounds them: such components come
 to Python, up to `MOST_OVERLAPS` edges.
 
-Of all pairs with the same finest values, no group has more rows than it has, in however many pairs it is.
+The pairs with the same finest values are counted together. In regular components they share as many rows as a flow
+through these pairs alone has: the lesser of the rows of either release where each of their groups meets all of the
+other, else Python counts it. Of irregular components it is the most that the pairs have together in a greatest flow.
 
 Columns of the table of edges: ``a`` and ``b``, the numbers of a group of either release; ``n_a`` and ``n_b``, their
-rows; ``v``, a number for the finest values of the two.
+rows; ``v``, a number for the finest values of the two; ``part``, for what both groups have in common in any case.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -38,7 +40,7 @@ from sqlanon.expressions import (
     values_query,
 )
 from sqlanon.ledger.connected import connect
-from sqlanon.ledger.overlap_flows import Bound, ComponentFlows, Edge, TooManyStepsError
+from sqlanon.ledger.overlap_flows import Bound, ComponentFlows, Edge, OverlapFlows, TooManyStepsError
 from sqlanon.ledger.row_matching import ReleaseLink, groups
 from sqlanon.records import dataclass
 
@@ -49,7 +51,7 @@ MOST_COMBINATIONS = 20
 """The most finest values with few rows that are looked for: one is enough to refuse a release."""
 
 _EDGES = template("""
-    SELECT a, b, n_a, n_b, dense_rank() OVER (ORDER BY :values) AS v
+    SELECT a, b, n_a, n_b, part, dense_rank() OVER (ORDER BY :values) AS v
     FROM :meeting AS m
 """)
 # Two groups of the first release that meet one of the second, but not the same ones.
@@ -73,28 +75,47 @@ _IRREGULAR_EDGES = template("""
         JOIN :components AS c ON c.node = 2 * i.b + 1
     ) AS i ON i.component = c.component
 """)
+# Of pairs that are not all pairs of their groups, the count of either side may be more than they have.
 _REGULAR_ROWS = template("""
-    SELECT
-        i.v,
-        coalesce(any_value(r.n) FILTER (WHERE r.is_first), 0)::BIGINT AS n_first,
-        coalesce(any_value(r.n) FILTER (WHERE NOT r.is_first), 0)::BIGINT AS n_second
-    FROM :irregular AS i
-    LEFT JOIN (
-        SELECT v, is_first, sum(n)::BIGINT AS n
-        FROM (
-            SELECT e.v, true AS is_first, least(sum(least(e.n_a, e.n_b)), min(e.n_a)) AS n
-            FROM :edges AS e
-            ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
-            GROUP BY e.v, e.a
-            UNION ALL
-            SELECT e.v, false AS is_first, least(sum(least(e.n_a, e.n_b)), min(e.n_b)) AS n
-            FROM :edges AS e
-            ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
-            GROUP BY e.v, e.b
-        ) AS g
-        GROUP BY v, is_first
-    ) AS r ON r.v = i.v
-    GROUP BY i.v
+    WITH
+        "sqlanon regular" AS (
+            SELECT e.* FROM :edges AS e ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
+        ),
+        "sqlanon firsts" AS (
+            SELECT v, part, sum(n) AS n, count(*) AS groups, sum(pairs) AS pairs, max(most) AS most
+            FROM (
+                SELECT
+                    v,
+                    part,
+                    least(sum(least(n_a, n_b)), min(n_a)) AS n,
+                    count(*) AS pairs,
+                    max(least(n_a, n_b)) AS most
+                FROM "sqlanon regular" AS e
+                GROUP BY v, part, a
+            ) AS g
+            GROUP BY v, part
+        ),
+        "sqlanon seconds" AS (
+            SELECT v, part, sum(n) AS n, count(*) AS groups
+            FROM (
+                SELECT v, part, least(sum(least(n_a, n_b)), min(n_b)) AS n
+                FROM "sqlanon regular" AS e
+                GROUP BY v, part, b
+            ) AS g
+            GROUP BY v, part
+        )
+    SELECT r.v, r.n, r.is_exact
+    FROM (
+        SELECT
+            f.v,
+            sum(least(f.n, s.n))::BIGINT AS n,
+            bool_and(f.pairs = f.groups * s.groups) OR max(f.most) >= :k AS is_exact
+        FROM "sqlanon firsts" AS f
+        JOIN "sqlanon seconds" AS s ON s.v = f.v AND s.part = f.part
+        GROUP BY f.v
+    ) AS r
+    LEFT JOIN (SELECT DISTINCT v FROM :irregular AS i) AS i ON i.v = r.v
+    WHERE i.v IS NOT NULL OR (r.n >= :k AND NOT r.is_exact)
 """)
 _REGULAR_EDGES = template("""
     SELECT e.v, e.a, e.b, e.n_a, e.n_b
@@ -129,13 +150,15 @@ Group = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class SharedRows:
-    """Two groups that have some rows in common, but few: the finest values of the two, and the most rows.
+    """Two groups that have some rows in common, but few: the finest values of the two, the most rows that all pairs
+    with these values share, ``total``, and the most of these two, ``rows``.
 
     These rows are those of the groups ``seconds`` of the second release without those of the groups ``firsts`` of the
     first; ``changed`` are to be added, which are new in between, or gone.
     """
 
     values: tuple[str | None, ...]
+    total: int
     rows: int
     firsts: Sequence[Group]
     seconds: Sequence[Group]
@@ -189,11 +212,15 @@ def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Ex
     if len(rows) > MOST_OVERLAPS:
         for one in (edges, components, irregular):
             engine.execute(drop_table(one))
-        raise NotComparedError(
-            f"their classes overlap, and more than {MOST_OVERLAPS:,} pairs of groups may have rows in common: "
-            "too many to decide what both show together"
-        )
+        raise too_many_pairs()
     return OverlapGraph(edges, components, irregular, ComponentFlows(rows))
+
+
+def too_many_pairs() -> NotComparedError:
+    return NotComparedError(
+        f"their classes overlap, and more than {MOST_OVERLAPS:,} pairs of groups may have rows in common: "
+        "too many to decide what both show together"
+    )
 
 
 def too_many_steps(graph: OverlapGraph) -> NotComparedError:
@@ -220,10 +247,12 @@ def find_overlaps(
 
 @dataclass(frozen=True)
 class _FewRows:
-    """Two groups, by their numbers, and that of their finest values; the most rows that they share, and why."""
+    """Two groups, by their numbers, and that of their finest values; the most rows of all such pairs; the most rows
+    that these two share, and why."""
 
     finest: int
     edge: Edge
+    total: int
     rows: int
     bound: Bound
 
@@ -231,34 +260,63 @@ class _FewRows:
 def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_FewRows], dict[Edge, int]]:
     """The pairs of groups with the same finest values that share rows, but fewer than k; without any, the most rows of
     each pair that shares fewer than the smaller of the two has."""
-    query = _REGULAR_ROWS(edges=graph.edges, irregular=graph.irregular)
-    regular = {values: (first, second) for values, first, second in engine.rows(query)}
-    flows, found, values, bounds = graph.flows, list[_FewRows](), list[int](), dict[Edge, int]()
+    flows, found, bounds = graph.flows, list[_FewRows](), dict[Edge, int]()
     try:
-        for one in flows.by_values:
-            if 0 < flows.most_rows(one, regular[one], k) < k:
-                found += _explain(flows, one, k)
-                values.append(one)
-            if len(values) >= MOST_COMBINATIONS:
+        regular, few = _count_regular_rows(engine, graph, k), dict[int, int]()
+        for values in {**flows.by_values, **regular}:
+            if 0 < (most := flows.most_rows(values, regular.get(values, 0), k)) < k:
+                found += _explain(flows, values, most)
+                few[values] = most
+            if len(few) >= MOST_COMBINATIONS:
                 break
-        bounds = {} if values else flows.bounds()
+        bounds = {} if few else flows.bounds()
     except TooManyStepsError:
-        if not values:
+        if not found:
             raise too_many_steps(graph) from None
-    if values:
-        numbers = [number(one) for one in values]
-        query = _REGULAR_EDGES(edges=graph.edges, irregular=graph.irregular, numbers=numbers)
-        for v, a, b, n_a, n_b in engine.rows(query):
-            found.append(_FewRows(v, (a, b), min(n_a, n_b), Bound(set(), {b}, min(n_a, n_b) - n_b)))
+    if few:
+        for v, a, b, n_a, n_b in _regular_edges(engine, graph, [*few]):
+            bound = Bound(set(), {b}, min(n_a, n_b) - n_b)
+            found.append(_FewRows(v, (a, b), few[v], min(n_a, n_b), bound))
     return found, bounds
 
 
-def _explain(flows: ComponentFlows, values: int, k: int) -> Iterator[_FewRows]:
-    """The pairs of these finest values that share rows, fewer than k, and why they share no more."""
-    for component, edge in flows.by_values[values]:
+def _count_regular_rows(engine: Engine, graph: OverlapGraph, k: int) -> dict[int, int]:
+    """The most rows that the pairs of regular components share, by the number of their finest values; some number from
+    k on, where it is k or more. Of values that irregular components have, too, or that SQL does not count exactly."""
+    query = _REGULAR_ROWS(edges=graph.edges, irregular=graph.irregular, k=k)
+    rows, undecided = dict[int, int](), list[int]()
+    for values, most, is_exact in engine.rows(query):
+        rows[values] = most
+        if not is_exact:
+            undecided.append(values)
+    edges = defaultdict[int, list[tuple[int, int, int, int]]](list)
+    for values, a, b, n_a, n_b in _regular_edges(engine, graph, undecided):
+        edges[values].append((a, b, n_a, n_b))
+    for values, pairs in edges.items():
+        firsts, seconds = {a: n_a for a, _, n_a, _ in pairs}, {b: n_b for _, b, _, n_b in pairs}
+        rows[values] = OverlapFlows(firsts, seconds, [(a, b) for a, b, *_ in pairs], graph.flows.budget).rows
+    return rows
+
+
+def _regular_edges(engine: Engine, graph: OverlapGraph, values: Sequence[int]) -> list[tuple[int, ...]]:
+    """The pairs of regular components with some finest values: the number of these, ``a``, ``b``, and their rows."""
+    if not values:
+        return []
+    numbers = [number(each) for each in values]
+    query = _REGULAR_EDGES(edges=graph.edges, irregular=graph.irregular, numbers=numbers)
+    rows = engine.rows(query.limit(MOST_OVERLAPS + 1))
+    if len(rows) > MOST_OVERLAPS:
+        raise too_many_pairs()
+    return rows
+
+
+def _explain(flows: ComponentFlows, values: int, total: int) -> Iterator[_FewRows]:
+    """The pairs of these finest values that share rows, ``total`` in all, and why each shares no more."""
+    for component, edges in flows.by_values[values].items():
         of_component = flows.of(component)
-        if most := of_component.most(edge, k):
-            yield _FewRows(values, edge, most, of_component.bound(edge))
+        for edge in edges:
+            if most := of_component.most(edge, total):
+                yield _FewRows(values, edge, total, most, of_component.bound(edge))
 
 
 def _add_labels(
@@ -283,6 +341,7 @@ def _add_labels(
     for one in found:
         yield SharedRows(
             tuple(names[one.finest]),
+            one.total,
             one.rows,
             [tuple(firsts[i]) for i in sorted(one.bound.firsts)],
             [tuple(seconds[i]) for i in sorted(one.bound.seconds)],
@@ -290,17 +349,14 @@ def _add_labels(
         )
 
 
-def count_shared_rows(groups: Sequence[SharedRows], k: int) -> dict[tuple[str | None, ...], int]:
-    """The most rows that two classes share, by their finest values: fewer than k.
+def count_shared_rows(groups: Sequence[SharedRows]) -> dict[tuple[str | None, ...], int]:
+    """The most rows that two classes share, by their finest values.
 
-    >>> flu, hiv = (SharedRows(("10-19 & 0-14",), rows, (), (), 0) for rows in (2, 1))
-    >>> count_shared_rows([flu, hiv], 5)
+    >>> flu, hiv = (SharedRows(("10-19 & 0-14",), 3, rows, (), (), 0) for rows in (2, 1))
+    >>> count_shared_rows([flu, hiv])
     {('10-19 & 0-14',): 3}
     """
-    most = Counter[tuple[str | None, ...]]()
-    for one in groups:
-        most[one.values] = min(most[one.values] + one.rows, k - 1)
-    return dict(most)
+    return {each.values: each.total for each in groups}
 
 
 def group_columns(linked: ReleaseLink, is_first: bool) -> list[str]:
@@ -325,7 +381,7 @@ def differences(linked: ReleaseLink, k: int, found: Sequence[SharedRows]) -> exp
     >>> from sqlanon.expressions import table
     >>> from sqlanon.ledger.row_matching import LinkedAttribute
     >>> linked = ReleaseLink(table("one"), table("two"), (), (LinkedAttribute("x", "x", "x"),))
-    >>> found = [SharedRows(("10-19 & 0-14",), 1, [("0-9",)], [("0-14",)], 0)]
+    >>> found = [SharedRows(("10-19 & 0-14",), 1, 1, [("0-9",)], [("0-14",)], 0)]
     >>> differences(linked, 5, found).named_selects
     ['v0', 'n']
     """

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from conftest import examples
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from oracle_attacks import most_in_greatest_flows
+from oracle_attacks import greatest_flows
 from support import change, run_script
 
 import sqlanon
 from sqlanon.attacks import attack, matching
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
+from sqlanon.expressions import table
 from sqlanon.ledger import overlaps, pair_audit
+from sqlanon.ledger.joint_attacks import complementary_release
 from sqlanon.ledger.overlap_flows import OverlapFlows
+from sqlanon.ledger.overlaps import count_shared_rows
+from sqlanon.ledger.pair_audit import PairAudit
+from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
 
 
 def policy_of(
@@ -128,13 +137,91 @@ def test_flows_are_those_that_plain_python_finds(data: st.DataObject) -> None:
     pairs = [(a, b) for a in first for b in second]
     edges = data.draw(st.lists(st.sampled_from(pairs), unique=True, min_size=1, max_size=6))
     enough = data.draw(st.sampled_from([1, 2, 3, 100]))
-    flows, most = OverlapFlows(first, second, edges), most_in_greatest_flows(first, second, edges)
+    flows, greatest = OverlapFlows(first, second, edges), greatest_flows(first, second, edges)
+    most = {edge: max(flow[edge] for flow in greatest) for edge in edges}
     for edge in data.draw(st.permutations(edges)):
         assert flows.most(edge, enough) == min(most[edge], enough)
+    some = data.draw(st.lists(st.sampled_from(edges), unique=True, min_size=1))
+    together = max(sum(flow[edge] for edge in some) for flow in greatest)
+    assert flows.most_together(some, enough) == min(together, enough)
     for edge in data.draw(st.permutations(edges)):  # whatever was asked before
         bound = flows.bound(edge)
         rows = sum(second[b] for b in bound.seconds) - sum(first[a] for a in bound.firsts) + bound.changed
         assert rows == most[edge]
+
+
+Class = tuple[str, str, str]
+"""The labels of two quasi-identifiers, and a value that is shown unchanged."""
+
+VALUES = {"a": {"a"}, "A": {"a", "A2"}, "B": {"B"}, "*": {"a", "A2", "B"}}
+
+
+def finer_label(one: str, other: str) -> str:
+    return min(one, other, key=lambda label: len(VALUES[label]))
+
+
+def find_few_rows(
+    first: Mapping[Class, int], second: Mapping[Class, int], k: int
+) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
+    """By their finest labels the most rows of overlapping classes, fewer than k: as the join of both counts them, and
+    by the counts of both."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE h (level_0 TEXT, level_1 TEXT, level_2 TEXT)")
+        connection.execute("INSERT INTO h VALUES ('a', 'A', '*'), ('A2', 'A', '*'), ('B', 'B', '*')")
+        for name, classes in (("one", first), ("two", second)):
+            connection.execute(f"CREATE TABLE {name} (x TEXT, y TEXT, ill TEXT)")
+            for look, n in classes.items():
+                connection.execute(f"INSERT INTO {name} SELECT ?, ?, ? FROM range(?)", [*look, n])
+        attributes = tuple(LinkedAttribute(name, name, name, (0, 1, 2), (0, 1, 2), table("h"), 2) for name in "xy")
+        linked = ReleaseLink(table("one"), table("two"), ("ill",), attributes)
+        joined = dict[tuple[str, str], int]()
+        for *labels, n in connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall():
+            joined[labels[0], labels[1]] = n
+        with PairAudit.of(DuckDBEngine(connection), table, linked, k) as audit:
+            counted = count_shared_rows(audit.overlaps().few)
+    counted_by_labels = dict[tuple[str, str], int]()
+    for texts, n in counted.items():
+        x, y = (finer_label(*text.split(" & ")) if " & " in text else text for text in map(str, texts))
+        counted_by_labels[x, y] = n
+    return joined, counted_by_labels
+
+
+def test_pairs_that_cannot_have_their_most_rows_at_once_are_counted_together() -> None:
+    """Two rows of (A, *) are not of (A, a), and so of (A, B), whichever of two classes of the first they are in."""
+    first = {("A", "B", "flu"): 4, ("*", "B", "flu"): 3, ("A", "a", "flu"): 6}
+    second = {("A", "*", "flu"): 8, ("a", "B", "flu"): 5}
+    assert find_few_rows(first, second, 3) == ({}, {("A", "B"): 2})
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(100), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_rows_that_are_counted_are_those_of_greatest_flows(data: st.DataObject) -> None:
+    """No cell of fewer than k rows in all greatest flows is passed over, whichever of the two finds it."""
+    looks = st.tuples(*[st.sampled_from("aAB*")] * 2, st.sampled_from("xy"))
+    classes = st.dictionaries(looks, st.integers(1, 4), min_size=1, max_size=4)
+    first, second, k = data.draw(classes), data.draw(classes), data.draw(st.integers(2, 5))
+    cells = {
+        (a, b): (finer_label(a[0], b[0]), finer_label(a[1], b[1]))
+        for a in first
+        for b in second
+        if a[2] == b[2] and VALUES[a[0]] & VALUES[b[0]] and VALUES[a[1]] & VALUES[b[1]]
+    }
+    firsts, seconds = dict(enumerate(first.values())), dict(enumerate(second.values()))
+    numbers = [{look: i for i, look in enumerate(side)} for side in (first, second)]
+    edges = [(numbers[0][a], numbers[1][b]) for a, b in cells]
+    assume(math.prod(min(firsts[a], seconds[b]) + 1 for a, b in edges) < 5_000)
+    most = Counter[tuple[str, str]]()
+    for flow in greatest_flows(firsts, seconds, edges):
+        rows = Counter[tuple[str, str]]()
+        for edge, cell in zip(edges, cells.values(), strict=True):
+            rows[cell] += flow[edge]
+        most |= rows
+    joined, counted = find_few_rows(first, second, k)
+    assert counted == {cell: most[cell] for cell in counted}
+    assert all(joined[cell] >= most[cell] for cell in joined)
+    assert {cell for cell, n in most.items() if n < k} <= {*joined, *counted}
+    assert all(most[cell] < k for cell in {*joined, *counted})
 
 
 @pytest.mark.slow

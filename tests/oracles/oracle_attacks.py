@@ -88,8 +88,15 @@ def complementary(
     k: int,
 ) -> dict[Row, int]:
     """Combinations of finest values for fewer than k rows."""
-    found = most_rows(meetings(first, second, shared, attributes))
-    return {values: n for values, n in found.items() if n < k}
+    labels = sum(a.first is not None for a in attributes)
+    found = most_rows(
+        ((values, one[labels:]), one, two, n, m)
+        for values, one, two, n, m in meetings(first, second, shared, attributes)
+    )
+    rows = Counter[Row]()
+    for (values, _), n in found.items():  # rows with other shared values are others
+        rows[values] += n
+    return {values: n for values, n in rows.items() if n < k}
 
 
 def most_rows(pairs: Iterable[tuple[Any, Any, Any, int, int]]) -> dict[Any, int]:
@@ -440,11 +447,11 @@ def _parts(members: Sequence[Row], i: int, tree: Tree, level: int) -> list[list[
     return list(parts.values())
 
 
-def most_in_greatest_flows(
+def greatest_flows(
     first: Mapping[int, int], second: Mapping[int, int], edges: Sequence[tuple[int, int]]
-) -> dict[tuple[int, int], int]:
-    """The most that each edge has in any greatest flow between two sides with limits: all flows are tried."""
-    greatest, most = 0, dict.fromkeys(edges, 0)
+) -> list[dict[tuple[int, int], int]]:
+    """All greatest flows between two sides with limits, of all that there are."""
+    greatest, found = 0, list[dict[tuple[int, int], int]]()
     choices = [range(min(first[a], second[b]) + 1) for a, b in edges]
     for flow in itertools.product(*choices):
         used = Counter[tuple[bool, int]]()
@@ -454,7 +461,7 @@ def most_in_greatest_flows(
         if any(n > (first if is_first else second)[one] for (is_first, one), n in used.items()):
             continue
         if sum(flow) > greatest:
-            greatest, most = sum(flow), dict.fromkeys(edges, 0)
+            greatest, found = sum(flow), []
         if sum(flow) == greatest:
-            most = {edge: max(most[edge], n) for edge, n in zip(edges, flow, strict=True)}
-    return most
+            found.append(dict(zip(edges, flow, strict=True)))
+    return found
