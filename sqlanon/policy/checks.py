@@ -39,6 +39,7 @@ from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join
 from sqlanon.policy.rules import FileRule
 from sqlanon.policy.sections import (
+    READING_KEYS,
     Attribute,
     CatalogSection,
     PopulationSection,
@@ -327,7 +328,28 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     if asked.risk is not None:
         yield from _risk(asked.risk, attributes, names)
     yield from conflicts(ROWS_ELSEWHERE, asked)
+    if asked.source is not None:
+        yield from _reading(asked.source, attributes)
     yield from _files(parts, attributes)
+
+
+def _reading(source: SourceSection, attributes: Mapping[str, Attribute]) -> Iterator[Problem]:
+    """A database knows the types of its columns."""
+    where = (
+        "a frequency set" if source.frequency_set
+        else "PostgreSQL" if source.postgres is not None
+        else "Spark" if source.spark is not None
+        else "a database" if source.database is not None
+        else None
+    )  # fmt: skip
+    if where is None:
+        return
+    advice = "" if source.frequency_set else ", and cast the column, or make its codes NULL, with query = ..."
+    for name, attribute in attributes.items():
+        for key in READING_KEYS:
+            if getattr(attribute, key) not in (None, ()):
+                place = join(join("attributes", name), key)
+                yield Problem(place, f"applies to files and data frames, and this source is {where}: remove it{advice}")
 
 
 def _names(names: list[str]) -> Iterator[Problem]:

@@ -41,6 +41,7 @@ from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, Asked, conflicts
 from sqlanon.policy.databases import DatabasePlace, DataFiles
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
+from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
 from sqlanon.policy.rules import Hierarchy, IntervalsRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
 
@@ -58,11 +59,14 @@ def _day_as_text(value: object) -> object:
 _OF_HIERARCHIES = ("weight", "min_level", "max_level", "forbidden", "identification")
 """What says how an attribute is generalized."""
 
+READING_KEYS = ("type", "format", "pivot", "missing")
+"""What says how the values of a column are read."""
+
 
 class Attribute(SparseSection):
     """A column of the private table: its role, and for a quasi-identifier its hierarchy or its noise."""
 
-    _optional = ("forbidden", "identification", "noise")
+    _optional = ("forbidden", "identification", "noise", *READING_KEYS)
 
     role: Role = Field(description="one of identifying, quasi, sensitive, insensitive", examples=["quasi"])
     hierarchy: Hierarchy | None = Field(
@@ -95,6 +99,32 @@ class Attribute(SparseSection):
         description="for mu-argus: how identifying the attribute is; it decides which combinations are checked",
         examples=["most"],
     )
+    type: ColumnType | None = Field(
+        default=None,
+        description="for files and data frames: the type that the texts of the column are read as; values that are not "
+        "of it are refused",
+        examples=["date"],
+    )
+    format: Name | None = Field(
+        default=None,
+        description="how dates and timestamps are written, with the directives of strptime",
+        examples=["%d.%m.%Y"],
+    )
+    pivot: Annotated[Whole, Field(ge=99, le=9999)] | None = Field(
+        default=None,
+        description="the last year that two digits (%y) can mean: with 2026, 26 is 2026 and 27 is 1927",
+        examples=[2026],
+    )
+    missing: Annotated[tuple[str, ...], as_list, as_set, one_or_more] = Field(
+        default=(),
+        description="for files and data frames: texts of the column that mean NULL",
+        examples=[["-9", "999"]],
+    )
+
+    @property
+    def says_how_to_read(self) -> bool:
+        """Whether a key says how the values of the column are read."""
+        return any(self._is_set(name) for name in READING_KEYS)
 
     @property
     def has_open_ends(self) -> bool:
@@ -106,6 +136,7 @@ class Attribute(SparseSection):
             yield (), 'a quasi-identifier needs a hierarchy or noise; the simplest is hierarchy = "suppress"'
         if self.max_level is not None and self.min_level > self.max_level:
             yield ("min_level",), f"{self.min_level} is more than max_level, {self.max_level}"
+        yield from self._of_reading()
         if self.role == "quasi":
             if self.noise is not None:
                 yield from self._beside_noise()
@@ -119,6 +150,12 @@ class Attribute(SparseSection):
         for name in ("noise", "on_unknown", *_OF_HIERARCHIES):
             if self._is_set(name):
                 yield (name,), f"applies to quasi-identifiers, and this attribute is {self.role}: leave it out"
+
+    def _of_reading(self) -> Iterator[Flaw]:
+        yield from reading_flaws(self.type, self.format, self.pivot)
+        for name in READING_KEYS if self.role == "identifying" else ():
+            if self._is_set(name):
+                yield (name,), "says how values are read, and those of identifying attributes are not: remove it"
 
     def _beside_noise(self) -> Iterator[Flaw]:
         if self.hierarchy is not None:
@@ -247,6 +284,12 @@ def _one_character(value: str) -> str:
     return value
 
 
+def _thousands(value: str) -> str:
+    if value not in THOUSANDS:
+        raise ValueError(f"must be one of {' '.join(mark for mark in THOUSANDS if mark.strip())} or a space")
+    return value
+
+
 def _quote(value: str) -> str:
     return _one_character(value) if value else value
 
@@ -254,7 +297,7 @@ def _quote(value: str) -> str:
 class CsvSection(SparseSection):
     """How CSV files are written. A key that is not given is detected, and a file that leaves doubts is refused."""
 
-    _optional = ("encoding", "delimiter", "quote", "header", "skip", "footer")
+    _optional = ("encoding", "delimiter", "quote", "header", "skip", "footer", "decimal", "thousands", "missing")
 
     encoding: Annotated[str, AfterValidator(_encoding)] | None = Field(
         default=None,
@@ -276,10 +319,36 @@ class CsvSection(SparseSection):
     footer: Annotated[Whole, Field(ge=0)] = Field(
         default=0, description="lines below the data, without blank ones at the end of the file", examples=[1]
     )
+    decimal: Literal[".", ","] | None = Field(
+        default=None, description="the mark before the decimals of numbers; default: a point", examples=[","]
+    )
+    thousands: Annotated[str, AfterValidator(_thousands)] | None = Field(
+        default=None, description="the mark between groups of three digits; default: none", examples=["."]
+    )
+    missing: Annotated[tuple[str, ...], as_list, as_set, one_or_more] | None = Field(
+        default=None,
+        description='the texts that mean NULL in every column; default: the empty text, [""]. []: none does',
+        examples=[["", "NA", "?"]],
+    )
+
+    @property
+    def has_number_marks(self) -> bool:
+        """Whether a key says how numbers are written."""
+        return self.decimal is not None or self.thousands is not None
+
+    @property
+    def missing_texts(self) -> tuple[str, ...]:
+        """The texts that mean NULL in every column."""
+        return ("",) if self.missing is None else self.missing
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.delimiter is not None and self.delimiter == self.quote:
             yield ("quote",), "is the delimiter, too: give another character"
+        if self.thousands == (self.decimal or "."):
+            yield (
+                ("thousands",),
+                "is the decimal mark, too: " + ("give another" if self.decimal else 'add decimal = ","'),
+            )
 
 
 class SourceSection(_Relation):
@@ -344,7 +413,7 @@ class SourceSection(_Relation):
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
-        if self.csv is not None and (self.database is not None or self.postgres is not None or self.frequency_set):
+        if self.csv is not None and (self.database or self.postgres or self.spark or self.frequency_set):
             yield ("csv",), "applies to CSV files: remove it"
         if self.frequency_set:
             yield from self._beside_frequency_set()

@@ -9,11 +9,13 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
+from sqlanon.expressions import create_temporary_view, select
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source
 from sqlanon.sources.columns import quoted
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
+from sqlanon.sources.typed_columns import projection, read_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -25,12 +27,18 @@ _WITHOUT_ARROW = frozenset({"Object", "Int128", "UInt128"})
 
 class _Arrow(SourceKind):
     name = "arrow"
+    reads_texts = True
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
         refuse_query(binding.section)
         assert binding.copied is not None
         with source_errors():
-            return binding.engine, bind_relation(binding.engine, binding.copied, binding.place, True, home="arrow")
+            found, engine = binding.copied, binding.engine
+            if values := read_columns(engine, found, binding.readings, reads=binding.place.reads):
+                found = binding.place.view("typed")
+                output = projection([*engine.columns(binding.copied)], values)
+                engine.execute(create_temporary_view(found, select(output, binding.copied.copy())))
+            return engine, bind_relation(engine, found, binding.place, True, home="arrow")
 
 
 KIND = _Arrow()

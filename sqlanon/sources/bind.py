@@ -49,7 +49,7 @@ def source_errors() -> Iterator[None]:
 
 
 def unbind_source(engine: Engine, place: WorkNames) -> None:
-    for suffix in ("recoded", "rows", "persons", "source", "query", "files"):
+    for suffix in ("recoded", "rows", "persons", "source", "query", "typed", "files"):
         engine.execute(drop_view(place.view(suffix)))
 
 

@@ -122,6 +122,7 @@ _OR_ERROR = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read 
 _NO_TEXT = "\x1f no text \x1e"  # that no value is spelled like
 _FINDS_EXTRA_DELIMITERS = int(duckdb.__version__.split(".")[0]) >= 2
 _IF_ANY_TEXT = fragment("nullif(:column, '')")
+_UNLESS_MISSING = fragment("CASE WHEN NOT :column IN (:missing) THEN :column END")
 _COUNT = template("SELECT count(*) FROM :rows")
 _HAS_LINE_BREAK = fragment("contains(:column, :newline)")
 _LOOKS_LIKE_ROWS = fragment("contains(:column, :newline) AND regexp_full_match(:column, :pattern)")
@@ -132,6 +133,8 @@ _FIRST_MATCH = template("""
 """)
 _ANY_MATCH = template("SELECT count(*) > 0 FROM (SELECT 1 FROM :rows WHERE :condition LIMIT 1) AS r")
 _LONGEST_PATTERN = 500  # fields: the engine's patterns repeat a part at most 1,000 times
+
+_NUMBERS = ("BIGINT", "HUGEINT", "DOUBLE")
 
 Options = Mapping[str, str | bool | int]
 
@@ -145,6 +148,7 @@ class CsvFile:
     path: str
     options: Options  # the arguments of ``read_csv``
     columns: Mapping[str, str]  # the type of each column by its name, in order
+    missing: Sequence[str] | None = None  # the texts that mean NULL; None: the empty text
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,24 @@ def _copy_rows(reader: _Reader, target: exp.Table) -> Layout:
     return layout
 
 
+def find_values(
+    engine: DuckDBEngine, paths: list[str], layout: Layout, column: str, values: Collection[str], most: int
+) -> list[tuple[str, str]]:
+    """The first lines of CSV files that have one of some values in a column, each with its value."""
+    places: list[tuple[str, str]] = []
+    with readable_files(paths, layout.known) as readable:
+        for path, file in zip(readable, layout.files, strict=True):
+            i = [name.lower() for name in file.columns].index(column.lower())
+            records = _lines_layout(file).records(_open_lines(engine, path)(None))
+            for record in islice(records, int(bool(file.options["header"])), None):
+                if i < len(record.fields) and (value := record.fields[i]) in values:
+                    name = f"{shown_name(path)}, " if len(paths) > 1 else ""
+                    places.append((f"{name}line {record.line:,}", value))
+                    if len(places) == most:
+                        return places
+    return places
+
+
 def read_every_column(layout: Layout) -> exp.Query | None:
     """The query that reads CSV files again with all columns, those that were not copied as text; None where all were
     copied."""
@@ -228,7 +250,7 @@ def scan_csv(
 ) -> exp.Query:
     """The query that would read CSV files, by their first rows alone: it is for its columns."""
     with readable_files(paths, known, _SCANNED_LINES) as readable:
-        layout = _sniff_files(_Reader(engine, readable, text_columns, (), known))
+        layout = _sniff_files(_Reader(engine, readable, text_columns, (), known), **_number_options(known))
         if readable == paths:
             return _converted(layout, list(layout.columns), lambda name, type_, options: None)
     nulls = [named(cast(exp.null(), type_), name) for name, type_ in layout.columns.items()]
@@ -280,8 +302,15 @@ def _read_texts(files: Sequence[CsvFile], names: Sequence[str]) -> exp.Expr:
     """Some columns of files as texts. A blank line of a file with one column is a row."""
     if len(files[0].columns) == 1:
         return _read(files)
-    texts: list[exp.Expr] = [named(_IF_ANY_TEXT(column=col(name)), name) for name in names]
+    texts: list[exp.Expr] = [named(_null_if_missing(files[0], name), name) for name in names]
     return subquery(select(texts, _read([_as_text(file) for file in files], nullstr=_NO_TEXT)), "texts")
+
+
+def _null_if_missing(file: CsvFile, name: str) -> exp.Expr:
+    if file.missing is None:
+        return _IF_ANY_TEXT(column=col(name))
+    codes = [text(code) for code in file.missing]
+    return _UNLESS_MISSING(column=col(name), missing=codes) if codes else col(name)
 
 
 def _as_text(file: CsvFile) -> CsvFile:
@@ -361,9 +390,10 @@ def _have_values(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> b
     return all(counts)
 
 
-def _sniff_files(reader: _Reader, **sample_size: int) -> Layout:
+def _sniff_files(reader: _Reader, **sample_size: str | int) -> Layout:
     """The layout of all files: columns are matched by name, and those of several types are text."""
     engine, text_columns = reader.engine, reader.text_columns
+    marks = reader.known.has_number_marks and "decimal_separator" not in sample_size
     files = [_sniff(engine, path, reader.known, sample_size) for path in reader.paths]
     _refuse_files_without_header(files)
     for file in files:
@@ -376,13 +406,15 @@ def _sniff_files(reader: _Reader, **sample_size: int) -> Layout:
     types = dict(files[0].columns)
     for file in files:
         for name, type_ in file.columns.items():
-            if types[names[name.lower()]] != type_ or name.lower() in text_columns:
+            # Of numbers with marks the engine makes floating-point numbers: they are read from their texts.
+            is_text = name.lower() in text_columns or (marks and type_ in _NUMBERS)
+            if types[names[name.lower()]] != type_ or is_text:
                 types[names[name.lower()]] = "VARCHAR"
     return Layout(types, files, reader.known)
 
 
 def _agree_on_format(
-    reader: _Reader, files: list[CsvFile], option: str, type_: str, sample_size: Mapping[str, int]
+    reader: _Reader, files: list[CsvFile], option: str, type_: str, sample_size: Mapping[str, str | int]
 ) -> list[CsvFile]:
     """The files, sniffed again with the one format of dates that fits them all: the 01/02/2026 of one file has the
     meaning that the 02/13/2026 of another file shows."""
@@ -490,8 +522,23 @@ def _known_options(known: CsvSection) -> dict[str, str | bool | int]:
     return given | ({} if known.quote is None else {"escape": known.quote})
 
 
+def _missing_option(missing: Sequence[str] | None) -> list[exp.Expr]:
+    """The argument of the engine's readers for texts that mean NULL."""
+    if missing is None:
+        return []
+    return [exp.Var(this="nullstr").eq(exp.Array(expressions=[text(code) for code in missing or (_NO_TEXT,)]))]
+
+
+def _number_options(known: CsvSection) -> dict[str, str | int]:
+    """What a policy says of numbers, as arguments of the sniffer: for the types that they have before rows are read."""
+    if not known.has_number_marks:
+        return {}
+    thousands = {} if known.thousands is None else {"thousands": known.thousands}
+    return {"decimal_separator": known.decimal or ".", **thousands}
+
+
 def _run_sniffer(engine: DuckDBEngine, path: str, known: CsvSection, options: Options) -> CsvFile:
-    call = anonymous("sniff_csv", literal_path(path), *_named_arguments(options))
+    call = anonymous("sniff_csv", literal_path(path), *_named_arguments(options), *_missing_option(known.missing))
     names = (
         "Delimiter", "Quote", "Escape", "NewLineDelimiter", "Comment", "SkipRows", "HasHeader", "Columns",
         "DateFormat", "TimestampFormat",
@@ -506,7 +553,7 @@ def _run_sniffer(engine: DuckDBEngine, path: str, known: CsvSection, options: Op
     if newline in ("\\n", "\\r\\n", "\\r"):
         written["new_line"] = newline
     written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
-    file = CsvFile(path, written, {column["name"]: column["type"] for column in columns})
+    file = CsvFile(path, written, {column["name"]: column["type"] for column in columns}, known.missing)
     is_nameless = bool(header) and [*file.columns] == _generated_names(file)
     if known.header is None or (known.header == bool(header) and not is_nameless):
         return file
@@ -520,7 +567,7 @@ def _with_known_header(engine: DuckDBEngine, file: CsvFile, has_header: bool) ->
         rows = star(_read([_without_header(file)])).limit(1)
         names = [name or names[i] for i, name in enumerate(engine.rows(rows)[0])]
     options = {**file.options, "header": has_header}
-    return CsvFile(file.path, options, dict(zip(names, file.columns.values(), strict=True)))
+    return replace(file, options=options, columns=dict(zip(names, file.columns.values(), strict=True)))
 
 
 def _generated_names(file: CsvFile) -> list[str]:
@@ -547,7 +594,7 @@ def _as_lines(file: CsvFile) -> CsvFile:
     """A file whose one column, ``line``, has all lines as they stand."""
     plain = {name: value for name, value in file.options.items() if name not in _FORMATS}
     options = {**plain, "delim": _NO_DELIMITER, "quote": "", "escape": "", "comment": "", "header": False}
-    return replace(file, options=options, columns={"line": "VARCHAR"})
+    return replace(file, options=options, columns={"line": "VARCHAR"}, missing=None)
 
 
 def _refuse_ambiguous_header(engine: DuckDBEngine, file: CsvFile, known: CsvSection) -> None:
@@ -740,10 +787,11 @@ def _read(files: Sequence[CsvFile], **more: str) -> exp.Table:
     arguments = [
         exp.Array(expressions=[literal_path(file.path) for file in files]),
         *_named_arguments({"auto_detect": False, "hive_partitioning": False, **files[0].options, **more}),
+        *([] if "nullstr" in more else _missing_option(files[0].missing)),
         exp.Var(this="columns").eq(exp.Struct(expressions=types)),
     ]
     return exp.Table(this=anonymous("read_csv", *arguments))
 
 
-def _named_arguments(options: Mapping[str, str | bool | int]) -> list[exp.Expr]:
+def _named_arguments(options: Options) -> list[exp.Expr]:
     return [exp.Var(this=name).eq(exp.convert(value)) for name, value in options.items()]

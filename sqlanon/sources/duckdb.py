@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import duckdb
 from sqlglot import exp
@@ -18,6 +18,7 @@ from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.scope import is_read_alike, one_statement, read_by_holder, schemas_in_use
+from sqlanon.sources.typed_columns import ColumnReading
 
 
 class _DuckDB(SourceKind):
@@ -29,6 +30,7 @@ class _DuckDB(SourceKind):
 
 
 KIND = _DuckDB()
+_NO_READINGS: Mapping[str, ColumnReading] = {}
 
 _STATEMENT_OF = template("""
     SELECT sql
@@ -53,11 +55,12 @@ def bind_source(
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
     home: str | None = None,
+    readings: Mapping[str, ColumnReading] = _NO_READINGS,
 ) -> Source:
     if is_attached(section.database):
         return bind_attached(engine, section, place, wanted)
     if section.files:
-        return bind_files(engine, section, place, text_columns, wanted, home)
+        return bind_files(engine, section, place, text_columns, wanted, home, readings)
     with source_errors():
         if section.query is not None:
             found = _from_query(engine, section.query, place)

@@ -8,7 +8,8 @@ Stata, SAS), what is read over the network, and tables that others may change. A
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from sqlanon.expressions import (
     col,
     create_table,
     create_temporary_view,
+    drop_table,
     ident,
     literal_path,
     read_parquet,
     select,
     star,
     subquery,
+    table,
     template,
     text,
     union_all,
@@ -45,7 +48,7 @@ from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.csv import DETECTED, copy_csv, read_every_column, scan_csv
+from sqlanon.sources.csv import DETECTED, Layout, copy_csv, find_values, read_every_column, scan_csv
 from sqlanon.sources.excel import scan_excel
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
@@ -59,6 +62,7 @@ from sqlanon.sources.statistics_files import (
     copy_statistics_files,
     describe_statistics_files,
 )
+from sqlanon.sources.typed_columns import ColumnReading, NumberMarks, projection, read_columns
 from sqlanon.sources.united import refuse_different_columns
 
 
@@ -160,13 +164,18 @@ _NODES = template("SELECT name, num_children FROM parquet_schema(:path)")
 
 class _Files(SourceKind):
     name = "files"
+    reads_texts = True
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
         names = binding.as_text, binding.wanted, binding.home
-        return binding.engine, bind_files(binding.engine, binding.section, binding.place, *names)
+        source = bind_files(binding.engine, binding.section, binding.place, *names, binding.readings)
+        return binding.engine, source
 
 
 KIND = _Files()
+_NO_READINGS: Mapping[str, ColumnReading] = {}
+_WITH_TEXTS = ("csv", "parquet", "json", "excel")
+"""The formats whose columns of texts may be read as another type."""
 
 
 def bind_files(
@@ -176,6 +185,7 @@ def bind_files(
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
     home: str | None = None,
+    readings: Mapping[str, ColumnReading] = _NO_READINGS,
 ) -> Source:
     refuse_query(section)
     with source_errors():
@@ -195,11 +205,47 @@ def bind_files(
         csv = section.csv if isinstance(section, SourceSection) and section.csv else DETECTED
         if csv != DETECTED and name != "csv":
             raise SourceError(f"source.csv: applies to CSV files, and these are {format_.words} files: remove it")
-        scan = Scan(engine, [without_format(path) for path in paths], text_columns, sheet, wanted, choices, csv)
-        found, more, whole = _relation(name, format_, scan, place, wanted)
+        if readings and name not in _WITH_TEXTS:
+            keys = ", ".join(f"attributes.{reading.name}" for reading in readings.values())
+            raise SourceError(
+                f"{keys}: type, format, pivot and missing apply to CSV, Parquet, JSON and Excel files, and these are "
+                f"{format_.words} files: remove them"
+            )
+        as_text = {*text_columns, *(readings if name == "csv" else ())}
+        scan = Scan(engine, [without_format(path) for path in paths], as_text, sheet, wanted, choices, csv)
+        relation = _relation(name, format_, scan, place, wanted)
+        relation, values = _typed(relation, scan, place, readings)
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
-        bound = bind_relation(engine, found, place, True, local, more, home)
-    return replace(bound, scan=_for_people(name, format_, scan, bound.columns), whole=whole)
+        bound = bind_relation(engine, relation.table, place, True, local, relation.columns, home)
+    for_people = _for_people(name, format_, scan, bound.columns, values)
+    return replace(bound, scan=for_people, whole=relation.whole)
+
+
+def _typed(
+    relation: _Relation, scan: Scan, place: WorkNames, readings: Mapping[str, ColumnReading]
+) -> tuple[_Relation, Mapping[str, tuple[exp.Expr, str]]]:
+    """The relation with columns of texts read as their types; and these columns."""
+    engine, found = scan.engine, relation.table
+    marks, layout = NumberMarks.of(scan.csv), relation.layout
+    texts = () if layout is None or not marks.are_declared else {name.lower() for name in layout.columns}
+    locate = None if layout is None else partial(find_values, engine, scan.paths, layout)
+    undeclared = {*texts} - {*scan.text_columns}
+    values = read_columns(engine, found, readings, marks, undeclared, locate, place.reads)
+    if not values:
+        return relation, values
+    query = select(projection([*engine.columns(found)], values), found.copy())
+    if relation.is_copied:
+        typed = table(f"{found.name}_typed", found.db, found.catalog)
+        engine.execute(create_table(typed.copy(), query))
+        engine.execute(drop_table(found.copy()))
+    else:
+        typed = place.view("typed")
+        engine.execute(create_temporary_view(typed, query))
+    columns = {name: values[name][1] if name in values else type_ for name, type_ in relation.columns.items()}
+    whole = relation.whole
+    if whole is not None:
+        whole = select(projection([*relation.columns], values), subquery(whole, "files"))
+    return replace(relation, table=typed, columns=columns, whole=whole), values
 
 
 def _refuse_choices(choices: ReadingChoices, format_: FileFormat) -> None:
@@ -247,38 +293,52 @@ def _is_table(folder: Path) -> str:
     return ""
 
 
-def _relation(
-    name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]
-) -> tuple[exp.Table, Mapping[str, str], exp.Query | None]:
+@dataclass(frozen=True)
+class _Relation:
     """The relation of some files; the types of all columns, where it has not all of them, and what reads all."""
+
+    table: exp.Table
+    columns: Mapping[str, str] = field(default_factory=dict)
+    whole: exp.Query | None = None
+    is_copied: bool = False
+    layout: Layout | None = None  # of CSV files whose rows are read
+
+
+def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]) -> _Relation:
     local = [Path(path) for path in scan.paths if not is_remote(path)]
     is_copied = place.reads and not (format_.in_place and len(local) == len(scan.paths))
     copy = place.copy_of(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
     if copy is not None and name == "csv":
         layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy, scan.csv)
-        return copy, layout.columns, read_every_column(layout)
+        return _Relation(copy, layout.columns, read_every_column(layout), True, layout)
     if copy is not None and format_.copy is not None:
         format_.copy(scan, copy)
-        return copy, {}, None
+        return _Relation(copy, is_copied=True)
     query = format_.query(scan)
     if copy is not None:
         columns = scan.engine.columns(subquery(query, "files"))
         names = [one for one in columns if one.lower() in wanted] or list(columns)
         output: list[exp.Expr] = [col(one) for one in names]
         scan.engine.execute(create_table(copy.copy(), select(output, subquery(query, "files"))))
-        return copy, columns, None if len(names) == len(columns) else query
+        return _Relation(copy, columns, None if len(names) == len(columns) else query, True)
     view = place.view("files")
     scan.engine.execute(create_temporary_view(view, query))
-    return view, {}, None
+    return _Relation(view)
 
 
-def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[str]) -> exp.Expr | None:
+def _for_people(
+    name: str,
+    format_: FileFormat,
+    scan: Scan,
+    columns: Collection[str],
+    values: Mapping[str, tuple[exp.Expr, str]],
+) -> exp.Expr | None:
     """What reads the files in SQL that people run; what is secret in an address is theirs to add."""
     if format_.function is None:
         return None
     paths: list[exp.Expr] = [text(shown_address(path)) for path in scan.paths]
     options: list[exp.Expr] = []
-    texts = [column for column in columns if column.lower() in scan.text_columns]
+    texts = [column for column in columns if column.lower() in scan.text_columns or column in values]
     if name == "csv" and texts:
         types = [exp.PropertyEQ(this=ident(column), expression=text("VARCHAR")) for column in texts]
         options.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
@@ -286,10 +346,13 @@ def _for_people(name: str, format_: FileFormat, scan: Scan, columns: Collection[
         options += _options_for_people(scan.csv)
     if name == "csv" and len(paths) > 1:
         options.append(exp.Var(this="union_by_name").eq(exp.true()))  # then DuckDB sniffs each file
+    relation: exp.Expr
     if name in ("parquet", "csv", "json"):
-        return exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
-    tables = [exp.Table(this=anonymous(format_.function, path)) for path in paths]
-    return subquery(union_all(*(star(relation) for relation in tables)), "files")
+        relation = exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
+    else:
+        tables = [exp.Table(this=anonymous(format_.function, path)) for path in paths]
+        relation = subquery(union_all(*(star(one) for one in tables)), "files")
+    return subquery(select(projection(columns, values), relation), "files") if values else relation
 
 
 def _options_for_people(csv: CsvSection) -> list[exp.Expr]:
@@ -298,7 +361,12 @@ def _options_for_people(csv: CsvSection) -> list[exp.Expr]:
         "delim": csv.delimiter, "quote": csv.quote, "header": csv.header, "skip": csv.skip, "encoding": csv.encoding,
         "ignore_errors": True if csv.footer else None,
     }  # fmt: skip
-    return [exp.Var(this=name).eq(exp.convert(value)) for name, value in written.items() if value is not None]
+    options: list[exp.Expr] = [
+        exp.Var(this=name).eq(exp.convert(value)) for name, value in written.items() if value is not None
+    ]
+    if csv.missing:
+        options.append(exp.Var(this="nullstr").eq(exp.Array(expressions=[text(code) for code in csv.missing])))
+    return options
 
 
 def _parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:

@@ -37,6 +37,7 @@ from sqlanon.records import dataclass
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.formats import file_kind
+from sqlanon.sources.typed_columns import ColumnReading, column_readings
 
 
 class _Closes(Protocol):
@@ -97,8 +98,17 @@ class Binding:
         return frozenset(
             name.lower()
             for name, attribute in self.policy.attributes.items()
-            if any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
+            if attribute.type == "text"
+            or (
+                attribute.type is None
+                and any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
+            )
         )
+
+    @cached_property
+    def readings(self) -> Mapping[str, ColumnReading]:
+        """How columns are read whose attributes say so, by name in lower case."""
+        return column_readings(self.policy.attributes, self.as_text)
 
 
 class SourceKind(ABC):
@@ -108,6 +118,7 @@ class SourceKind(ABC):
     # why verbs that look at rows are refused, if they are: where the source is
     without_rows: ClassVar[str | None] = None
     verbs: ClassVar[str] = "anonymize, plan, compare and verify"
+    reads_texts: ClassVar[bool] = False  # whether attributes may say how their texts are read
     opens_database: ClassVar[bool] = False  # whether it reads the DuckDB file that ``[source] database`` names
     dialect: ClassVar[str] = "duckdb"  # of its queries, and where its tables are that have none: for the ledger
     schema: ClassVar[str] = "main"

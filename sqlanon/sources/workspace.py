@@ -159,9 +159,15 @@ class Workspace:
         place = WorkNames(name, work("source_copy"), read, views, _on_disk(copies, "source_copy"))
         home = self._home(section)
         binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
+        if binding.readings and not kind.reads_texts:
+            names = ", ".join(f"attributes.{reading.name}" for reading in binding.readings.values())
+            raise SourceError(
+                f"{names}: says how texts of files and data frames are read, and this source is neither: cast the "
+                "column in the source, and remove type, format, pivot and missing"
+            )
         engine, source = kind.bind(binding)
         source = without_padding(engine, source, place, section.person_column)
-        population = self._population(policy, engine, place, work, copies, binding.as_text)
+        population = self._population(policy, engine, place, work, copies, binding)
         run = Run(engine, work, place, source, population, kind.identity(section, source, self._is_live), copies)
         if self._is_live:
             self._stack.callback(run.drop)
@@ -208,7 +214,7 @@ class Workspace:
         own: WorkNames,
         work: Namer,
         copies: Copies | None,
-        as_text: frozenset[str],
+        binding: Binding,
     ) -> Population | None:
         """Bind the policy's population: a table or query of the source's own database, or of another file."""
         section = policy.population
@@ -220,7 +226,9 @@ class Workspace:
         place = replace(own, name=f"{own.name}_population", table=work("population_copy"), on_disk=on_disk)
         try:
             wanted = lower(*policy.generalized, section.person)
-            return Population(engine, bind_source(engine, section, place, as_text, wanted), place)
+            readings = binding.readings if section.files else {}
+            source = bind_source(engine, section, place, binding.as_text, wanted, readings=readings)
+            return Population(engine, source, place)
         except SourceError as error:  # it speaks of a source
             raise SourceError(re.sub(r"^(the )?source\b", r"\1population", str(error))) from error
 

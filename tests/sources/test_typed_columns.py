@@ -1,0 +1,423 @@
+"""Texts of files are read as the types that a policy declares, exactly, or refused with the values that do not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import examples, make_policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.oracle_texts import read_day, read_number
+from support import cli
+from test_sources import published
+
+import sqlanon
+from sqlanon.errors import PolicyError, SourceError
+from sqlanon.sources.workspace import Workspace
+
+
+def bound_rows(
+    given: Any, /, attributes: dict[str, Any], reads: bool = True, **sections: Any
+) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+    """The rows of a source as a policy binds it, and the types of its columns."""
+    workspace = Workspace(given)
+    try:
+        with workspace.run(make_policy(attributes, table=None, **sections), reads) as run:
+            rows = [] if not reads else run.engine.connection.execute(f"FROM {run.source.relation.sql()}").fetchall()
+            return rows, dict(run.source.columns)
+    finally:
+        workspace.close()
+
+
+def column(
+    path: Path, values: Sequence[str], attribute: dict[str, Any], csv: dict[str, Any] | None = None
+) -> tuple[list[Any], str]:
+    """The values and the type of a column that a file has beside another one, which is never empty."""
+    lines = [f"{value};x{i}" for i, value in enumerate(values)]
+    path.write_text("\n".join(["value;other", *lines, ""]), encoding="utf-8")
+    attributes = {"value": {"role": "quasi", "hierarchy": "suppress", **attribute}, "other": "insensitive"}
+    section = {"person": False, "csv": {"delimiter": ";", "header": True, "quote": "", **(csv or {})}}
+    rows, types = bound_rows(str(path), attributes, source=section)
+    return [row[0] for row in rows], types["value"]
+
+
+def refusal(path: Path, values: Sequence[str], attribute: dict[str, Any], csv: dict[str, Any] | None = None) -> str:
+    with pytest.raises(SourceError) as caught:
+        column(path, values, attribute, csv)
+    return str(caught.value)
+
+
+digits = st.text("0123456789", min_size=1, max_size=14)
+well_formed = st.builds(
+    lambda sign, number, decimals, thousands: sign + (f"{number:,}" if thousands else str(number)) + decimals,
+    st.sampled_from(["", "", "-", "+"]),
+    st.integers(0, 10**17),
+    st.one_of(st.just(""), digits.map(lambda text: f"~{text}")),
+    st.booleans(),
+)
+strange_numbers = st.text("0123456789.,- +", max_size=8)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    st.lists(st.one_of(well_formed, well_formed, strange_numbers), min_size=1, max_size=8),
+    st.sampled_from([(".", None), (",", None), (",", "."), (".", ","), (",", " "), (".", "'")]),
+)
+def test_numbers_are_read_as_the_oracle_reads_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    written: list[str],
+    marks: tuple[str, str | None],
+) -> None:
+    decimal, thousands = marks
+    texts = [text.replace(",", "#").replace("~", decimal).replace("#", thousands or "") for text in written]
+    path = tmp_path_factory.mktemp("numbers") / "x.csv"
+    csv = {"decimal": decimal, **({} if thousands is None else {"thousands": thousands})}
+    expected = [None if text == "" else read_number(text, decimal, thousands) for text in texts]
+    wrong = [text for text, value in zip(texts, expected, strict=True) if text != "" and value is None]
+    if wrong:
+        message = refusal(path, texts, {"type": "number"}, csv)
+        assert f"attributes.value.type: {len(wrong)} value" in message
+        lines = [f"{text!r} (line {i})" for i, text in enumerate(texts, 2) if text in wrong]
+        assert all(line in message for line in lines[:5])
+        assert message.count("(line ") == min(5, len(lines))
+        return
+    values, type_ = column(path, texts, {"type": "number"}, csv)
+    assert [None if value is None else Decimal(value) for value in values] == expected
+    assert type_ != "DOUBLE"
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), min_size=1, max_size=5), st.booleans())
+def test_integers_are_exact_up_to_38_digits(
+    tmp_path_factory: pytest.TempPathFactory,
+    numbers: list[int],
+    grouped: bool,
+) -> None:
+    path = tmp_path_factory.mktemp("integers") / "x.csv"
+    texts = [f"{number:,}".replace(",", ".") if grouped else str(number) for number in numbers]
+    attribute, csv = {"type": "integer"}, {"decimal": ",", "thousands": "."}
+    assert column(path, texts, attribute, csv)[0] == numbers
+    undeclared, _ = column(path, texts, {}, csv)
+    assert undeclared == numbers
+
+
+parts = st.integers(0, 40).map(str) | st.integers(0, 99).map(lambda number: f"{number:02d}")
+years = st.integers(0, 99).map(lambda number: f"{number:02d}") | st.integers(1850, 2100).map(str)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    st.lists(st.tuples(parts, parts, years), min_size=1, max_size=6),
+    st.permutations(["d", "m", "year"]),
+    st.sampled_from([".", "/", "-", " "]),
+    st.sampled_from([None, 99, 1999, 2000, 2026, 2099]),
+    st.integers(0, 3),
+)
+def test_dates_are_read_as_the_oracle_reads_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    days: list[tuple[str, str, str]],
+    order: list[str],
+    separator: str,
+    pivot: int | None,
+    kept: int,
+) -> None:
+    letters = "".join(letter if letter != "year" else "Y" if pivot is None else "y" for letter in order)
+    format_ = separator.join(f"%{letter}" for letter in letters)
+    texts = [
+        separator.join({"d": day, "m": month, "year": year}[letter] for letter in order) for day, month, year in days
+    ]
+    expected = [read_day(text, letters, separator, pivot) for text in texts]
+    if kept:  # else random dates are seldom all sound
+        sound = [(text, day) for text, day in zip(texts, expected, strict=True) if day is not None]
+        texts, expected = [text for text, _ in sound], [day for _, day in sound]
+        if not texts:
+            return
+    attribute = {"type": "date", "format": format_} | ({} if pivot is None else {"pivot": pivot})
+    path = tmp_path_factory.mktemp("dates") / "x.csv"
+    wrong = [text for text, day in zip(texts, expected, strict=True) if day is None]
+    if wrong:
+        message = refusal(path, texts, attribute)
+        assert f"attributes.value.format: {len(wrong)} value" in message and f"in the format {format_}: " in message
+        assert f"{wrong[0]!r} (line {texts.index(wrong[0]) + 2})" in message
+    else:
+        values, type_ = column(path, texts, attribute)
+        assert values == expected and type_ == "DATE"
+        assert pivot is None or all(day.year <= pivot for day in values)
+
+
+KINDS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], list[Any], str]] = {
+    "padded integers": ([" 7", "007", "+7", "7 "], {"type": "integer"}, {}, [7] * 4, "BIGINT"),
+    "decimals of one scale": (["1,5", "10"], {"type": "number"}, {"decimal": ","},
+        [Decimal("1.5"), Decimal(10)], "DECIMAL(3,1)"),
+    "whole numbers": (["1", "2"], {"type": "number"}, {}, [1, 2], "BIGINT"),
+    "no whole part": ([",5", "-,25"], {"type": "number"}, {"decimal": ","},
+        [Decimal("0.5"), Decimal("-0.25")], "DECIMAL(3,2)"),
+    "exponents": (["1,5e3", "2"], {"type": "number"}, {"decimal": ","}, [1500.0, 2.0], "DOUBLE"),
+    "undeclared decimals": (["1.234,5", "1.234", "2"], {}, {"decimal": ",", "thousands": "."},
+                            [Decimal("1234.5"), Decimal(1234), Decimal(2)], "DECIMAL(5,1)"),
+    "codes with zeros": (["02139", "10115"], {}, {"decimal": ","}, ["02139", "10115"], "VARCHAR"),
+    "texts beside marks": (["a", "1,5"], {}, {"decimal": ","}, ["a", "1,5"], "VARCHAR"),
+    "missing": (["1", "NA", "?", ""], {}, {"missing": ["", "NA", "?"]}, [1, None, None, None], "BIGINT"),
+    "missing in a text": (["a", "NA"], {}, {"missing": ["NA"]}, ["a", None], "VARCHAR"),
+    "no text is missing": (["a", ""], {}, {"missing": []}, ["a", ""], "VARCHAR"),
+    "missing codes": (["17", "-9", "999", "9"], {"missing": ["-9", "999"]}, {}, [17, None, None, 9], "BIGINT"),
+    "missing codes of both": (["17", "-9", "NA"], {"missing": ["-9"]}, {"missing": ["NA"]}, [17, None, None], "BIGINT"),
+    "missing codes of a type": (["17", "?"], {"type": "integer", "missing": ["?"]}, {}, [17, None], "BIGINT"),
+    "missing dates": (["2020-02-29", "unknown"], {"missing": ["unknown"]}, {}, [date(2020, 2, 29), None], "DATE"),
+    "missing times": (["2020-02-29 10:00:00", "unknown"], {"missing": ["unknown"]}, {},
+        [datetime(2020, 2, 29, 10), None], "TIMESTAMP"),
+    "missing under a mask": (["02139", "XX"], {"missing": ["XX"], "hierarchy": {"mask": "right"}}, {},
+        ["02139", None], "VARCHAR"),
+    "all missing": (["?", "?"], {"missing": ["?"]}, {}, [None, None], "VARCHAR"),
+    "text": (["1", "2"], {"type": "text"}, {}, ["1", "2"], "VARCHAR"),
+    "an integer under a mask": (["1", "22"], {"type": "integer", "hierarchy": {"mask": "right"}}, {},
+        [1, 22], "BIGINT"),
+    "date": (["1999-12-31"], {"type": "date"}, {}, [date(1999, 12, 31)], "DATE"),
+    "date without marks": (["19560412"], {"type": "date", "format": "%Y%m%d"}, {}, [date(1956, 4, 12)], "DATE"),
+    "name of a month": (["1 JAN 1999"], {"type": "date", "format": "%d %b %Y"}, {}, [date(1999, 1, 1)], "DATE"),
+    "leap day of 1900's century": (["29.02.00"], {"type": "date", "format": "%d.%m.%y", "pivot": 2026}, {},
+        [date(2000, 2, 29)], "DATE"),
+    "timestamp": (["1999-12-31T10:20:30.5"], {"type": "timestamp"}, {},
+        [datetime(1999, 12, 31, 10, 20, 30, 500_000)], "TIMESTAMP"),
+    "time in a format": (["12/31/56 01:05 PM"], {"type": "timestamp", "format": "%m/%d/%y %I:%M %p", "pivot": 2026}, {},
+                         [datetime(1956, 12, 31, 13, 5)], "TIMESTAMP"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_a_column_is_read_as_declared(case: str, tmp_path: Path) -> None:
+    texts, attribute, csv, values, type_ = KINDS[case]
+    assert column(tmp_path / "x.csv", texts, attribute, csv) == (values, type_)
+
+
+REFUSED: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], str]] = {
+    "a letter": (["17", "4e"], {"type": "integer"}, {},
+        "1 value of the column is not an integer: '4e' (line 3); correct them, list those that mean NULL under"),
+    "a decimal": (["17", "1.5"], {"type": "integer"}, {}, "not an integer: '1.5' (line 3)"),
+    "an empty text that is a value": (["17", ""], {"type": "integer"}, {"missing": ["NA"]},
+        "not an integer: '' (line 3)"),
+    "a group of two": (["1.23,4"], {"type": "number"}, {"decimal": ",", "thousands": "."}, "'1.23,4' (line 2)"),
+    "an undeclared group of two": (["1", "2,5", "12.34.567"], {}, {"decimal": ",", "thousands": "."},
+                                   "is not written with decimal = ',' and thousands = '.': '12.34.567' (line 4)"),
+    "a point beside commas": (["1,5", "2,5", "1.5"], {}, {"decimal": ",", "thousands": "'"}, "'1.5' (line 4)"),
+    "two commas": (["1,5", "2,5", "3,5,1"], {}, {"decimal": ","}, "'3,5,1' (line 4)"),
+    "39 digits": (["1" * 39], {"type": "integer"}, {}, "numbers of more than 38 digits"),
+    "a day that is none": (["30.02.2020"], {"type": "date", "format": "%d.%m.%Y"}, {}, "'30.02.2020' (line 2)"),
+    "a leap day before its pivot": (["29.02.00"], {"type": "date", "format": "%d.%m.%y", "pivot": 1999}, {},
+        "'29.02.00' (line 2)"),
+    "a word after a date": (["2020-01-01 foo"], {"type": "date"}, {}, "not a date: '2020-01-01 foo' (line 2)"),
+    "a time that a date would lose": (["2020-01-01 10:00:00"], {"type": "date"}, {}, "not a date"),
+    "a zone": (["2020-01-01T10:00+02:00"], {"type": "timestamp"}, {}, "not a timestamp"),
+    "nanoseconds": (["2020-01-01T10:00:00.123456789"], {"type": "timestamp"}, {}, "not a timestamp"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_values_that_do_not_fit_are_named(case: str, tmp_path: Path) -> None:
+    texts, attribute, csv, message = REFUSED[case]
+    assert message in refusal(tmp_path / "x.csv", texts, attribute, csv)
+
+
+def test_the_first_five_of_many_values_are_named(tmp_path: Path) -> None:
+    texts = [str(i) if i % 1000 else f"x{i}" for i in range(1, 20_001)]
+    message = refusal(tmp_path / "x.csv", texts, {"type": "integer"})
+    assert "20 values of the column are not an integer: 'x1000' (line 1,001), 'x2000' (line 2,001)" in message
+    assert message.count("(line ") == 5 and "x6000" not in message
+
+
+def test_values_of_several_encoded_files_are_named_with_their_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("größe;n\n1;1\n2;2\n", encoding="latin-1")
+    (tmp_path / "b.csv").write_text("n;größe\n1;1\n\n2;zwölf\nfooter\n", encoding="latin-1")
+    (tmp_path / "a.csv").write_text("größe;n\n1;1\n2;2\nfooter\n", encoding="latin-1")
+    attributes = {"größe": {"role": "quasi", "hierarchy": "suppress", "type": "integer"}, "n": "insensitive"}
+    section = {"csv": {"encoding": "latin-1", "footer": 1}, "files": str(tmp_path / "*.csv"), "person": False}
+    with pytest.raises(SourceError, match=r"'zwölf' \(b\.csv, line 4\)"):
+        bound_rows(None, attributes, source=section)
+
+
+WRONG_POLICIES = {
+    "format without date": ({"format": "%Y"}, "attributes.value.format: applies to dates"),
+    "format of a number": ({"type": "integer", "format": "%Y"}, "attributes.value.format: applies to dates"),
+    "pivot without format": ({"type": "date", "pivot": 2026}, "attributes.value.pivot: applies to a format"),
+    "pivot without %y": (
+        {"type": "date", "format": "%d.%m.%Y", "pivot": 2026},
+        "pivot: applies to years of two digits",
+    ),
+    "%y without pivot": ({"type": "date", "format": "%d.%m.%y"}, "pivot: is missing: %y is a year of two digits"),
+    "no day": ({"type": "date", "format": "%m.%Y"}, "format: needs a day and a month"),
+    "no year": ({"type": "date", "format": "%d.%m."}, "format: needs one year"),
+    "two years": ({"type": "date", "format": "%d.%m.%Y %y", "pivot": 2026}, "format: needs one year"),
+    "a day twice": ({"type": "date", "format": "%d.%m.%Y %d"}, "format: has %d twice"),
+    "a time of a date": ({"type": "date", "format": "%d.%m.%Y %H:%M"}, 'set type = "timestamp"'),
+    "a timestamp without a time": ({"type": "timestamp", "format": "%d.%m.%Y"}, 'set type = "date"'),
+    "a zone": ({"type": "timestamp", "format": "%d.%m.%Y %H:%M %z"}, "format: %z is not among the parts"),
+    "an unknown type": ({"type": "int"}, "did you mean 'integer'?"),
+    "a number as a code": ({"missing": [-9]}, "attributes.value.missing[0]: must be a text"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_POLICIES)
+def test_keys_that_do_not_go_together_are_policy_errors(case: str) -> None:
+    keys, message = WRONG_POLICIES[case]
+    with pytest.raises(PolicyError) as caught:
+        make_policy({"value": {"role": "quasi", "hierarchy": "suppress", **keys}, "wrong": {"role": "none"}})
+    assert message in str(caught.value)
+    assert "attributes.wrong.role" in str(caught.value), "with all other problems"
+
+
+@pytest.mark.parametrize(
+    ("csv", "message"),
+    [
+        ({"thousands": "."}, 'source.csv.thousands: is the decimal mark, too: add decimal = ","'),
+        ({"thousands": ",", "decimal": ","}, "source.csv.thousands: is the decimal mark, too: give another"),
+        ({"thousands": "x"}, "source.csv.thousands: must be one of"),
+        ({"decimal": ";"}, "source.csv.decimal: must be one of"),
+    ],
+)
+def test_marks_that_do_not_go_together_are_policy_errors(csv: dict[str, str], message: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        make_policy({"value": "mask"}, table=None, source={"files": "x.csv", "csv": csv})
+    assert message in str(caught.value)
+
+
+def test_identifying_attributes_are_not_read() -> None:
+    with pytest.raises(PolicyError, match=r"attributes\.name\.missing: says how values are read"):
+        make_policy({"value": "mask", "name": {"role": "identifying", "missing": ["x"]}})
+
+
+@pytest.mark.parametrize(
+    ("source", "where"),
+    [
+        ({"database": "x.duckdb", "table": "t"}, "a database"),
+        ({"database": "x.sqlite", "table": "t"}, "a database"),
+        ({"postgres": "postgresql://u@h/d", "table": "t"}, "PostgreSQL"),
+        ({"spark": "sc://h:1", "table": "t"}, "Spark"),
+        ({"frequency_set": "x.parquet", "table": "t"}, "a frequency set"),
+    ],
+)
+def test_databases_know_their_types(source: dict[str, str], where: str) -> None:
+    keys = {"type": "date", "format": "%d.%m.%y", "pivot": 2026, "missing": ["-"]}
+    with pytest.raises(PolicyError) as caught:
+        make_policy({"value": {"role": "quasi", "hierarchy": "suppress", **keys}}, table=None, source=source)
+    for key in keys:
+        assert f"attributes.value.{key}: applies to files and data frames, and this source is {where}" in str(
+            caught.value
+        )
+
+
+def test_a_connection_knows_its_types() -> None:
+    attributes = {"value": {"role": "quasi", "hierarchy": "suppress", "type": "integer"}}
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT '1' AS value")
+        with sqlanon.connect(connection) as db, pytest.raises(SourceError, match="this source is neither"):
+            db.anonymize(make_policy(attributes, source={"table": "t", "person": False}))
+
+
+TEXTS = {"age": ["17", "-9", "18", "40"], "born": ["31.12.99", "1.2.26", "1.2.27", "?"]}
+TYPED = {
+    "age": {"role": "quasi", "hierarchy": {"intervals": [10]}, "type": "integer", "missing": ["-9"]},
+    "born": {"role": "quasi", "hierarchy": {"dates": ["year"]}, "type": "date", "format": "%d.%m.%y", "pivot": 2026,
+             "missing": ["?"]},
+}  # fmt: skip
+READ = [(17, date(1999, 12, 31)), (None, date(2026, 2, 1)), (18, date(1927, 2, 1)), (40, None)]
+
+
+def test_texts_of_parquet_json_and_frames_are_read_alike(tmp_path: Path) -> None:
+    frame = pa.table(TEXTS)
+    pq.write_table(frame, tmp_path / "x.parquet")
+    rows = [dict(zip(TEXTS, row, strict=True)) for row in zip(*TEXTS.values(), strict=True)]
+    (tmp_path / "x.json").write_text(json.dumps(rows))
+    (tmp_path / "x.csv").write_text("\n".join([",".join(TEXTS), *(",".join(row.values()) for row in rows)]))
+    for source in (str(tmp_path / "x.parquet"), str(tmp_path / "x.json"), str(tmp_path / "x.csv"), frame):
+        found, types = bound_rows(source, TYPED, source={"person": False})
+        assert (found, types) == (READ, {"age": "BIGINT", "born": "DATE"})
+        _, types = bound_rows(source, TYPED, source={"person": False}, reads=False)
+        assert types == {"age": "BIGINT", "born": "DATE"}, "as a plan has them"
+    bad = pa.table({**TEXTS, "age": ["17", "4e", "18", "40"]})
+    with pytest.raises(
+        SourceError, match=r"attributes\.age\.type: 1 value of the column is not an integer: '4e' \(row 2\)"
+    ):
+        bound_rows(bad, TYPED, source={"person": False})
+
+
+def test_codes_of_numbers_are_null_in_frames() -> None:
+    frame = pa.table({"age": [17, -9, 18], "wage": [1.5, 99.0, 2.5]})
+    attributes = {
+        "age": {"role": "quasi", "hierarchy": {"intervals": [10]}, "missing": ["-9"], "type": "integer"},
+        "wage": {"role": "quasi", "hierarchy": {"intervals": [10]}, "missing": ["99"]},
+    }
+    rows, types = bound_rows(frame, attributes, source={"person": False})
+    assert rows == [(17, 1.5), (None, None), (18, 2.5)] and types == {"age": "BIGINT", "wage": "DOUBLE"}
+    for keys, message in (
+        ({"missing": ["NA"]}, "'NA' is no value of column 'age', which is BIGINT"),
+        ({"missing": ["1.5"]}, "'1.5' is no value of column 'age'"),
+        ({"type": "date"}, "column 'age' is BIGINT already"),
+    ):
+        changed = {**attributes, "age": {"role": "quasi", "hierarchy": "suppress", **keys}}
+        with pytest.raises(SourceError, match=message):
+            bound_rows(frame, changed, source={"person": False})
+
+
+def test_a_release_of_typed_columns_verifies(tmp_path: Path) -> None:
+    days = [f"{1 + i % 28}.{1 + i % 12}.{i % 90:02d}" for i in range(300)]
+    lines = [
+        f"{i % 40 + 20};{days[i]};{i}.234,5{i % 10};{'NA' if i % 9 == 0 else 'ill'};p{i // 2}" for i in range(100, 300)
+    ]
+    (tmp_path / "people.csv").write_text("\n".join(["age;born;wage;illness;person", *lines, ""]))
+    (tmp_path / "policy.toml").write_text("""
+[source]
+files = "people.csv"
+person = "person"
+[source.csv]
+decimal = ","
+thousands = "."
+missing = ["", "NA"]
+[attributes]
+age = { role = "quasi", type = "integer", missing = ["20"], hierarchy = { intervals = [10, 20] } }
+born = { role = "quasi", type = "date", format = "%d.%m.%y", pivot = 1999, hierarchy = { dates = ["decade"] } }
+wage = { role = "sensitive" }
+illness = { role = "sensitive" }
+[privacy]
+k = 2
+[search]
+suppression_limit = 0.5
+[release]
+database = "release.duckdb"
+""")
+    assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
+    ended = cli("verify", "release.duckdb", "--policy", "policy.toml", cwd=tmp_path)
+    assert ended.status == 0, ended.err
+    with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as connection:
+        names = dict(
+            connection.execute(
+                "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'release'"
+            ).fetchall()
+        )
+        wages = {value for (value,) in connection.execute("SELECT DISTINCT wage FROM release").fetchall()}
+        illnesses = {value for (value,) in connection.execute("SELECT DISTINCT illness FROM release").fetchall()}
+    assert names["wage"] == "DECIMAL(8,2)" and illnesses == {None, "ill"}
+    assert wages <= {Decimal(f"{i}234.5{i % 10}") for i in range(100, 300)}
+    (tmp_path / "people.csv").write_text((tmp_path / "people.csv").read_text().replace("p60\n", "p61\n"))
+    assert (
+        "changed" in (ended := cli("verify", "release.duckdb", "--policy", "policy.toml", cwd=tmp_path)).out + ended.err
+    )
+
+
+def test_a_population_is_read_as_its_source(tmp_path: Path) -> None:
+    for name in ("source.csv", "population.csv"):
+        (tmp_path / name).write_text("age,ill\n" + "17,x\n-9,y\n18,x\n" * 3)
+    attributes = {"age": TYPED["age"], "ill": "sensitive"}
+    sections = {"population": {"files": str(tmp_path / "population.csv")}, "privacy": {"k_map": 3}}
+    rows, _ = published(
+        str(tmp_path / "source.csv"), attributes, tmp_path, table=None, source={"person": False}, **sections
+    )
+    assert len(rows) == 9 and not {"-9", -9} & {row[0] for row in rows}
