@@ -77,7 +77,7 @@ _PLAIN = {
 
 
 _DAY_READ = "[0-9]{4,6}[-/][0-9]{1,2}[-/][0-9]{1,2}"
-_CLOCK_READ = "[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]{1,9})?)?"
+_CLOCK_READ = "[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]{1,6}0{0,3})?)?"
 _READ_EXACTLY = {
     "DATE": f" *({_DAY_READ}|-?infinity) *",
     "TIME": f" *{_CLOCK_READ} *",
@@ -124,6 +124,7 @@ _FINDS_EXTRA_DELIMITERS = int(duckdb.__version__.split(".")[0]) >= 2
 _IF_ANY_TEXT = fragment("nullif(:column, '')")
 _UNLESS_MISSING = fragment("CASE WHEN NOT :column IN (:missing) THEN :column END")
 _COUNT = template("SELECT count(*) FROM :rows")
+_STRAY_BACKSLASH = fragment(r"""contains(replace(replace(line, '\\', ''), :quoted, ''), '\')""")
 _HAS_LINE_BREAK = fragment("contains(:column, :newline)")
 _LOOKS_LIKE_ROWS = fragment("contains(:column, :newline) AND regexp_full_match(:column, :pattern)")
 _FIRST_MATCH = template("""
@@ -131,6 +132,7 @@ _FIRST_MATCH = template("""
     FROM (SELECT row_number() OVER () AS row, :condition AS is_match FROM :rows) AS r
     WHERE is_match
 """)
+_IS_COMMENT = fragment("starts_with(line, :comment) AND length(string_split(line, :delimiter)) <> :fields")
 _ANY_MATCH = template("SELECT count(*) > 0 FROM (SELECT 1 FROM :rows WHERE :condition LIMIT 1) AS r")
 _LONGEST_PATTERN = 500  # fields: the engine's patterns repeat a part at most 1,000 times
 
@@ -190,6 +192,8 @@ def copy_csv(
         except duckdb.InvalidInputException:
             for path in readable:
                 _refuse_broken_lines(engine, path, known)
+            for path in readable:
+                _refuse_unreadable_lines(engine, path, is_alone=len(readable) == 1)
             raise
         _refuse_delimiters_in_one_column(engine, layout, target)
         _refuse_rows_inside_values(engine, layout, target)
@@ -479,6 +483,9 @@ def _sniff(engine: DuckDBEngine, path: str, known: CsvSection, options: Options)
     right one, if it splits all."""
     options = {**options, **_known_options(known)}
     file = _run_sniffer(engine, path, known, options)
+    if file.options["comment"] and not _has_comments(engine, file):
+        options["comment"] = ""
+        file = _run_sniffer(engine, path, known, options)
     if len(file.columns) <= 1:
         _refuse_blank_file(engine, file)
     open_lines = _open_lines(engine, path)
@@ -498,9 +505,7 @@ def _sniff(engine: DuckDBEngine, path: str, known: CsvSection, options: Options)
         _refuse_titles(file, open_lines)
     if known.delimiter is None:
         _refuse_other_delimiters(file, open_lines)
-    if file.options["header"]:
-        _refuse_ambiguous_header(engine, file, known)
-    return file
+    return _with_written_names(engine, file, known) if file.options["header"] else file
 
 
 def _find_delimiter_outside_rows(
@@ -550,6 +555,8 @@ def _run_sniffer(engine: DuckDBEngine, path: str, known: CsvSection, options: Op
         "quote": (_given(quote) or '"') if known.quote is None else known.quote,  # there may be quotes later
     }  # fmt: skip
     written["escape"] = (_given(escape) if known.quote is None else "") or written["quote"]
+    if written["escape"] != written["quote"] and "escape" not in options:
+        return _sniff_quotes(engine, path, known, {**options, "delim": delimiter}, written)
     if newline in ("\\n", "\\r\\n", "\\r"):
         written["new_line"] = newline
     written |= {name: value for name, value in (("dateformat", date), ("timestampformat", timestamp)) if value}
@@ -558,6 +565,28 @@ def _run_sniffer(engine: DuckDBEngine, path: str, known: CsvSection, options: Op
     if known.header is None or (known.header == bool(header) and not is_nameless):
         return file
     return _with_known_header(engine, file, known.header)
+
+
+def _sniff_quotes(engine: DuckDBEngine, path: str, known: CsvSection, options: Options, guess: Options) -> CsvFile:
+    """A file in which the sniffer takes a character for one that stands before quotes. The engine drops it wherever it
+    stands, so that is what it is only where the file cannot be read with doubled quotes, and only a backslash."""
+    quote = guess["quote"]
+    try:
+        return _run_sniffer(engine, path, known, {**options, "quote": quote, "escape": quote})
+    except duckdb.InvalidInputException:
+        if guess["escape"] != "\\":
+            raise
+    file = _run_sniffer(engine, path, known, {**options, "quote": quote, "escape": guess["escape"]})
+    stray = _STRAY_BACKSLASH(quoted=text(f"\\{quote}"))
+    line = engine.rows(
+        _FIRST_MATCH(rows=_read([_as_lines(replace(file, options={**file.options, "skip": 0}))]), condition=stray)
+    )[0][0]
+    if line is not None:
+        raise SourceError(
+            f"source.files: {shown_name(path)}: quotes inside values follow a backslash, and line {line:,} has a "
+            "backslash before another character; write quotes inside values twice, and backslashes as they are"
+        )
+    return file
 
 
 def _with_known_header(engine: DuckDBEngine, file: CsvFile, has_header: bool) -> CsvFile:
@@ -597,12 +626,28 @@ def _as_lines(file: CsvFile) -> CsvFile:
     return replace(file, options=options, columns={"line": "VARCHAR"}, missing=None)
 
 
-def _refuse_ambiguous_header(engine: DuckDBEngine, file: CsvFile, known: CsvSection) -> None:
-    """Read the header line as data: a scan renames columns that differ in case only."""
-    names = [name or "" for name in engine.rows(star(_read([_without_header(file)])).limit(1))[0]]
+def _with_written_names(engine: DuckDBEngine, file: CsvFile, known: CsvSection) -> CsvFile:
+    """A file with the names in its header line, read as data: a scan renames columns that differ in case or spaces
+    only."""
+    first = engine.rows(star(_read([_without_header(file)])).limit(1))
+    if not first:  # its quotes are broken, and the sniffer takes it for a line without
+        _refuse_broken_lines(engine, file.path, known, file)
+        _refuse_unreadable_lines(engine, file.path, is_alone=True)
+    names = [(name or "").strip() for name in first[0]]
     if not names[-1]:
         _refuse_broken_lines(engine, file.path, known, file)
     refuse_ambiguous(names, shown_name(file.path))
+    written = [name or column for name, column in zip(names, file.columns, strict=True)]
+    refuse_ambiguous(written, shown_name(file.path))
+    return replace(file, columns=dict(zip(written, file.columns.values(), strict=True)))
+
+
+def _has_comments(engine: DuckDBEngine, file: CsvFile) -> bool:
+    """Whether any line that begins like a comment is no row: the sniffer takes values such as #N/A for comments."""
+    lines = _read([_as_lines(replace(file, options={**file.options, "skip": 0}))])
+    marks = {name: text(str(file.options[option])) for name, option in (("comment", "comment"), ("delimiter", "delim"))}
+    condition = _IS_COMMENT(fields=exp.convert(len(file.columns)), **marks)
+    return bool(engine.rows(_ANY_MATCH(rows=lines, condition=condition))[0][0])
 
 
 def _refuse_comments_in_rows(engine: DuckDBEngine, file: CsvFile) -> None:
@@ -671,6 +716,15 @@ def _refuse_broken_lines(engine: DuckDBEngine, path: str, known: CsvSection, fil
         open_lines = _open_lines(engine, path)
         layout = csv_lines.guess_layout(open_lines, known) if file is None else _lines_layout(file)
         flaw = None if layout is None else csv_lines.describe_broken_lines(open_lines, layout)
+    if flaw is not None:
+        raise SourceError(f"source.files: {shown_name(path)}: {flaw}")
+
+
+def _refuse_unreadable_lines(engine: DuckDBEngine, path: str, is_alone: bool) -> None:
+    """Refuse a file that the engine cannot read, with what its lines show; the only one in any case."""
+    flaw = csv_lines.describe_line_ends(path) if csv_lines.can_open(path) else None
+    if flaw is None and is_alone:
+        flaw = csv_lines.describe_unreadable_lines(_open_lines(engine, path))
     if flaw is not None:
         raise SourceError(f"source.files: {shown_name(path)}: {flaw}")
 

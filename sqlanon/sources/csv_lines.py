@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,9 @@ _SHOWN_LINES = 5
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
 _STRAY_QUOTE = "has a quote that is not closed, or text after a closing quote"
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_LINE_ENDS = {b"\r\n": r"\r\n", b"\n": r"\n", b"\r": r"\r"}
 
 Lines = Callable[[int | None], Iterator[str]]
 """Opens the lines of a file, all or so many, each with its end."""
@@ -203,6 +207,46 @@ def find_delimiter(lines: Iterable[str]) -> tuple[int, str] | None:
             if delimiter in line:
                 return number, delimiter
     return None
+
+
+def describe_line_ends(path: str) -> str | None:
+    """Where the line ends of a file change; None where they are alike."""
+    first, line = b"", 0
+    for chunk in _whole_lines(path):
+        for end in _LINE_END.findall(chunk):
+            line += 1
+            first = first or end
+            if end != first:
+                return (
+                    f"line {line:,} ends with {_LINE_ENDS[end]}, and the lines above it with {_LINE_ENDS[first]}; give "
+                    "all lines the same end"
+                )
+    return None
+
+
+def _whole_lines(path: str) -> Iterator[bytes]:
+    """The bytes of a file; no chunk ends between the two of a line end."""
+    held = b""
+    for chunk in _chunks(path):
+        held += chunk
+        end = len(held) - held.endswith(b"\r")
+        yield held[:end]
+        held = held[end:]
+    yield held
+
+
+def describe_unreadable_lines(open_lines: Lines) -> str:
+    """Why no dialect fits the lines of a file."""
+    layouts = [Layout(delimiter) for delimiter in DELIMITERS]
+    broken = [
+        next((record.line for record in layout.records(open_lines(None)) if record.is_broken), 0) for layout in layouts
+    ]
+    if all(broken):
+        return f"line {max(broken):,} {_STRAY_QUOTE}; correct it, or set quote under [source.csv]"
+    return (
+        "no delimiter splits its lines into the same number of fields; correct the file, or set delimiter and quote "
+        "under [source.csv]"
+    )
 
 
 def describe_broken_lines(open_lines: Lines, layout: Layout) -> str | None:

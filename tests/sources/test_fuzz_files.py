@@ -1,0 +1,24 @@
+"""Damaged CSV files are read as Python's csv module reads them, or refused: `fuzz_files.py` has many more of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import DUCKDB_1, examples
+from fuzz_files import Reader, damaged_file, flaws
+
+FOUND = ["1:556", "1:1144", "1:1163", "1:1760", "1:2425", "1:2465"]
+"""Files that were once misread, or ended with an error of Python."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DUCKDB_1, reason="its quotes and numbers are others")
+def test_damaged_files_are_read_exactly_or_refused(tmp_path: Path) -> None:
+    numbers = [*FOUND, *(f"0:{number}" for number in range(examples(4_000)))]
+    with duckdb.connect() as connection:
+        reader = Reader(connection, tmp_path)
+        for name in numbers:
+            seed, number = map(int, name.split(":"))
+            assert not [flaw for flaw in flaws(damaged_file(seed, number), reader) if flaw.startswith("WRONG")], name
