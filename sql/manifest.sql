@@ -12,6 +12,7 @@ CREATE TABLE sqlanon.manifest (
     columns VARCHAR NOT NULL,             -- JSON: [{"name": ..., "type": ..., "role": ...}]
     generalization VARCHAR NOT NULL,      -- JSON: level by quasi-identifier, null if released at several levels
     rows BIGINT NOT NULL,                 -- of the source
+    dropped_lines BIGINT,                 -- of CSV files with on_bad_line = "drop": the bad lines that were left out
     released_rows BIGINT NOT NULL,
     suppressed_rows BIGINT NOT NULL,
     classes BIGINT NOT NULL,

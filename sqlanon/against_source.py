@@ -16,6 +16,7 @@ from sqlanon.expressions import create_table, create_temporary_view, star, subqu
 from sqlanon.ledger.catalog import recorded_decoys
 from sqlanon.ledger.released_rows import recode_released_rows
 from sqlanon.measures import Figures
+from sqlanon.notices import with_noun
 from sqlanon.policy import Policy
 from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.stage import Recoding, recode, recode_at
@@ -57,6 +58,12 @@ def check_against_source(
     claim = f"the source has {count:,} rows"
     wrong = f"{claim}, the release claims {manifest.rows:,}"
     checks.append(source_check("source rows", manifest.rows == count, claim, wrong))
+    dropped = run.dropped_lines(policy)
+    if (dropped or 0) != (manifest.dropped_lines or 0) or dropped:
+        claim = f"{with_noun(dropped or 0, 'bad line', 'is', 'are')} dropped from the source"
+        wrong = f"{claim}, the release claims {manifest.dropped_lines or 0:,}"
+        same = (dropped or 0) == (manifest.dropped_lines or 0)
+        checks.append(source_check("dropped lines", same, claim, wrong))
     again, found_again = _again(run, prepared, manifest)
     checks += found_again
     if again is None:

@@ -34,7 +34,7 @@ from sqlanon.frequency.scan import scan
 from sqlanon.frequency.unmatched import without_unmatched
 from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, value_facts
 from sqlanon.hierarchies.levels import warn_of_levels_above_top
-from sqlanon.notices import Notice
+from sqlanon.notices import Notice, ordered_messages
 from sqlanon.policy import Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
 from sqlanon.recode.stage import Recoding, recode
@@ -98,7 +98,8 @@ def plan(space: Workspace, policy: Policy) -> Plan:
     drafted = draft(steps, run, policy, silent, Laps())
     show_rows(steps, drafted)
     show_audit(steps, drafted)
-    return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine), policy.search.is_local)
+    warnings = ordered_messages(run.notices)
+    return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine), policy.search.is_local, warnings)
 
 
 def compare(
@@ -341,7 +342,7 @@ def draft_of(
     policy = prepared.policy
     with source_errors():
         person = find_undecided_person(steps, policy, prepared.source, prepared.columns, prepared.marginals.rows)
-        warnings = warn_of_unique_columns(steps, prepared)
+        warnings = (*run.notices, *warn_of_unique_columns(steps, prepared))
         warnings += () if steps.dry else warn_of_levels_above_top(policy, prepared.heights)
     laps.end("load")
     found = search(steps, prepared, partial(progress, "search"))

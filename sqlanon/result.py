@@ -88,6 +88,7 @@ class ResultFigures:
     linking_risk_strict: float | None
     confidence: Mapping[str, Any] | None
     decoys: Decoys | None
+    dropped_lines: int | None
     held_against: tuple[str, ...]
     dependencies: tuple[Narrowing, ...]
     warnings: tuple[str, ...]
@@ -155,6 +156,7 @@ class ResultFigures:
             "held_against": list(self.held_against),
             "dependencies": [one.to_dict() for one in self.dependencies],
             "warnings": list(self.warnings),
+            **({} if self.dropped_lines is None else {"dropped_lines": self.dropped_lines}),
             **{
                 name: value
                 for name in ("null_map", "wrong_map", "k_minimal")
@@ -268,6 +270,8 @@ class Result(ResultFigures):
         With ``[release] decoys``: ``rows``, ``classes`` that they fill, and ``smallest_class_without`` them; otherwise
         None. ``released_rows``, ``classes`` and ``smallest_class`` include decoys; ``suppressed_rows`` and ``score``
         count real rows only. ``optimal``, ``bound`` and ``gap`` are about ``score_without_decoys``.
+    dropped_lines:
+        With ``[source.csv] on_bad_line = "drop"``: the bad lines that were left out; otherwise None.
     held_against:
         Once published: the earlier releases of the ledger that the release was compared with, by path or address.
     dependencies:
@@ -317,6 +321,7 @@ class Result(ResultFigures):
         self.linking_risk = None if noise is None else noise.linking.risk
         self.linking_risk_strict = None if noise is None else noise.linking.strict_risk
         self.confidence = None if noise is None else noise.confidence
+        self.dropped_lines = draft.run.dropped_lines(self.policy)
         self.held_against: tuple[str, ...] = ()
         self.dependencies = draft.dependencies.narrowing
         self.warnings = ordered_messages(draft.warnings)

@@ -442,6 +442,7 @@ def plan(
     loaded = load(policy, settings, strategy)
     with connect() as db:
         found = db.plan(loaded, dialect)
+    _warn(found.warnings)
     if sql or dialect is not None:
         hand_out(str(found))
     else:
@@ -536,6 +537,7 @@ def risk(
         of_values = None if values is None else db.value_leakage(loaded, values)
         uniques = None if matrix is None else db.uniques_matrix(loaded, *two_names("--matrix", matrix))
         special = db.suda(loaded, suda_size) if suda or suda_size is not None else None
+    _warn(found.warnings)
     if as_json:
         more = {"matrix": uniques, "suda": special, "values": of_values}
         print_json(found.to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None})

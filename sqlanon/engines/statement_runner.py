@@ -40,6 +40,7 @@ class Plan:
     nodes: int | None  # the size of the lattice; None where it depends on data
     unknown_heights: tuple[str, ...]  # the quasi-identifiers whose number of levels depends on data
     local: bool = False  # the strategy works below the full domain: not on the lattice
+    warnings: tuple[str, ...] = ()  # of what is left out of the files of the source
 
     def __str__(self) -> str:
         parts = []

@@ -182,7 +182,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies.narrowing,
         source_change=change,
-        warnings=[*ordered_messages((*warn_of_unique_columns(steps, prepared), *dependencies.warnings))],
+        warnings=[*ordered_messages((*run.notices, *warn_of_unique_columns(steps, prepared), *dependencies.warnings))],
         _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
     )
 
@@ -520,6 +520,7 @@ class ExtensionDraft:
             sqlanon_version=__version__,
             engine=f"{self.run.engine.version}, python {before.engine.partition('python ')[2]}",
             rows=self.extension.released_before + self.extension.new_rows,
+            dropped_lines=self.run.dropped_lines(self.prepared.policy),
             released_rows=facts.rows,
             suppressed_rows=self.extension.waiting_rows,
             classes=facts.classes,

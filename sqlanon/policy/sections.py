@@ -297,7 +297,18 @@ def _quote(value: str) -> str:
 class CsvSection(SparseSection):
     """How CSV files are written. A key that is not given is detected, and a file that leaves doubts is refused."""
 
-    _optional = ("encoding", "delimiter", "quote", "header", "skip", "footer", "decimal", "thousands", "missing")
+    _optional = (
+        "encoding",
+        "delimiter",
+        "quote",
+        "header",
+        "skip",
+        "footer",
+        "decimal",
+        "thousands",
+        "missing",
+        "on_bad_line",
+    )
 
     encoding: Annotated[str, AfterValidator(_encoding)] | None = Field(
         default=None,
@@ -329,6 +340,12 @@ class CsvSection(SparseSection):
         default=None,
         description='the texts that mean NULL in every column; default: the empty text, [""]. []: none does',
         examples=[["", "NA", "?"]],
+    )
+    on_bad_line: Literal["refuse", "drop"] = Field(
+        default="refuse",
+        description="a line with another number of fields than the header, a stray quote or a NUL byte: the file is "
+        "refused, or such lines are dropped and counted",
+        examples=["drop"],
     )
 
     @property

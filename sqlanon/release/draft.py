@@ -170,6 +170,7 @@ class ReleaseDraft:
             columns=self.columns(),
             generalization=levels,
             rows=prepared.marginals.rows,
+            dropped_lines=self.run.dropped_lines(policy),
             released_rows=facts.rows,
             suppressed_rows=self.recoding.figures.suppressed_rows,
             classes=facts.classes,

@@ -82,7 +82,8 @@ class Manifest:
     quasi-identifiers together or for some at a time (``combinations``). ``score`` is None if it depends on more than
     the release (`sqlanon.release.score`); ``optimal`` is true if the strategy always proves it. ``epsilon`` (of a
     record) and ``noise`` (by attribute) are None without noise; ``confidence`` is that of the policy. ``decoys`` is
-    their number among the released rows, or None if the policy has none. ``heights`` has the heights of hierarchies
+    their number among the released rows, or None if the policy has none. ``dropped_lines`` counts the bad lines that
+    were left out of CSV files; it is None unless the policy drops them. ``heights`` has the heights of hierarchies
     that readers can know; an attribute at the top of a mask has level 1 of 1 (`levels`). ``version`` counts the
     releases in one file; it is None in a Parquet file.
     """
@@ -109,6 +110,7 @@ class Manifest:
     noise: Mapping[str, Mapping[str, Any]] | None = None
     confidence: Mapping[str, Any] | None = None
     decoys: int | None = None
+    dropped_lines: int | None = None
     smallest_class_rows: int | None = None
     persons: int | None = None
     released_persons: int | None = None
@@ -200,7 +202,7 @@ def strange_fields(manifest: Manifest) -> list[str]:
     """The names of fields with unknown content. Only names of the table, columns and attributes are free text."""
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
     heights, confidence = manifest.heights or {}, manifest.confidence or {}
-    optional = (manifest.decoys, manifest.version)
+    optional, dropped = (manifest.decoys, manifest.version), manifest.dropped_lines
     of_persons = [getattr(manifest, name) for name in _OF_PERSONS]
     sound = {
         "sqlanon_version": _VERSION.fullmatch(manifest.sqlanon_version),
@@ -213,6 +215,7 @@ def strange_fields(manifest: Manifest) -> list[str]:
         "confidence": confidence.keys() <= {"beta"}
         and all(type(figure) in (int, float) for figure in confidence.values()),
         "decoys": all(figure is None or type(figure) is int for figure in optional),
+        "dropped_lines": dropped is None or (type(dropped) is int and dropped >= 0),
         "persons": all(figure is None or type(figure) is int for figure in of_persons),
     }
     return [name for name, right in sound.items() if not right]

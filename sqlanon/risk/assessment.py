@@ -29,6 +29,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, quasi_columns, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies.build import AttributeValues
+from sqlanon.notices import ordered_messages
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
@@ -200,6 +201,7 @@ class _Assessment:
             leakage_search=leakage_search,
             dependencies=self._dependencies(sizes.rows),
             undecided_person=self._undecided_person(sizes.rows),
+            warnings=ordered_messages(self.run.notices),
             **{
                 "expected_reidentifications": marketer.expected,
                 **risk_of_rows(self.run, self.steps, self.columns, self.asked, share),

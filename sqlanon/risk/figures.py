@@ -110,6 +110,8 @@ class Risk:
     undecided_person:
         Where the policy does not say who a person is, and a column numbers people of several rows: what there is to
         decide. All figures count rows then.
+    warnings:
+        What is left out of the files of the source: the bad lines that the policy drops.
     """
 
     rows: int
@@ -137,6 +139,7 @@ class Risk:
     leakage: tuple[Leakage, ...] = ()
     dependencies: tuple[Narrowing, ...] = ()
     undecided_person: str | None = None
+    warnings: tuple[str, ...] = ()
     _relate: Callable[[Table], Any] | None = field(default=None, repr=False, compare=False)
 
     @property

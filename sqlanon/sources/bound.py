@@ -20,6 +20,7 @@ from sqlanon.engines.statement_runner import Stage
 from sqlanon.expressions import subquery, table
 from sqlanon.policy import SourceSection
 from sqlanon.records import dataclass
+from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.column_figures import distinct_counts
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]
@@ -141,6 +142,7 @@ class Source:
     scan: exp.Expr | None = None  # what reads its files, in SQL that people run
     whole: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
     persons: RemotePersons | None = None  # where its persons are counted, if its rows stay elsewhere
+    dropped: tuple[DroppedLines, ...] = ()  # by CSV file, the bad lines that were left out
 
     access: ClassVar[Access] = "rows"
     recodes: ClassVar[bool] = True

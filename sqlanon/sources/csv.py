@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import duckdb
 from sqlglot import exp
@@ -53,9 +55,11 @@ from sqlanon.policy.databases import shown_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
-from sqlanon.sources.csv_text import describe_bad_byte, readable_files
+from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
+from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.united import refuse_different_columns
+from sqlanon.workdir import spill_directory
 
 _WHOLE_FILE = -1
 _SAMPLE = 4096  # rows: to sniff more takes longer than to read a small file
@@ -159,6 +163,15 @@ class Layout:
     files: Sequence[CsvFile]
     known: CsvSection = DETECTED  # what the policy says
     copied: Sequence[str] = ()  # the columns that were copied
+    dropped: Sequence[DroppedLines] = ()  # by file, what was left out of it
+
+
+class _BrokenLinesError(SourceError):
+    """Some lines of a file are unlike its first one, as it is parsed."""
+
+    def __init__(self, message: str, layout: csv_lines.Layout | None) -> None:
+        super().__init__(message)
+        self.layout = layout
 
 
 @dataclass(frozen=True)
@@ -185,7 +198,7 @@ def copy_csv(
     Where no value of the first rows is quoted, ``"`` is taken for the quote: a later ``'x'`` keeps its apostrophes.
     Columns that are not wanted are copied where the engine cannot read the files themselves again.
     """
-    with readable_files(paths, known) as readable:
+    with readable_files(paths, known) as texts, _without_bad_lines(engine, texts, known) as (readable, dropped):
         reader = _Reader(engine, readable, text_columns, wanted if readable == paths else (), known)
         try:
             layout = _copy_rows(reader, target)
@@ -200,7 +213,92 @@ def copy_csv(
         if not _FINDS_EXTRA_DELIMITERS:
             for file in layout.files:
                 _refuse_extra_delimiters(engine, file, known)
-    return replace(layout, copied=_wanted(layout, reader.wanted))
+    return replace(layout, copied=_wanted(layout, reader.wanted), dropped=dropped)
+
+
+@contextmanager
+def _without_bad_lines(
+    engine: DuckDBEngine, paths: list[str], known: CsvSection, read_lines: int | None = None
+) -> Iterator[tuple[list[str], Sequence[DroppedLines]]]:
+    """The paths of files; of files with bad lines, where the policy drops them, those of copies of their other lines.
+
+    Of so many lines of each file, if not of all of them.
+    """
+    if known.on_bad_line != "drop":
+        yield paths, ()
+        return
+    with ExitStack() as stack:
+        folder = None
+        readable, dropped = list[str](), list[DroppedLines]()
+        for i, path in enumerate(paths):
+            layout = _layout_of_bad_lines(engine, path, known, read_lines is None)
+            if layout is not None:
+                folder = folder or stack.enter_context(spill_directory())
+                copy = str(copy_path(folder, i, path))
+                lines = _copy_good_lines(engine, path, layout, known, copy, read_lines)
+                if lines.count:
+                    dropped.append(lines)
+                    readable.append(copy)
+                    continue
+            readable.append(path)
+        yield readable, dropped
+
+
+def _layout_of_bad_lines(
+    engine: DuckDBEngine, path: str, known: CsvSection, reads_rows: bool
+) -> csv_lines.Layout | None:
+    """How a file is parsed that may have bad lines; None where it has none. It has some where it would be refused."""
+    file = None
+    try:
+        file = _sniff(engine, path, known, {"sample_size": _SAMPLE, **_number_options(known)})
+        if reads_rows:
+            engine.rows(_COUNT(rows=_read([_as_text(file)], nullstr=_NO_TEXT)))
+            if not _FINDS_EXTRA_DELIMITERS:
+                _refuse_extra_delimiters(engine, file, known)
+            if not csv_lines.can_open(path) or csv_lines.describe_null_byte(path) is None:
+                return None
+    except _BrokenLinesError as error:
+        return error.layout
+    except duckdb.InvalidInputException:
+        pass
+    if file is not None and len(file.columns) > 1:
+        return _lines_layout(file)
+    return csv_lines.guess_layout(_open_lines(engine, path), known)
+
+
+def _copy_good_lines(
+    engine: DuckDBEngine,
+    path: str,
+    layout: csv_lines.Layout,
+    known: CsvSection,
+    copy: str,
+    read_lines: int | None,
+) -> DroppedLines:
+    name = shown_name(path)
+    if not csv_lines.can_open(path):
+        raise SourceError(
+            f"source.csv: {name}: bad lines are dropped from files on this machine, plain or as .gz; download or "
+            "unpack it first"
+        )
+    if (flaw := describe_bad_byte(path)) is not None:
+        raise SourceError(f"source.files: {name}: {flaw}")
+    is_known = known.quote is not None
+    try:
+        with Path(copy).open("w", encoding="utf-8", newline="") as target:
+            lines = copy_good_lines(csv_lines.read_lines(path), layout, target, name, is_known, read_lines)
+    except UnclearLinesError as error:
+        raise SourceError(f"source.files: {name}: {error}") from None
+    if lines.count > lines.rows:
+        flaw = csv_lines.describe_broken_lines(_open_lines(engine, path), layout)
+        raise SourceError(f'source.files: {name}: {flaw}; with on_bad_line = "drop", most lines would be dropped')
+    if lines.count:
+        file = _sniff(engine, copy, known, {"sample_size": _SAMPLE, **_number_options(known)})
+        if len(file.columns) != lines.fields or not _lines_layout(file).is_like(layout):
+            raise SourceError(
+                f"source.files: {lines.message}; the other lines look as if they had another delimiter or other "
+                "quotes: set delimiter and quote under [source.csv]"
+            )
+    return lines
 
 
 def _copy_rows(reader: _Reader, target: exp.Table) -> Layout:
@@ -230,7 +328,12 @@ def find_values(
     with readable_files(paths, layout.known) as readable:
         for path, file in zip(readable, layout.files, strict=True):
             i = [name.lower() for name in file.columns].index(column.lower())
-            records = _lines_layout(file).records(_open_lines(engine, path)(None))
+            lines, lines_layout = _open_lines(engine, path)(None), _lines_layout(file)
+            records = (
+                read_good_records(lines, lines_layout, layout.known.quote is not None)
+                if layout.dropped
+                else lines_layout.records(lines)
+            )
             for record in islice(records, int(bool(file.options["header"])), None):
                 if i < len(record.fields) and (value := record.fields[i]) in values:
                     name = f"{shown_name(path)}, " if len(paths) > 1 else ""
@@ -251,14 +354,17 @@ def read_every_column(layout: Layout) -> exp.Query | None:
 
 def scan_csv(
     engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], known: CsvSection = DETECTED
-) -> exp.Query:
+) -> tuple[exp.Query, Sequence[DroppedLines]]:
     """The query that would read CSV files, by their first rows alone: it is for its columns."""
-    with readable_files(paths, known, _SCANNED_LINES) as readable:
+    with (
+        readable_files(paths, known, _SCANNED_LINES) as texts,
+        _without_bad_lines(engine, texts, known, _SCANNED_LINES) as (readable, dropped),
+    ):
         layout = _sniff_files(_Reader(engine, readable, text_columns, (), known), **_number_options(known))
         if readable == paths:
-            return _converted(layout, list(layout.columns), lambda name, type_, options: None)
+            return _converted(layout, list(layout.columns), lambda name, type_, options: None), dropped
     nulls = [named(cast(exp.null(), type_), name) for name, type_ in layout.columns.items()]
-    return exp.select(*nulls).where(exp.false())
+    return exp.select(*nulls).where(exp.false()), dropped
 
 
 def _copy_by_sample(reader: _Reader, target: exp.Table) -> Layout | None:
@@ -709,15 +815,15 @@ def _lines_layout(file: CsvFile) -> csv_lines.Layout:
 
 def _refuse_broken_lines(engine: DuckDBEngine, path: str, known: CsvSection, file: CsvFile | None = None) -> None:
     """Refuse a file with lines unlike its first one; where the sniffer says nothing, by the likeliest delimiter."""
+    open_lines = _open_lines(engine, path)
+    layout = csv_lines.guess_layout(open_lines, known) if file is None else _lines_layout(file)
     flaw: str | None = None
     if csv_lines.can_open(path):
         flaw = csv_lines.describe_null_byte(path) or describe_bad_byte(path)
-    if flaw is None:
-        open_lines = _open_lines(engine, path)
-        layout = csv_lines.guess_layout(open_lines, known) if file is None else _lines_layout(file)
-        flaw = None if layout is None else csv_lines.describe_broken_lines(open_lines, layout)
+    if flaw is None and layout is not None:
+        flaw = csv_lines.describe_broken_lines(open_lines, layout)
     if flaw is not None:
-        raise SourceError(f"source.files: {shown_name(path)}: {flaw}")
+        raise _BrokenLinesError(f"source.files: {shown_name(path)}: {flaw}", layout)
 
 
 def _refuse_unreadable_lines(engine: DuckDBEngine, path: str, is_alone: bool) -> None:

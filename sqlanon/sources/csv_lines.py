@@ -23,7 +23,7 @@ from sqlanon.records import dataclass
 DELIMITERS = (",", ";", "\t", "|")
 
 SAMPLED_LINES = 1_000
-_SHOWN_LINES = 5
+SHOWN_LINES = 5
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
 _STRAY_QUOTE = "has a quote that is not closed, or text after a closing quote"
@@ -121,6 +121,10 @@ class Record:
     is_broken: bool = False  # whether its quotes are
 
 
+def describe_record(record: Record) -> str:
+    return _STRAY_QUOTE if record.is_broken else f"has {len(record.fields):,}"
+
+
 def read_records(lines: Iterable[str], delimiter: str, quote: str, escape: str = "") -> Iterator[Record]:
     """The records of a file but for blank lines; reading goes on behind broken ones."""
     reader = csv.reader(
@@ -154,6 +158,12 @@ class Layout:
     escape: str = ""
     skip: int = 0
     comment: str = ""
+
+    def is_like(self, other: Layout) -> bool:
+        """Whether it parses lines as another layout does, below the lines that are skipped."""
+        escapes = [{"", layout.quote, layout.escape} for layout in (self, other)]
+        same = (self.delimiter, self.quote, self.comment) == (other.delimiter, other.quote, other.comment)
+        return same and escapes[0] == escapes[1]
 
     def records(self, lines: Iterable[str]) -> Iterator[Record]:
         records = read_records(islice(lines, self.skip, None), self.delimiter, self.quote, self.escape)
@@ -294,8 +304,8 @@ def _compare_lines(records: Iterator[Record]) -> _Summary | None:
             continue
         counts[fields] += 1
         extra_ends += is_blank and fields == expected + 1
-        if len(shown) < _SHOWN_LINES:
-            shown.append(f"line {record.line:,} {_STRAY_QUOTE if record.is_broken else f'has {fields:,}'}")
+        if len(shown) < SHOWN_LINES:
+            shown.append(f"line {record.line:,} {describe_record(record)}")
     return _Summary(first, rows, counts, blank_ends, extra_ends, shown)
 
 

@@ -61,13 +61,18 @@ def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = No
                     "encoding or a footer; download or unpack it first"
                 )
             folder = folder or stack.enter_context(spill_directory())
-            name = shown_name(path)
-            (folder / str(i)).mkdir()
-            copy = folder / str(i) / (name.rpartition(".")[0] if name.lower().endswith(_PACKED) else name)
+            copy = copy_path(folder, i, path)
             with copy.open("w", encoding=UTF_8, newline="") as file:
                 file.writelines(islice(_without_footer(_decoded_lines(path, encodings[path]), csv.footer), lines))
             readable.append(str(copy))
         yield readable
+
+
+def copy_path(folder: Path, number: int, path: str) -> Path:
+    """Where a file is copied to: a file of the same name, in a folder of its own."""
+    name = shown_name(path)
+    (folder / str(number)).mkdir()
+    return folder / str(number) / (name.rpartition(".")[0] if name.lower().endswith(_PACKED) else name)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ Stata, SAS), what is read over the network, and tables that others may change. A
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ from sqlanon.policy.databases import (
 )
 from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
+from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.csv import DETECTED, Layout, copy_csv, find_values, read_every_column, scan_csv
@@ -135,7 +136,7 @@ FORMATS: Mapping[str, FileFormat] = {
     "csv": FileFormat(
         "CSV",
         "read_csv",
-        lambda scan: scan_csv(scan.engine, scan.paths, scan.text_columns, scan.csv),
+        lambda scan: scan_csv(scan.engine, scan.paths, scan.text_columns, scan.csv)[0],
     ),
     "json": FileFormat(
         "JSON",
@@ -218,7 +219,7 @@ def bind_files(
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
         bound = bind_relation(engine, relation.table, place, True, local, relation.columns, home)
     for_people = _for_people(name, format_, scan, bound.columns, values)
-    return replace(bound, scan=for_people, whole=relation.whole)
+    return replace(bound, scan=for_people, whole=relation.whole, dropped=tuple(relation.dropped))
 
 
 def _typed(
@@ -302,6 +303,7 @@ class _Relation:
     whole: exp.Query | None = None
     is_copied: bool = False
     layout: Layout | None = None  # of CSV files whose rows are read
+    dropped: Sequence[DroppedLines] = ()  # what was left out of CSV files
 
 
 def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]) -> _Relation:
@@ -310,11 +312,15 @@ def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, want
     copy = place.copy_of(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
     if copy is not None and name == "csv":
         layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy, scan.csv)
-        return _Relation(copy, layout.columns, read_every_column(layout), True, layout)
+        return _Relation(copy, layout.columns, read_every_column(layout), True, layout, layout.dropped)
     if copy is not None and format_.copy is not None:
         format_.copy(scan, copy)
         return _Relation(copy, is_copied=True)
-    query = format_.query(scan)
+    dropped: Sequence[DroppedLines] = ()
+    if name == "csv":
+        query, dropped = scan_csv(scan.engine, scan.paths, scan.text_columns, scan.csv)
+    else:
+        query = format_.query(scan)
     if copy is not None:
         columns = scan.engine.columns(subquery(query, "files"))
         names = [one for one in columns if one.lower() in wanted] or list(columns)
@@ -323,7 +329,7 @@ def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, want
         return _Relation(copy, columns, None if len(names) == len(columns) else query, True)
     view = place.view("files")
     scan.engine.execute(create_temporary_view(view, query))
-    return _Relation(view)
+    return _Relation(view, dropped=dropped)
 
 
 def _for_people(
@@ -359,7 +365,7 @@ def _options_for_people(csv: CsvSection) -> list[exp.Expr]:
     """What a policy says of CSV files, as DuckDB calls it. It knows few encodings, and no lines below the data."""
     written = {
         "delim": csv.delimiter, "quote": csv.quote, "header": csv.header, "skip": csv.skip, "encoding": csv.encoding,
-        "ignore_errors": True if csv.footer else None,
+        "ignore_errors": True if csv.footer or csv.on_bad_line == "drop" else None,
     }  # fmt: skip
     options: list[exp.Expr] = [
         exp.Var(this=name).eq(exp.convert(value)) for name, value in written.items() if value is not None

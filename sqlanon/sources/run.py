@@ -9,8 +9,11 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import Namer, drop_schema
+from sqlanon.notices import Notice
+from sqlanon.policy import Policy
 from sqlanon.records import dataclass
 from sqlanon.resources import CHECKS, macro_scripts
+from sqlanon.sources.bad_lines import count_dropped_lines, warn_of_dropped_lines
 from sqlanon.sources.bind import unbind_source
 from sqlanon.sources.bound import Population, Source, WorkNames
 from sqlanon.sources.copies import Copies
@@ -35,6 +38,17 @@ class Run:
     def engines(self) -> tuple[DuckDBEngine, ...]:
         """Its engine, and that of its population."""
         return self.engine, *(() if self.population is None else (self.population.engine,))
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Warnings of what was left out of the files that were read."""
+        population = () if self.population is None else self.population.source.dropped
+        return (*warn_of_dropped_lines(self.source.dropped), *warn_of_dropped_lines(population, "population"))
+
+    def dropped_lines(self, policy: Policy) -> int | None:
+        """The bad lines that were left out of the source; None unless the policy drops them."""
+        csv = policy.source.csv
+        return count_dropped_lines(self.source.dropped) if csv is not None and csv.on_bad_line == "drop" else None
 
     def __enter__(self) -> Run:
         return self

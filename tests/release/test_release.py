@@ -43,7 +43,7 @@ MANIFEST_COLUMNS = {
     "generalization", "rows", "released_rows", "suppressed_rows", "classes", "smallest_class", "measure", "score",
     "optimal", "guarantee", "epsilon", "noise", "confidence", "decoys", "smallest_class_rows",
     "persons", "released_persons", "suppressed_persons", "partly_released_persons", "heights", "version",
-    "digest_algorithm", "digest",
+    "dropped_lines", "digest_algorithm", "digest",
 }  # fmt: skip
 
 # The rows stand in the order of `stay`, which is released: a release in the source's order would show.

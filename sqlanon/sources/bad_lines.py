@@ -1,0 +1,226 @@
+"""Bad lines of CSV files, which ``on_bad_line = "drop"`` leaves out: they are counted, and the rest is copied.
+
+A record is bad where the check of lines (`csv_lines.describe_broken_lines`) says so: it has another number of fields
+than the first one, or its quotes are broken; or it has a NUL byte. A quote that is not closed takes good lines with
+it. So of a bad record of several lines, the first one alone is dropped if each of the others is a row by itself. Where
+it is not clear which lines are bad, the file is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import TextIO
+
+from sqlanon.notices import Notice, with_noun
+from sqlanon.records import dataclass
+from sqlanon.sources.csv_lines import SHOWN_LINES, Layout, Record, describe_record, read_records
+
+_MOST_LINES = 10_000  # of a record: a quote that is closed later is taken for a stray one
+_LONGEST_FIELD = 2**31 - 1  # characters: Python's own limit is shorter than that of the engine
+_QUOTES = ('"', "'")
+
+
+class UnclearLinesError(Exception):
+    """It is not clear which lines are bad; the message says why."""
+
+
+@dataclass(frozen=True)
+class DroppedLines:
+    """What was left out of a file."""
+
+    file: str  # its name
+    count: int
+    shown: Sequence[str]  # the first bad lines, and what is wrong with them
+    fields: int  # of the first record, and of each good one
+    rows: int  # good records below the first one
+    read_lines: int | None = None  # how many lines of the file were read; None: all
+
+    @property
+    def message(self) -> str:
+        more = f", and {self.count - len(self.shown):,} more" if self.count > len(self.shown) else ""
+        scope = "" if self.read_lines is None else f" of the first {self.read_lines:,} lines"
+        dropped = with_noun(self.count, "bad line", "is", "are")
+        return f"{self.file}: {dropped} dropped{scope}: {', '.join(self.shown)}{more}"
+
+
+def count_dropped_lines(dropped: Iterable[DroppedLines]) -> int:
+    return sum(file.count for file in dropped)
+
+
+def warn_of_dropped_lines(dropped: Iterable[DroppedLines], section: str = "source") -> tuple[Notice, ...]:
+    """A warning for each file from which lines were left out."""
+    return tuple(Notice(f"{section}.csv: {file.message}", file.count) for file in dropped)
+
+
+def copy_good_lines(
+    lines: Iterable[str],
+    layout: Layout,
+    target: TextIO,
+    file: str,
+    is_quote_known: bool = False,
+    read_lines: int | None = None,
+) -> DroppedLines:
+    """Write the lines of a file but for the bad ones, with titles, blank lines and comments; as a stream.
+
+    Raises
+    ------
+    UnclearLinesError
+        It is not clear which lines are bad.
+    """
+    expected, rows, count, shown, opened = 0, 0, 0, list[str](), iter(lines)
+    for piece in _read_pieces(islice(opened, read_lines), layout, is_quote_known, read_lines):
+        if piece.flaw is None:
+            target.writelines(piece.lines)
+            rows += piece.record is not None
+            expected = expected or (0 if piece.record is None else len(piece.record.fields))
+        else:
+            count += 1
+            if len(shown) < SHOWN_LINES:
+                shown.append(f"line {piece.line:,} {piece.flaw}")
+    is_cut = read_lines is not None and next(opened, None) is not None
+    return DroppedLines(file, count, shown, expected, max(rows - 1, 0), read_lines if is_cut else None)
+
+
+def read_good_records(lines: Iterable[str], layout: Layout, is_quote_known: bool = False) -> Iterator[Record]:
+    """The records of a file that are not dropped, with their lines in the file."""
+    for piece in _read_pieces(lines, layout, is_quote_known):
+        if piece.flaw is None and piece.record is not None:
+            yield replace(piece.record, line=piece.line)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Lines of a file: a record; or a title, a blank line or a comment."""
+
+    line: int  # the first of them
+    lines: Sequence[str]
+    record: Record | None = None
+    flaw: str | None = None  # of a bad record
+
+
+def _read_pieces(
+    lines: Iterable[str], layout: Layout, is_quote_known: bool, read_lines: int | None = None
+) -> Iterator[_Piece]:
+    """A file piece by piece; of so many lines, the last record is left out if it is bad: it may go on behind them."""
+    feed, expected = _Feed(lines), 0
+    for title in islice(feed, layout.skip):
+        yield _Piece(feed.line, [title])
+    for line, taken, record in _records(feed, layout):
+        if record is None or (layout.comment and taken[0].startswith(layout.comment)):
+            yield _Piece(line, taken)
+        elif not expected:
+            if record.is_broken:
+                raise UnclearLinesError(f"the first line of the table (line {line:,}) {describe_record(record)}")
+            expected = len(record.fields)
+            yield _Piece(line, taken, record)
+        elif _is_good(record, expected):
+            yield _Piece(line, taken, record)
+        elif feed.line == read_lines:
+            return
+        else:
+            bad = _bad_lines(line, taken, record, expected, layout)
+            feed.put_back(taken[len(bad) :])
+            if not is_quote_known:
+                _refuse_other_quotes(line, bad, expected, layout)
+            flaw = describe_record(record if bad == taken else replace(record, fields=(), is_broken=True))
+            yield _Piece(line, bad, record, "has a NUL byte" if any("\0" in text for text in bad) else flaw)
+
+
+class _Feed:
+    """Lines that can be put back; ``line`` is the number of the last one that was taken."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines, self._returned, self.line = iter(lines), list[str](), 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._returned.pop() if self._returned else next(self._lines)
+        self.line += 1
+        return line
+
+    def put_back(self, lines: Sequence[str]) -> None:
+        self._returned += reversed(lines)
+        self.line -= len(lines)
+
+
+def _records(feed: _Feed, layout: Layout) -> Iterator[tuple[int, Sequence[str], Record | None]]:
+    """The number of the first line of each record, its lines, and what they say; None: a blank line."""
+    for first in feed:
+        line, taken = feed.line, [first]
+        if not layout.quote or layout.quote not in first:
+            yield line, taken, _parse(taken, layout)
+            continue
+
+        def more(taken: list[str] = taken) -> Iterator[str]:
+            yield taken[0]
+            for other in islice(feed, _MOST_LINES):
+                taken.append(other)
+                yield other
+
+        yield line, taken, _parse(more(), layout, taken)
+
+
+def _parse(lines: Iterable[str], layout: Layout, taken: Sequence[str] = ()) -> Record | None:
+    """The first record of some lines; of lines that are taken one by one, ``taken`` has those that it took."""
+    with _long_fields():
+        record = next(read_records(lines, layout.delimiter, layout.quote, layout.escape), None)
+    own = taken or lines
+    has_null = record is not None and any("\0" in line for line in own)
+    return replace(record, fields=(), is_broken=True) if record is not None and has_null else record
+
+
+def _is_good(record: Record, expected: int) -> bool:
+    return not record.is_broken and len(record.fields) == expected
+
+
+def _bad_lines(line: int, taken: Sequence[str], record: Record, expected: int, layout: Layout) -> Sequence[str]:
+    """Which lines of a bad record are bad: all, or the first one alone where the lines below it are rows."""
+    if len(taken) == 1:
+        return taken
+    below = [(other, _parse([other], layout)) for other in taken[1:]]
+    are_rows = [other is not None and _is_good(other, expected) for _, other in below]
+    if not record.is_broken and expected > 1 and not any(are_rows):
+        return taken
+    are_paired = [text.count(layout.quote) % 2 == 0 for text, _ in below]
+    are_inner_rows = all(
+        is_paired and (is_row or other is None)
+        for (_, other), is_row, is_paired in zip(below[:-1], are_rows, are_paired, strict=False)
+    )
+    if expected > 1 and taken[0].count(layout.quote) % 2 and are_inner_rows and are_rows[-1] == are_paired[-1]:
+        return taken[:1]
+    if expected == 1 or any(are_rows):
+        raise UnclearLinesError(
+            f"line {line:,} begins a record of {len(taken):,} lines that {describe_record(record)}, and some of these "
+            "lines may be rows; correct its quotes"
+        )
+    return taken
+
+
+def _refuse_other_quotes(line: int, bad: Sequence[str], expected: int, layout: Layout) -> None:
+    """Refuse to drop lines that are good where other quotes, or a backslash before quotes, are read."""
+    whole = "".join(bad)
+    for quote in _QUOTES:
+        begins = quote != layout.quote and (whole.startswith(quote) or f"{layout.delimiter}{quote}" in whole)
+        for escape, is_used in (("", begins), ("\\", f"\\{quote}" in whole)):
+            records = list(read_records(bad, layout.delimiter, quote, escape)) if is_used and "\0" not in whole else []
+            if len(records) == 1 and _is_good(records[0], expected):
+                written = f"quotes are {quote}" + (" with a backslash before them in values" if escape else "")
+                raise UnclearLinesError(
+                    f"line {line:,} is a row where {written}, and a bad line where they are {layout.quote or 'none'} "
+                    "alone; set quote under [source.csv], or correct the line"
+                )
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    limit = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
