@@ -45,7 +45,14 @@ from sqlanon.ledger.release_links import (
 )
 from sqlanon.ledger.renamed import renamed_columns
 from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
-from sqlanon.ledger.trees import CATALOG_IN_QUERIES, is_same_tree, recorded_trees, same_trees, trees_of_pair
+from sqlanon.ledger.trees import (
+    CATALOG_IN_QUERIES,
+    is_same_tree,
+    recorded_trees,
+    same_trees,
+    trees_of_pair,
+    value_types,
+)
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
 from sqlanon.policy.databases import read_data_files
 from sqlanon.records import dataclass
@@ -172,9 +179,9 @@ class Attacker:
         paths = first.path, second.path
         if paths not in self._pair_trees:
             both = self.private.hierarchies_of(first), self.private.hierarchies_of(second)
-            same = same_trees(self.private.run.engine, *both)
+            same, types = same_trees(self.private.run.engine, *both), value_types(self.private.run.engine, *both)
             store = partial(self._store, len(self._pair_trees) + 1)
-            self._pair_trees[paths] = trees_of_pair((first, second), both, same, store)
+            self._pair_trees[paths] = trees_of_pair((first, second), both, same, types, store)
         return self._pair_trees[paths]
 
     def _store(self, pair: int, name: str, query: exp.Query) -> exp.Table:

@@ -72,6 +72,7 @@ from sqlanon.ledger.trees import (
     stored_name,
     trees_of,
     trees_of_pair,
+    value_types,
 )
 from sqlanon.notices import with_noun
 from sqlanon.policy import ReleaseSection, shown_place
@@ -553,7 +554,13 @@ class JointAudit:
         # share at most as many rows without them.
         if linked.several_levels and has_rows and not found and masked != "own class":
             found += self._subtractions(one, audit, public, why)
-        return found + self._temporal_attacks(one, audit, public, masked)
+        if not found or one.publication.run_id in self.prepared.earlier.lost:  # there, rows that are gone are no reason
+            return found + self._temporal_attacks(one, audit, public, masked)
+        audit.leave_few_steps()
+        try:
+            return found + self._temporal_attacks(one, audit, public, masked)
+        except NotComparedError:  # what was found is enough to refuse the release
+            return found
 
     def _noise_attacks(
         self,
@@ -683,10 +690,11 @@ class JointAudit:
         now = {hierarchy.attribute.lower(): hierarchy for hierarchy in self.prepared.own_hierarchies}
         then_name = partial(stored_name, one.publication.run_id)
         now_name = partial(catalog.hierarchy_name, policy.fingerprint())
-        same, shown = same_trees(run.engine, then, now), (_in_catalog(then, then_name), _in_catalog(now, now_name))
+        same, types = same_trees(run.engine, then, now), value_types(run.engine, then, now)
+        shown = _in_catalog(then, then_name), _in_catalog(now, now_name)
         return (
-            trees_of_pair((one, new), (then, now), same, self._store),
-            trees_of_pair((one, new), shown, same, lambda name, query: subquery(query, name)),
+            trees_of_pair((one, new), (then, now), same, types, self._store),
+            trees_of_pair((one, new), shown, same, types, lambda name, query: subquery(query, name)),
         )
 
     def _store(self, name: str, query: exp.Query) -> exp.Table:

@@ -26,8 +26,11 @@ from sqlanon.records import dataclass
 
 Edge = tuple[int, int]
 
-MOST_STEPS = 30_000_000
-"""The most edges of residual graphs that are followed for two releases: ten seconds, about."""
+MOST_STEPS = 15_000_000
+"""The most edges of residual graphs that are followed for two releases: five seconds, about."""
+
+FEW_STEPS = 1_000_000
+"""The most that are followed to find more in two releases that are refused already."""
 
 
 class TooManyStepsError(Exception):
@@ -39,6 +42,9 @@ class StepBudget:
 
     def __init__(self) -> None:
         self._left = MOST_STEPS
+
+    def leave_few(self) -> None:
+        self._left = min(self._left, FEW_STEPS)
 
     def spend(self, steps: int) -> None:
         self._left -= steps
@@ -130,8 +136,9 @@ class OverlapFlows:
     def most(self, edge: Edge, enough: int) -> int:
         """The most rows of a pair of classes in any greatest flow; ``enough``, where it can have as many."""
         a, b = self._places[True, edge[0]], self._places[False, edge[1]]
+        enough = min(enough, self._rows[a], self._rows[b])
         if self._components[a] == self._components[b]:
-            while (flow := self._flow.get((a, b), 0)) < enough and (path := self._path(b, a)):
+            while (flow := self._flow.get((a, b), 0)) < enough and (path := self._path(b, a, {(b, a)})):
                 self._push([*path, (a, b)], min(enough - flow, *(self._room(*arc) for arc in path)))
         return min(self._flow.get((a, b), 0), enough)
 
@@ -150,10 +157,11 @@ class OverlapFlows:
         2
         """
         pairs = {(self._places[True, a], self._places[False, b]) for a, b in edges}
-        for edge in edges:
-            # The most of one pair are often enough, or others have kept theirs.
-            if self.most(edge, enough) >= enough or self._rows_of(pairs) >= enough:
-                return enough
+        closed = {(b, a) for a, b in pairs}
+        for a, b in pairs:  # first without taking rows from any of them: that is often enough
+            if self._components[a] == self._components[b]:
+                while (rows := self._rows_of(pairs)) < enough and (path := self._path(b, a, closed)):
+                    self._push([*path, (a, b)], min(enough - rows, *(self._room(*arc) for arc in path)))
         while (rows := self._rows_of(pairs)) < enough and (cycle := self._gaining_cycle(pairs)):
             self._push(cycle, min(self._room(*arc) for arc in cycle))
         return min(rows, enough)
@@ -187,7 +195,9 @@ class OverlapFlows:
         node = self._places[is_first, number]
         start, goal = (self._source, node) if is_first else (node, self._sink)
         if self._components[start] == self._components[goal]:
-            while (matched := self._rows[node] - self._unmatched[node]) and (path := self._path(start, goal)):
+            while (matched := self._rows[node] - self._unmatched[node]) and (
+                path := self._path(start, goal, {(start, goal)})
+            ):
                 self._push([*path, (goal, start)], min(matched, *(self._room(*arc) for arc in path)))
         return self._unmatched[node]
 
@@ -264,8 +274,8 @@ class OverlapFlows:
             return self._rows[node] - self._unmatched[node]
         return self._rows[start] + self._rows[end] if start < firsts else self._flow.get((end, start), 0)
 
-    def _open_arcs(self, node: int) -> Iterator[int]:
-        """Where more can flow to from a node."""
+    def _neighbours_of(self, node: int) -> Sequence[int]:
+        """The nodes that arcs lead to, and from."""
         firsts = len(self._firsts)
         if node == self._source:
             ends: Sequence[int] = range(firsts)
@@ -274,33 +284,48 @@ class OverlapFlows:
         else:
             ends = (*self._neighbours[node], self._source if node < firsts else self._sink)
         self._budget.spend(len(ends))
-        return (end for end in ends if self._room(node, end))
+        return ends
 
-    def _path(self, start: int, goal: int) -> list[Edge]:
-        """The arcs of a shortest way along which more can flow, but for the arc between the two; none, if there is
-        none."""
-        before = self._reached(start, goal)
-        if goal not in before:
-            return []
-        path, node = list[Edge](), goal
-        while node != start:
-            path.append((before[node], node))
-            node = before[node]
-        return path[::-1]
+    def _open_arcs(self, node: int) -> Iterator[int]:
+        """Where more can flow to from a node."""
+        return (end for end in self._neighbours_of(node) if self._room(node, end))
 
-    def _reached(self, start: int, goal: int) -> dict[int, int]:
-        """The nodes that more can flow to, each with the one before it, until the goal is among them."""
-        before, queue = {start: start}, deque([start])
+    def _path(self, start: int, goal: int, closed: Set[Edge]) -> list[Edge]:
+        """The arcs of a shortest way along which more can flow, without those that are closed; none, if there is none.
+
+        It is searched for from both ends, each time from the one where fewer nodes were reached last.
+        """
+        before, after = {start: start}, {goal: goal}
+        forward, backward = [start], [goal]
+        while forward and backward:
+            is_forward = len(forward) <= len(backward)
+            nodes, reached, others = (forward, before, after) if is_forward else (backward, after, before)
+            following = list[int]()
+            for node in nodes:
+                for end in self._neighbours_of(node):
+                    arc = (node, end) if is_forward else (end, node)
+                    if end in reached or arc in closed or not self._room(*arc):
+                        continue
+                    reached[end] = node
+                    if end in others:
+                        return _join_ways(before, after, end)
+                    following.append(end)
+            if is_forward:
+                forward = following
+            else:
+                backward = following
+        return []
+
+    def _reached(self, start: int, goal: int) -> set[int]:
+        """The nodes that more can flow to, by no arc between the two."""
+        reached, queue = {start}, [start]
         while queue:
-            node = queue.popleft()
+            node = queue.pop()
             for end in self._open_arcs(node):
-                if end in before or (node == start and end == goal):
-                    continue
-                before[end] = node
-                if end == goal:
-                    return before
-                queue.append(end)
-        return before
+                if end not in reached and (node, end) != (start, goal):
+                    reached.add(end)
+                    queue.append(end)
+        return reached
 
     def _push(self, path: Iterable[Edge], rows: int) -> None:
         firsts = len(self._firsts)
@@ -346,6 +371,25 @@ class OverlapFlows:
         return component
 
 
+def _join_ways(before: Mapping[int, int], after: Mapping[int, int], middle: int) -> list[Edge]:
+    """The arcs of a way from a start to a goal: both are next to themselves, and others have the node before them, or
+    after them.
+
+    >>> _join_ways({1: 1, 2: 1}, {4: 4, 3: 4, 2: 3}, 2)
+    [(1, 2), (2, 3), (3, 4)]
+    """
+    path, node = list[Edge](), middle
+    while before[node] != node:
+        path.append((before[node], node))
+        node = before[node]
+    path.reverse()
+    node = middle
+    while after[node] != node:
+        path.append((node, after[node]))
+        node = after[node]
+    return path
+
+
 def _find_cycle(before: Mapping[int, int]) -> list[Edge]:
     """The arcs of a cycle among nodes that each have one before them; none, if there is none.
 
@@ -375,9 +419,11 @@ class ComponentFlows:
     edges:
         Component, group of the first release, group of the second, the rows of each, and the number of the finest
         values of the two.
+    budget:
+        The steps that are left for the two releases.
     """
 
-    def __init__(self, edges: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, edges: Sequence[tuple[int, ...]], budget: StepBudget) -> None:
         self._edges = defaultdict[int, list[Edge]](list)
         self._firsts, self._seconds = defaultdict[int, dict[int, int]](dict), defaultdict[int, dict[int, int]](dict)
         self.by_values = defaultdict[int, dict[int, list[Edge]]](lambda: defaultdict(list))
@@ -385,7 +431,7 @@ class ComponentFlows:
             self._edges[component].append((a, b))
             self._firsts[component][a], self._seconds[component][b] = n_a, n_b
             self.by_values[values][component].append((a, b))
-        self._flows, self.budget = dict[int, OverlapFlows](), StepBudget()
+        self._flows, self.budget = dict[int, OverlapFlows](), budget
 
     @property
     def largest(self) -> int:

@@ -40,14 +40,14 @@ from sqlanon.expressions import (
     values_query,
 )
 from sqlanon.ledger.connected import connect
-from sqlanon.ledger.overlap_flows import Bound, ComponentFlows, Edge, OverlapFlows, TooManyStepsError
+from sqlanon.ledger.overlap_flows import Bound, ComponentFlows, Edge, OverlapFlows, StepBudget, TooManyStepsError
 from sqlanon.ledger.row_matching import ReleaseLink, groups
 from sqlanon.records import dataclass
 
 MOST_OVERLAPS = 100_000
 """The most pairs of groups in components that come to Python."""
 
-MOST_COMBINATIONS = 20
+MOST_COMBINATIONS = 5
 """The most finest values with few rows that are looked for: one is enough to refuse a release."""
 
 _EDGES = template("""
@@ -189,13 +189,15 @@ class OverlapGraph:
         return [self.edges, self.components, self.irregular]
 
 
-def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Expr) -> OverlapGraph:
+def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Expr, budget: StepBudget) -> OverlapGraph:
     """Make the graph of groups, whose tables are the caller's to drop.
 
     Parameters
     ----------
     meeting:
         The pairs of groups that can have rows in common, with the finest values of the two as numbers, ``v0`` ..
+    budget:
+        The steps that are left for flows of the two releases.
 
     Raises
     ------
@@ -213,7 +215,7 @@ def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Ex
         for one in (edges, components, irregular):
             engine.execute(drop_table(one))
         raise too_many_pairs()
-    return OverlapGraph(edges, components, irregular, ComponentFlows(rows))
+    return OverlapGraph(edges, components, irregular, ComponentFlows(rows, budget))
 
 
 def too_many_pairs() -> NotComparedError:

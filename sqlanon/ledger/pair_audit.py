@@ -18,7 +18,7 @@ from sqlanon.errors import NotComparedError
 from sqlanon.expressions import Namer, aliased, create_table, drop_table, subquery, template
 from sqlanon.ledger.class_unions import REGIONS, make_regions, new_in_unions, swapped_regions
 from sqlanon.ledger.joint_attacks import MEETING, complementary_victims, new_in_classes
-from sqlanon.ledger.overlap_flows import TooManyStepsError
+from sqlanon.ledger.overlap_flows import StepBudget, TooManyStepsError
 from sqlanon.ledger.overlaps import (
     MOST_COMBINATIONS,
     OverlapGraph,
@@ -65,6 +65,7 @@ class PairAudit:
     _queries: dict[str, exp.Query] = field(default_factory=dict)
     _tables: list[exp.Table] = field(default_factory=list)
     _graphs: list[OverlapGraph] = field(default_factory=list)
+    _budget: StepBudget = field(default_factory=StepBudget)
 
     @classmethod
     @contextmanager
@@ -76,6 +77,10 @@ class PairAudit:
         finally:
             for one in audit._tables:
                 engine.execute(drop_table(one))
+
+    def leave_few_steps(self) -> None:
+        """Follow flows no longer than is worth it where the release is refused already."""
+        self._budget.leave_few()
 
     def complementary(self) -> tuple[int, int]:
         """The combinations of fewer than k rows that both show together, and their rows."""
@@ -112,7 +117,7 @@ class PairAudit:
         """The graph of groups, made once."""
         if not self._graphs:
             self.with_tables(complementary_victims(self.linked, self.k))
-            graph = make_graph(self.engine, self.work, self.linked, self._parts[MEETING])
+            graph = make_graph(self.engine, self.work, self.linked, self._parts[MEETING], self._budget)
             self._graphs.append(graph)
             self._tables.extend(graph.tables)
         return self._graphs[0]

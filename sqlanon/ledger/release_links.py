@@ -118,7 +118,7 @@ _SET_LABELS = template("""
 _CROSSED = template("""
     SELECT :levels
     FROM :first
-    JOIN :second ON a.level_0::VARCHAR IS NOT DISTINCT FROM b.level_0::VARCHAR
+    JOIN :second ON :same
 """)
 
 Subject = TypeVar("Subject", bound="ComparedRelease")
@@ -326,13 +326,21 @@ class CrossedTrees:
         return self.first.height + 1 + level
 
 
-def crossed(first: Tree, second: Tree) -> exp.Select:
-    """The table of `CrossedTrees`."""
+def crossed(first: Tree, second: Tree, types: tuple[str, str]) -> exp.Select:
+    """The table of `CrossedTrees`; ``types`` are those of the ground values in both."""
     levels: list[exp.Expr] = [col(f"level_{level}", "a") for level in range(first.height + 1)]
     levels += [
         named(col(f"level_{level}", "b"), f"level_{first.height + 1 + level}") for level in range(second.height + 1)
     ]
-    return _CROSSED(levels=levels, first=aliased(first.table.copy(), "a"), second=aliased(second.table.copy(), "b"))
+    return _CROSSED(
+        levels=levels,
+        first=aliased(first.table.copy(), "a"),
+        second=aliased(second.table.copy(), "b"),
+        same=same(
+            compared_value(col("level_0", "a"), *types),
+            compared_value(col("level_0", "b"), *reversed(types)),
+        ),
+    )
 
 
 @dataclass(frozen=True)

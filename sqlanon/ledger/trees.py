@@ -124,10 +124,21 @@ def same_trees(engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping
     return {name for name in both if then[name] is now[name] or is_same_tree(engine, then[name], now[name])}
 
 
+def value_types(
+    engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping[str, Hierarchy]
+) -> dict[str, tuple[str, str]]:
+    """The types of the ground values in two releases, by attribute that both have."""
+    return {
+        name: (engine.columns(then[name].table)["level_0"], engine.columns(now[name].table)["level_0"])
+        for name in then.keys() & now.keys()
+    }
+
+
 def trees_of_pair(
     releases: tuple[ComparedRelease, ComparedRelease],
     hierarchies: tuple[Mapping[str, Hierarchy], Mapping[str, Hierarchy]],
     same: Set[str],
+    types: Mapping[str, tuple[str, str]],
     store: Store,
 ) -> Trees:
     """The hierarchies of two releases, each as it was when its release was made.
@@ -138,6 +149,8 @@ def trees_of_pair(
         Those of each release, by attribute in lower case.
     same:
         The attributes that have the same hierarchy in both.
+    types:
+        The types of the ground values in both.
     store:
         Makes a relation of the rows of both hierarchies of an attribute.
     """
@@ -154,7 +167,7 @@ def trees_of_pair(
             trees[name] = _tree(last, store(f"both_{name}", query))
         else:
             own, other = _tree(first, first.table), _tree(last, last.table)
-            crossing[name] = CrossedTrees(own, other, store(f"crossed_{name}", crossed(own, other)))
+            crossing[name] = CrossedTrees(own, other, store(f"crossed_{name}", crossed(own, other, types[name])))
     return Trees(trees, rules, crossing)
 
 

@@ -421,3 +421,18 @@ def test_rows_that_are_gone_hide_none_that_are_new(tmp_path: Path) -> None:
     publish(tmp_path, "one", {"categories": first}, **limits)
     with pytest.raises(AuditError, match=r"rows are new, fewer than 5 in each of 2 classes"):
         publish(tmp_path, "two", {"categories": second}, **limits)
+
+
+@pytest.mark.parametrize("type_", ["DOUBLE", "DECIMAL(6,2)", "VARCHAR"])
+def test_bands_meet_whatever_the_type_of_ages_has_become(tmp_path: Path, type_: str) -> None:
+    """15 is 15.0: the same table again is published, and one person between the ends of bands is found."""
+    load(tmp_path, AGES)
+    band = {"low": [*map(str, range(10))], "high": [*map(str, range(10, 30))]}
+    publish(tmp_path, "one", {"intervals": [10]})
+    change(tmp_path / "people.duckdb", f"ALTER TABLE people ALTER age TYPE {type_}")
+    if type_ == "VARCHAR":
+        publish(tmp_path, "two", {"categories": band})
+    else:
+        publish(tmp_path, "two", {"intervals": [10]})
+        with pytest.raises(AuditError, match=r"share at most 1 row, fewer than 5 \(subtraction\)"):
+            publish(tmp_path, "three", {"intervals": [15]})
