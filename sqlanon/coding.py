@@ -6,7 +6,7 @@ column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -123,8 +123,39 @@ TEXTS = "text"
 """The column of an attribute's values as text, where it has one."""
 
 
+TALL = 40
+"""The height from which the levels of a hierarchy are coded as rows: a window for each column takes longer the more
+columns there are."""
+
 _LEAVES = fragment("count(*) OVER (PARTITION BY :label) - 1")
 _LEAVES_OF_COLUMN = fragment("greatest(count(CASE WHEN w.rows > 0 THEN 1 END) OVER (PARTITION BY :label), 1) - 1")
+
+_LABEL_AT = template("SELECT level_0, :level AS level, :label AS label FROM :hierarchy")
+_NUMBER = template("SELECT :level AS level")
+_CODES_BY_LEVEL = template("""
+    WITH
+        "sqlanon labels" AS (:labels),
+        "sqlanon leaves" AS (
+            SELECT x.level, x.label, :leaves AS leaves
+            FROM "sqlanon labels" AS x
+            LEFT JOIN :values AS w ON w.value IS NOT DISTINCT FROM x.level_0
+            GROUP BY x.level, x.label
+        )
+    SELECT
+        v.value,
+        e.level,
+        :rank AS code,
+        coalesce(n.leaves, 0) AS leaves
+    FROM :values AS v
+    CROSS JOIN (:levels) AS e
+    LEFT JOIN (SELECT *, true AS known FROM "sqlanon labels" AS x) AS l
+        ON l.level = e.level AND l.level_0 IS NOT DISTINCT FROM v.value
+    LEFT JOIN "sqlanon leaves" AS n ON l.known AND n.level = l.level AND n.label IS NOT DISTINCT FROM l.label
+""")
+_LEAVES_OF_LABEL = fragment("count(*) - 1")
+_LEAVES_OF_LABEL_IN_COLUMN = fragment("greatest(count(CASE WHEN w.rows > 0 THEN 1 END), 1) - 1")
+_AT_LEVEL = fragment("max(CASE WHEN c.level = :level THEN :figure END)")
+_CODES_BY_VALUE = template("SELECT c.value, :figures FROM (:codes) AS c GROUP BY c.value")
 
 
 def coded_values(
@@ -151,19 +182,26 @@ def coded_values(
     """
     between = range(0 if open_ends else 1, height)
     names = {level: f"level_{level}" if level else "label_0" for level in between}
+    is_tall, type_ = height >= TALL, _code_type(count)
     counted: list[exp.Expr] = [
         named(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
     ]
     leaves = _LEAVES_OF_COLUMN if has_values_of_others else _LEAVES
-    counted += [named(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
+    if not is_tall:
+        counted += [named(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
     with_leaves = select([*counted, named(exp.true(), KNOWN)], aliased(hierarchy, "h"))
-    if has_values_of_others:
+    if has_values_of_others and not is_tall:
         on_value = same(col("value", "w"), col("level_0", "h"), nullable)
         with_leaves = with_leaves.join(aliased(values, "w"), on=on_value, copy=False)
     known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
-    # The value itself keeps two unknown values apart; where they are known, the label alone decides.
-    own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
-    type_ = _code_type(count)
+    if is_tall:
+        codes: list[exp.Expr] = [named(cast(col(f"code_{i}", "c"), type_), f"code_{i}") for i in names]
+        leaves_of_levels: list[exp.Expr] = [col(f"leaves_{i}", "c") for i in names]
+    else:
+        codes = [named(_rank_of_label(col(name, "l"), type_), f"code_{i}") for i, name in names.items()]
+        leaves_of_levels = [
+            named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}") for i in names
+        ]
     output: list[exp.Expr] = [
         col("value", "v"),
         col("rows", "v"),
@@ -171,14 +209,47 @@ def coded_values(
         named(known, KNOWN),
         *(named(col(name, "l"), f"label_{level}") for level, name in names.items()),
         *([named(exp.Literal.string(top), f"label_{height}")] if height else []),
-        *(named(rank_of([col(name, "l"), own.copy()], type_), f"code_{i}") for i, name in names.items()),
+        *codes,
         *([named(rank_of([col("value", "v")], type_), "code_0")] if height and not open_ends else []),
-        *(named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}") for i in between),
+        *leaves_of_levels,
     ]
     on = same(col("value", "v"), col("level_0", "l"), nullable)
     # To read a `join_type` takes half a millisecond, for each attribute of each run.
     joined = exp.Join(this=subquery(with_leaves, "l"), side="LEFT")
-    return select(output, aliased(values, "v")).join(joined, on=on, copy=False)
+    query = select(output, aliased(values, "v")).join(joined, on=on, copy=False)
+    if is_tall:
+        by_value = _codes_by_value(values, hierarchy, names, has_values_of_others)
+        on = same(col("value", "c"), col("value", "v"), nullable)
+        query = query.join(subquery(by_value, "c"), on=on, copy=False)
+    return query
+
+
+def _rank_of_label(label: exp.Expr, type_: str = "INTEGER") -> exp.Expr:
+    """The code of a label. The value itself keeps two unknown values apart; where they are known, the label alone
+    decides."""
+    own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
+    return rank_of([label, own], type_)
+
+
+def _codes_by_value(
+    values: exp.Table, hierarchy: exp.Table, names: Mapping[int, str], has_values_of_others: bool
+) -> exp.Select:
+    """The codes and leaves of each value, ``code_1`` .., ``leaves_1`` .., counted level by level in a narrow table."""
+    rank = _rank_of_label(col("label", "l")).this
+    rank.find(exp.Window).set("partition_by", [col("level", "e")])
+    codes = _CODES_BY_LEVEL(
+        labels=union_all(*(_LABEL_AT(level=i, label=col(name), hierarchy=hierarchy) for i, name in names.items())),
+        levels=union_all(*(_NUMBER(level=i) for i in names)),
+        leaves=_LEAVES_OF_LABEL_IN_COLUMN() if has_values_of_others else _LEAVES_OF_LABEL(),
+        values=values,
+        rank=rank,
+    )
+    figures = [
+        named(_AT_LEVEL(level=number(i), figure=col(figure, "c")), f"{figure}_{i}")
+        for figure in ("code", "leaves")
+        for i in names
+    ]
+    return _CODES_BY_VALUE(figures=figures, codes=codes)
 
 
 def _code_type(count: int | None) -> str:
@@ -248,6 +319,17 @@ def level_leaves(coded: Coded, level: int) -> exp.Select:
     return exp.Select(expressions=output, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
 
 
+_ROWS_AT_LEVEL = template("SELECT :level AS level, rows, :code AS code FROM :coded WHERE rows > 0")
+_ENTROPY_BY_LEVEL = template("""
+    SELECT :figures
+    FROM (
+        SELECT g.level, sum(g.rows::DOUBLE * :log2) AS entropy
+        FROM (SELECT r.level, r.rows, sum(r.rows) OVER (PARTITION BY r.level, r.code) AS n FROM (:rows) AS r) AS g
+        GROUP BY g.level
+    ) AS c
+""")
+
+
 def marginals(attributes: Sequence[Coded], entropy: bool) -> exp.Query:
     """For each attribute its number and a list of figures, which give every generalization a bound without a GROUP BY.
 
@@ -266,7 +348,12 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
     below = range(coded.lowest_labelled, coded.height)
     values: list[exp.Expr] = [number(0.0) for _ in range(min(coded.lowest_labelled, coded.height))]
     figures += values + [exp.Sum(this=rows * col(f"leaves_{level}")) for level in below]
-    if entropy:
+    if entropy and coded.height >= TALL:
+        levels = range(coded.lowest_labelled, coded.height + 1)
+        source = _with_entropies(coded, levels)
+        figures += [number(0.0) for _ in range(coded.lowest_labelled)]
+        figures += [exp.Max(this=col(f"entropy_{level}")) for level in levels]
+    elif entropy:
         groups = [
             named(exp.Window(this=exp.Sum(this=rows.copy()), partition_by=partition), f"group_{level}")
             for level, partition in [(i, [col(f"code_{i}")]) for i in below] + [(coded.height, [])]
@@ -280,6 +367,21 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
     there = col("rows") > 0
     output = [named(number(attribute), "i"), named(exp.Array(expressions=figures), "figures")]
     return select([*output], source).where(there, copy=False)
+
+
+def _with_entropies(coded: Coded, levels: Sequence[int]) -> exp.Subquery:
+    """The coded values, each with ``entropy_1`` .., those of all levels, counted level by level in a narrow table."""
+    codes = [col(f"code_{level}") if level < coded.height else number(0) for level in levels]
+    rows = union_all(
+        *(_ROWS_AT_LEVEL(level=level, code=code, coded=coded.table) for level, code in zip(levels, codes, strict=True))
+    )
+    figures = [
+        named(_AT_LEVEL(level=number(level), figure=col("entropy", "c")), f"entropy_{level}") for level in levels
+    ]
+    log2 = _log2(cast(col("n", "g"), "DOUBLE") / col("rows", "g"))
+    entropies = _ENTROPY_BY_LEVEL(figures=figures, log2=log2, rows=rows)
+    query = exp.Select(expressions=[exp.Star()]).from_(aliased(coded.table.copy(), "g"), copy=False)
+    return subquery(query.join(subquery(entropies, "c"), join_type="cross", copy=False), "g")
 
 
 def _log2(value: exp.Expr) -> exp.Expr:

@@ -24,7 +24,7 @@ from sqlanon.attacks import attack, matching
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.expressions import table
-from sqlanon.ledger import overlaps, pair_audit
+from sqlanon.ledger import overlap_flows, overlaps, pair_audit
 from sqlanon.ledger.joint_attacks import complementary_release
 from sqlanon.ledger.overlap_flows import OverlapFlows
 from sqlanon.ledger.overlaps import count_shared_rows
@@ -374,6 +374,22 @@ def test_a_group_that_meets_several_counts_once(tmp_path: Path) -> None:
         new = [(age, ill) for ill, ages in (("cold", (11, 13, 14, 18)), ("flu", (25, 35))) for age in ages]
         new += [(age, "gout") for age in (45, 46, 55, 66)]
         connection.executemany("INSERT INTO people VALUES (?, ?)", new)
+    with pytest.raises(AuditError, match=r"1 combination of values has fewer than 4 rows \(2 rows in all"):
+        publish(tmp_path, "two", {"intervals": [10]}, k=4, suppression="cells", suppression_limit=0.6)
+
+
+@pytest.mark.slow
+def test_a_refusal_says_what_was_found_where_the_rest_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The combination of few rows is named, although the flows of new rows are not followed."""
+    load(tmp_path, [], alone=False)
+    insert(tmp_path, {(age, ill): 1 for ill, ages in (("flu", (12, 15)), ("HIV", (11, 13, 14, 17))) for age in ages})
+    publish(tmp_path, "one", {"intervals": [10]}, k=4)
+    change(tmp_path / "people.duckdb", "DELETE FROM people WHERE ill = 'HIV'")
+    insert(tmp_path, {(age, "cold"): 1 for age in (11, 13, 14, 18)})
+    insert(tmp_path, {(age, "flu"): 1 for age in (25, 35)} | {(age, "gout"): 1 for age in (45, 46, 55, 66)})
+    monkeypatch.setattr(overlap_flows, "FEW_STEPS", 0)
     with pytest.raises(AuditError, match=r"1 combination of values has fewer than 4 rows \(2 rows in all"):
         publish(tmp_path, "two", {"intervals": [10]}, k=4, suppression="cells", suppression_limit=0.6)
 
