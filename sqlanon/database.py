@@ -17,6 +17,7 @@ from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.policy import Policy, is_server
+from sqlanon.policy.csv_keys import read_csv_keys
 from sqlanon.release.target import Verification, place_of
 from sqlanon.result import Comparison, Result
 from sqlanon.search.lattice import silent
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from sqlanon.risk import Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
     from sqlanon.search.compare import ComparisonProgress
-    from sqlanon.suggest import Trial
+    from sqlanon.suggest import Suggestion, Trial
     from sqlanon.withdrawal import Withdrawal
 
 
@@ -717,6 +718,7 @@ class Database:
         files: Sequence[str | os.PathLike[str]] = (),
         folder: str | os.PathLike[str] | None = None,
         hierarchies: str | os.PathLike[str] | None = None,
+        csv: Mapping[str, object] | None = None,
     ) -> str:
         """A policy to start from: the commented text of a TOML file.
 
@@ -736,12 +738,26 @@ class Database:
             A folder for hierarchy files that you can edit: ``hierarchy_COLUMN.csv`` for each column of texts. It is
             made where it is missing; files that are there are used, and never replaced. They are private: they have
             the values of the table.
+        csv:
+            How CSV files are written: keys of ``[source.csv]``, which the policy has, too. Default: it is detected.
 
         Raises
         ------
+        PolicyError
+            ``csv`` has an unknown key or a wrong value.
         SourceError
             The table cannot be found or read; or files are given where there is a source.
         """
+        return self._suggest(table, files, folder, hierarchies, csv).text
+
+    def _suggest(
+        self,
+        table: str | None,
+        files: Sequence[str | os.PathLike[str]],
+        folder: str | os.PathLike[str] | None,
+        hierarchies: str | os.PathLike[str] | None,
+        csv: Mapping[str, object] | None,
+    ) -> Suggestion:
         from sqlanon.suggest import Place, suggest  # noqa: PLC0415
 
         if files and self._space.has_source:
@@ -749,7 +765,10 @@ class Database:
         given = self._space.given
         paths = tuple(str(Path(one).absolute()) for one in files) or given.get("files", ())
         here, files_in = (None if one is None else Path(one).absolute() for one in (folder, hierarchies))
-        place = Place(table, given.get("database"), paths, here, files_in)
+        reading = {} if csv is None else {"csv": read_csv_keys(csv)}
+        if reading and not paths:
+            raise SourceError("source.csv: applies to CSV files, and the source is none: leave it out")
+        place = Place(table, given.get("database"), paths, here, files_in, reading=reading)
         with source_errors():
             return suggest(self._space.run, place)
 
@@ -880,6 +899,18 @@ def _refuse_leakage(size: object, seconds: object) -> None:
         problems.append(Problem("leakage_seconds", f"must be a number of seconds above 0, not {seconds!r}"))
     if problems:
         raise PolicyError(problems, "the arguments")
+
+
+def suggest_policy(
+    db: Database,
+    table: str | None,
+    files: Sequence[str],
+    folder: Path | None,
+    hierarchies: Path | None,
+    csv: Mapping[str, object] | None,
+) -> Suggestion:
+    """`Database.suggest`, for the command line: the policy with warnings."""
+    return db._suggest(table, files, folder, hierarchies, csv)
 
 
 def write_report(

@@ -13,12 +13,14 @@ import typer
 from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, ending
 from sqlanon.cli.options import (
     AsJson,
+    Csv,
     Dialect,
     MemoryLimit,
     PolicyFile,
     Set,
     Strategy,
     Threads,
+    csv_advice,
     integer,
     load,
     numbers,
@@ -576,6 +578,7 @@ def suggest(
         typer.Option("--output", "-o", metavar="FILE", help="Write the policy to FILE, its schema beside it."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    csv: Csv = None,
     hierarchies: Annotated[
         Path | None,
         typer.Option("--hierarchies", metavar="DIR", help="Write hierarchies of texts to files in DIR, to be edited."),
@@ -586,7 +589,8 @@ def suggest(
     """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
     from sqlanon.cli.files import SCHEMA, refuse_existing, write_private, write_schema
     from sqlanon.cli.progress import shown_progress
-    from sqlanon.database import connect
+    from sqlanon.database import connect, suggest_policy
+    from sqlanon.policy.csv_keys import parse_csv_settings
     from sqlanon.sources.formats import file_kind
 
     if output is not None:
@@ -600,10 +604,12 @@ def suggest(
         raise PolicyError([Problem("suggest", "give a database and one of its tables, or data files of one table")])
     source, table = (None, None) if several else (inputs[0], inputs[1] if len(inputs) > 1 else None)
     folder = None if output is None else output.absolute().parent
-    of = Path(inputs[0]).name
+    of, keys = Path(inputs[0]).name, parse_csv_settings(csv or ())
     shown, named = shown_progress("reading the source and trying strategies on a sample"), options(source__table=of)
-    with named, connect(source, memory_limit=memory_limit, threads=threads) as db, shown:
-        text = db.suggest(table, inputs if several else (), folder, hierarchies)
+    with named, csv_advice(), connect(source, memory_limit=memory_limit, threads=threads) as db, shown:
+        suggestion = suggest_policy(db, table, inputs if several else (), folder, hierarchies, keys)
+    text = suggestion.text
+    _warn(suggestion.warnings)
     if output is None:
         hand_out(text)
         return

@@ -57,6 +57,14 @@ Set = Annotated[
         help="Override a key of the policy with a TOML value, such as privacy.k=10. Repeatable.",
     ),
 ]
+Csv = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--csv",
+        metavar="KEY=VALUE",
+        help="Say how CSV files are written: a key of [source.csv], such as 'delimiter=;'. Repeatable.",
+    ),
+]
 Strategy = Annotated[
     str | None, typer.Option("--strategy", metavar="NAME", help="Use another strategy than the policy's.")
 ]
@@ -100,6 +108,18 @@ def two_names(option: str, given: str) -> tuple[str, str]:
     if len(names) != 2 or not all(names):
         raise PolicyError([Problem(option, f"must be two attributes separated by a comma, not {given!r}")])
     return names[0], names[1]
+
+
+@contextmanager
+def csv_advice() -> Iterator[None]:
+    """Errors that name a key of ``[source.csv]`` say how this command takes it."""
+    try:
+        with options(source__csv="--csv"):
+            yield
+    except SourceError as error:
+        if "[source.csv]" not in str(error):
+            raise
+        raise SourceError(f"{error} (with this command: --csv KEY=VALUE)") from None
 
 
 @contextmanager

@@ -206,61 +206,6 @@ ValueLabels: TypeAlias = Annotated[
 ]
 
 
-class _Relation(SparseSection):
-    """Where rows are: a table or a query of a DuckDB file, or data files."""
-
-    _optional: ClassVar[tuple[str, ...]] = ("value_labels", "user_missing")
-
-    database: DatabasePlace | None = Field(
-        default=None,
-        description="a DuckDB or SQLite file, `mysql:...`, `ducklake:...` or the `https://` address of a DuckDB file, "
-        "opened read-only; or `env:NAME`",
-        examples=["hospital.duckdb"],
-    )
-    table: Name | None = Field(
-        default=None, description="a table or view; of an Excel file, a sheet", examples=["patients"]
-    )
-    query: Name | None = Field(
-        default=None, description="a query in place of a table", examples=["SELECT * FROM patients WHERE year = 2026"]
-    )
-    files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = Field(
-        default=(),
-        description="Parquet, CSV, JSON, Excel, SPSS, Stata or SAS files, patterns or addresses (`https://`, `s3://`) "
-        "of them, `delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
-        examples=["patients/*.parquet"],
-    )
-    value_labels: ValueLabels = Field(
-        default=None,
-        description="for files of SPSS, Stata and SAS: the columns that are read as their value labels; true: all with "
-        "labels; false: codes are read",
-        examples=[["sex", "region"]],
-    )
-    user_missing: Literal["missing", "keep"] | None = Field(
-        default=None,
-        description="for files of SPSS, Stata and SAS: user-missing values are NULL, or kept as values like others",
-        examples=["missing"],
-    )
-    person: Person = Field(
-        default=None,
-        description="the column that identifies a person: classes count persons, not rows; false: each row is a person",
-        examples=["patient_id"],
-    )
-
-    def _flaws(self) -> Iterator[Flaw]:
-        if self.table is not None and self.query is not None:
-            yield ("query",), "give table = ... or query = ..., not both"
-        if self.files and self.database is not None:
-            yield ("files",), "give database = ... or files = ..., not both"
-        elif self.files and self.query is not None:
-            yield ("query",), "applies to a database: with files = ..., remove it"
-        if self.database is not None:
-            for name in ("value_labels", "user_missing"):
-                if getattr(self, name) is not None:
-                    yield (name,), "applies to files of SPSS, Stata and SAS: leave it out"
-        if self.database is not None and self.table is None and self.query is None:
-            yield (), "names a database but no table: add table = ... or query = ..."
-
-
 _NO_TEXT = ("idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
 
 
@@ -368,6 +313,70 @@ class CsvSection(SparseSection):
             )
 
 
+class _Relation(SparseSection):
+    """Where rows are: a table or a query of a DuckDB file, or data files."""
+
+    _optional: ClassVar[tuple[str, ...]] = ("value_labels", "user_missing", "csv")
+
+    database: DatabasePlace | None = Field(
+        default=None,
+        description="a DuckDB or SQLite file, `mysql:...`, `ducklake:...` or the `https://` address of a DuckDB file, "
+        "opened read-only; or `env:NAME`",
+        examples=["hospital.duckdb"],
+    )
+    table: Name | None = Field(
+        default=None, description="a table or view; of an Excel file, a sheet", examples=["patients"]
+    )
+    query: Name | None = Field(
+        default=None, description="a query in place of a table", examples=["SELECT * FROM patients WHERE year = 2026"]
+    )
+    files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = Field(
+        default=(),
+        description="Parquet, CSV, JSON, Excel, SPSS, Stata or SAS files, patterns or addresses (`https://`, `s3://`) "
+        "of them, `delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
+        examples=["patients/*.parquet"],
+    )
+    value_labels: ValueLabels = Field(
+        default=None,
+        description="for files of SPSS, Stata and SAS: the columns that are read as their value labels; true: all with "
+        "labels; false: codes are read",
+        examples=[["sex", "region"]],
+    )
+    user_missing: Literal["missing", "keep"] | None = Field(
+        default=None,
+        description="for files of SPSS, Stata and SAS: user-missing values are NULL, or kept as values like others",
+        examples=["missing"],
+    )
+    person: Person = Field(
+        default=None,
+        description="the column that identifies a person: classes count persons, not rows; false: each row is a person",
+        examples=["patient_id"],
+    )
+    csv: CsvSection | None = Field(
+        default=None, description="how CSV files are written; what is not given is detected", examples=[{"skip": 2}]
+    )
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.table is not None and self.query is not None:
+            yield ("query",), "give table = ... or query = ..., not both"
+        if self.files and self.database is not None:
+            yield ("files",), "give database = ... or files = ..., not both"
+        elif self.files and self.query is not None:
+            yield ("query",), "applies to a database: with files = ..., remove it"
+        if self.database is not None:
+            for name in ("value_labels", "user_missing"):
+                if getattr(self, name) is not None:
+                    yield (name,), "applies to files of SPSS, Stata and SAS: leave it out"
+        if self.database is not None and self.table is None and self.query is None:
+            yield (), "names a database but no table: add table = ... or query = ..."
+        if self.csv is not None and not self._may_have_csv_files:
+            yield ("csv",), "applies to CSV files: remove it"
+
+    @property
+    def _may_have_csv_files(self) -> bool:
+        return self.database is None
+
+
 class SourceSection(_Relation):
     """Where the private table is: a table or query of a database, or data files.
 
@@ -419,9 +428,9 @@ class SourceSection(_Relation):
         examples=["id"],
     )
 
-    csv: CsvSection | None = Field(
-        default=None, description="how CSV files are written; what is not given is detected", examples=[{"skip": 2}]
-    )
+    @property
+    def _may_have_csv_files(self) -> bool:
+        return not (self.database or self.postgres or self.spark or self.frequency_set)
 
     @property
     def person_column(self) -> str | None:
@@ -430,8 +439,6 @@ class SourceSection(_Relation):
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
-        if self.csv is not None and (self.database or self.postgres or self.spark or self.frequency_set):
-            yield ("csv",), "applies to CSV files: remove it"
         if self.frequency_set:
             yield from self._beside_frequency_set()
         if self.postgres is not None:
@@ -488,6 +495,10 @@ class PopulationSection(_Relation):
             yield ("table",), "give table = ... or files = ..., not both"
         if not self.files and self.database is None and self.table is None and self.query is None:
             yield (), "names no table: add table = ..., query = ... or files = ..."
+
+    @property
+    def _may_have_csv_files(self) -> bool:
+        return bool(self.files)
 
 
 class SearchSection(SparseSection):

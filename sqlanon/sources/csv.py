@@ -281,7 +281,7 @@ def _copy_good_lines(
             "unpack it first"
         )
     if (flaw := describe_bad_byte(path)) is not None:
-        raise SourceError(f"source.files: {name}: {flaw}")
+        raise SourceError(f"source.files: {name}: {csv_lines.describe_null_byte(path) or flaw}")
     is_known = known.quote is not None
     try:
         with Path(copy).open("w", encoding="utf-8", newline="") as target:

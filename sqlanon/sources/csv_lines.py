@@ -338,4 +338,10 @@ def _describe_lines(summary: _Summary, name: str) -> str:
         )
     more = f", and {broken - len(shown):,} more" if broken > len(shown) else ""
     differing = "1 line differs" if broken == 1 else f"{broken:,} lines differ"
-    return f"{head}, and {differing}: {', '.join(shown)}{more}; correct these lines"
+    is_title = 2 * broken > summary.rows and summary.expected == 1
+    remedy = (
+        "if line {:,} is above the header, set skip under [source.csv], else correct them"
+        if is_title
+        else ("correct these lines")
+    )
+    return f"{head}, and {differing}: {', '.join(shown)}{more}; {remedy.format(summary.first.line)}"

@@ -203,7 +203,7 @@ def bind_files(
         choices = ReadingChoices(section.value_labels, section.user_missing)
         if name not in WORDS:
             _refuse_choices(choices, format_)
-        csv = section.csv if isinstance(section, SourceSection) and section.csv else DETECTED
+        csv = section.csv or DETECTED
         if csv != DETECTED and name != "csv":
             raise SourceError(f"source.csv: applies to CSV files, and these are {format_.words} files: remove it")
         if readings and name not in _WITH_TEXTS:

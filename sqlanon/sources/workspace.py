@@ -230,7 +230,8 @@ class Workspace:
             source = bind_source(engine, section, place, binding.as_text, wanted, readings=readings)
             return Population(engine, source, place)
         except SourceError as error:  # it speaks of a source
-            raise SourceError(re.sub(r"^(the )?source\b", r"\1population", str(error))) from error
+            message = re.sub(r"^(the )?source\b", r"\1population", str(error))
+            raise SourceError(message.replace("[source.csv]", "[population.csv]")) from error
 
     def _reader(self, database: Path) -> DuckDBEngine:
         """An engine in which a database file is the one in use: runs on several files do not mix."""

@@ -1,11 +1,12 @@
 """Finding quasi-identifiers: what tells rows apart, what looks like an identifier, and a policy to start from."""
 
 from sqlanon.suggest.distinction import distinction_statements, find_distinction, refuse_size
-from sqlanon.suggest.suggest import Place, asks_nothing, suggest
+from sqlanon.suggest.suggest import Place, Suggestion, asks_nothing, suggest
 from sqlanon.suggest.trials import Trial, try_strategies
 
 __all__ = [
     "Place",
+    "Suggestion",
     "Trial",
     "asks_nothing",
     "distinction_statements",

@@ -25,7 +25,7 @@ _WIDTH = 100  # columns
 @dataclass(frozen=True)
 class Seen:
     """What was seen of a table, every ``step``-th row of it: for the comments. ``combinations``: sets of columns, with
-    their distinct combinations and the rows that were looked at."""
+    their distinct combinations and the rows that were looked at; ``warnings``: what was left out of files."""
 
     rows: int
     step: int
@@ -34,6 +34,7 @@ class Seen:
     trials: Sequence[Trial]
     diversity: Sequence[Diversity]
     person: PersonColumn | None = None
+    warnings: Sequence[str] = ()
 
 
 def policy_text(
@@ -58,6 +59,7 @@ def policy_text(
         *_pairs({name: value for name, value in source.items() if name not in _DECIDED_BY_PEOPLE}),
         *_about_reading(source),
         *_about_person(seen.person),
+        *_about_csv(source, seen.warnings),
         "",
         *_comment("identifying: never released. quasi: others may know it, so it is generalized."),
         *_comment("sensitive: nobody should learn it. insensitive: neither. Both are released unchanged."),
@@ -81,7 +83,15 @@ def policy_text(
     return "\n".join(lines) + "\n"
 
 
-_DECIDED_BY_PEOPLE = ("person", "value_labels", "user_missing")
+_DECIDED_BY_PEOPLE = ("person", "value_labels", "user_missing", "csv")
+
+
+def _about_csv(source: Mapping[str, object], warnings: Sequence[str]) -> list[str]:
+    csv = source.get("csv")
+    if not isinstance(csv, Mapping):
+        return []
+    comments = [line for warning in warnings for line in _comment(_plain(warning.removeprefix("source.csv: ")))]
+    return ["", "[source.csv]", *comments, *_pairs(csv)]
 
 
 def _about_reading(source: Mapping[str, object]) -> list[str]:

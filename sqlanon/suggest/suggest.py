@@ -17,6 +17,7 @@ from sqlanon.errors import HierarchyError, InfeasibleError, SourceError
 from sqlanon.expressions import col, fragment, named, table, template
 from sqlanon.frequency.scan import scan
 from sqlanon.hierarchies.build import build_hierarchies
+from sqlanon.notices import ordered_messages
 from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.records import dataclass
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
@@ -37,10 +38,18 @@ SIZE = 3
 
 
 @dataclass(frozen=True)
+class Suggestion:
+    """The text of a policy, and what was left out of the files of its source."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Place:
     """Where the table is, with absolute paths; the folder that paths of the policy are relative to (None: they stay
     absolute); the folder of hierarchy files (None: none are written); a query in place of the table; how the labels and
-    missing codes of a statistics file are read."""
+    missing codes of a statistics file are read, and how CSV files are written."""
 
     table: str | None = None
     database: Path | None = None
@@ -95,20 +104,20 @@ def _of_any_columns(place: Place) -> Policy:
     return Policy(source=place.read, attributes=attributes, privacy={"k": 2})
 
 
-def suggest(begin: Callable[[Policy], Run], place: Place) -> str:
+def suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
     try:
         return _suggest(begin, place)
     except UndecidedReadingError as error:
-        return _suggest(begin, replace(place, reading=error.proposal))
+        return _suggest(begin, replace(place, reading={**place.reading, **error.proposal}))
 
 
-def _suggest(begin: Callable[[Policy], Run], place: Place) -> str:
+def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
     beside = place.database or (Path(place.files[0]) if place.files else None)
     folder = FileFolder(None if beside is None else beside.parent, place.hierarchies)
     if place.database is not None and place.table is None and place.query is None:
         _refuse_without_table(begin, place.database)
     with begin(_of_any_columns(place)) as run:
-        profile = profile_table(run)
+        profile, warnings = profile_table(run), ordered_messages(run.notices)
         instead = None if place.query is not None else _with_numbers(begin, run, profile, place)
         if instead is None:
             proposed = propose(profile.profiles)
@@ -124,8 +133,8 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> str:
     trials, diversity = _trials(begin, proposals, place.read | of_person)
     file_name = re.sub(r"\W+", "_", place.name).strip("_") or "table"
     release = {"database": f"{file_name}_release.duckdb", "table": place.name if place.table else file_name}
-    seen = Seen(profile.rows, profile.step, combinations, narrowing, trials, diversity, person)
-    return policy_text(place.source | of_person, release, proposals, seen)
+    seen = Seen(profile.rows, profile.step, combinations, narrowing, trials, diversity, person, warnings)
+    return Suggestion(policy_text(place.source | of_person, release, proposals, seen), warnings)
 
 
 def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> None:
