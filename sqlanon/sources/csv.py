@@ -611,7 +611,15 @@ def _sniff(engine: DuckDBEngine, path: str, known: CsvSection, options: Options)
         _refuse_titles(file, open_lines)
     if known.delimiter is None:
         _refuse_other_delimiters(file, open_lines)
-    return _with_written_names(engine, file, known) if file.options["header"] else file
+    if file.options["header"]:
+        return _with_written_names(engine, file, known)
+    if known.header is None and csv_lines.may_be_header(_lines_layout(file), open_lines):
+        line = int(file.options["skip"]) + 1
+        raise SourceError(
+            f"source.files: {shown_name(path)}: line {line:,} may be the header or a row of the data; set header = "
+            "true or header = false under [source.csv]"
+        )
+    return file
 
 
 def _find_delimiter_outside_rows(
@@ -706,7 +714,8 @@ def _with_known_header(engine: DuckDBEngine, file: CsvFile, has_header: bool) ->
 
 
 def _generated_names(file: CsvFile) -> list[str]:
-    return [f"column{i}" for i in range(len(file.columns))]
+    digits = len(str(len(file.columns) - 1))
+    return [f"column{i:0{digits}}" for i in range(len(file.columns))]
 
 
 def _without_header(file: CsvFile) -> CsvFile:

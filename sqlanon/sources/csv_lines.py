@@ -28,6 +28,8 @@ _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
 _STRAY_QUOTE = "has a quote that is not closed, or text after a closing quote"
 
+_COMPARED_LINES = 100
+_BEGINS_LIKE_NUMBER = re.compile(r"\s*[-+(]?[.,]?\d")
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _LINE_ENDS = {b"\r\n": r"\r\n", b"\n": r"\n", b"\r": r"\r"}
 
@@ -208,6 +210,29 @@ def other_delimiters(open_lines: Lines, layout: Layout) -> list[str]:
             if len(counts) == 1 and counts != {1}:
                 others.append(delimiter)
     return others
+
+
+def may_be_header(layout: Layout, open_lines: Lines) -> bool:
+    """Whether the first record of a file has texts alone, or a value of another kind than those below it."""
+    records = list(layout.records(open_lines(layout.skip + _COMPARED_LINES)))
+    if not records:
+        return False
+    first, *below = [[_kind_of(value) for value in record.fields] for record in records]
+    if "number" not in first:
+        return True
+    for i, kind in enumerate(first):
+        kinds = Counter(row[i] for row in below if i < len(row))
+        values = kinds["number"] + kinds["text"]
+        if kind == "blank" and not kinds["blank"]:
+            return True
+        if (kind == "number" and not kinds["number"] and values) or (kind == "text" and 2 * kinds["number"] > values):
+            return True
+    return False
+
+
+def _kind_of(value: str) -> str:
+    """Dates are numbers, too."""
+    return "blank" if not value.strip() else "number" if _BEGINS_LIKE_NUMBER.match(value) else "text"
 
 
 def find_delimiter(lines: Iterable[str]) -> tuple[int, str] | None:

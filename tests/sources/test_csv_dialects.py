@@ -156,6 +156,15 @@ def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     assert Counter((name, ill) for name, _, ill in rows) == Counter((name, ill) for name, _, ill in people(0, 50))
 
 
+@pytest.mark.parametrize(
+    "lines",
+    ['"","type"\n"1","NA"\n"2","car"\n', '"","type"\n', '"","1","2"\n"a",3,4\n"b",5,6\n', '"","n"\n1,NA\n2,3\n3,4\n'],
+)
+def test_a_first_line_that_may_be_a_header_is_refused(lines: str, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(lines)
+    assert "line 1 may be the header or a row of the data; set header" in refusal([str(tmp_path / "people.csv")])
+
+
 def dated(path: Path, days: list[str]) -> str:
     path.write_text("name,age,diagnosis\n" + "".join(f"n{i},1,{day}\n" for i, day in enumerate(days)))
     return str(path)
