@@ -17,7 +17,7 @@ from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.records import dataclass
 
 TOP = "*"
-CAST_IT = "cast it in the source query"
+CAST_IT = "cast it in the source query, or declare its type if it is read from a file"
 
 
 class Flaw(Exception):  # noqa: N818 - it ends as a Problem of a HierarchyError

@@ -343,6 +343,16 @@ def find_values(
     return places
 
 
+def date_formats(layout: Layout) -> dict[str, str]:
+    """The columns that the engine reads as dates or timestamps in a format of its own, with that format."""
+    return {
+        name: format_
+        for file in layout.files
+        for name, type_ in layout.columns.items()
+        if (format_ := _format_of(type_, file.options)) is not None
+    }
+
+
 def read_every_column(layout: Layout) -> exp.Query | None:
     """The query that reads CSV files again with all columns, those that were not copied as text; None where all were
     copied."""

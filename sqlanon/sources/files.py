@@ -49,7 +49,21 @@ from sqlanon.records import dataclass
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.csv import DETECTED, Layout, copy_csv, find_values, read_every_column, scan_csv
+from sqlanon.sources.csv import (
+    DETECTED,
+    Layout,
+    copy_csv,
+    date_formats,
+    find_values,
+    read_every_column,
+    scan_csv,
+)
+from sqlanon.sources.doubtful_columns import (
+    NO_CHECKS,
+    ColumnChecks,
+    refuse_ambiguous_dates,
+    refuse_doubtful_columns,
+)
 from sqlanon.sources.excel import scan_excel
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
@@ -63,7 +77,7 @@ from sqlanon.sources.statistics_files import (
     copy_statistics_files,
     describe_statistics_files,
 )
-from sqlanon.sources.typed_columns import ColumnReading, NumberMarks, projection, read_columns
+from sqlanon.sources.typed_columns import ColumnReading, Locate, NumberMarks, projection, read_columns
 from sqlanon.sources.united import refuse_different_columns
 
 
@@ -169,7 +183,7 @@ class _Files(SourceKind):
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
         names = binding.as_text, binding.wanted, binding.home
-        source = bind_files(binding.engine, binding.section, binding.place, *names, binding.readings)
+        source = bind_files(binding.engine, binding.section, binding.place, *names, binding.readings, binding.checks)
         return binding.engine, source
 
 
@@ -187,6 +201,7 @@ def bind_files(
     wanted: Collection[str] = (),
     home: str | None = None,
     readings: Mapping[str, ColumnReading] = _NO_READINGS,
+    checks: ColumnChecks = NO_CHECKS,
 ) -> Source:
     refuse_query(section)
     with source_errors():
@@ -216,10 +231,21 @@ def bind_files(
         scan = Scan(engine, [without_format(path) for path in paths], as_text, sheet, wanted, choices, csv)
         relation = _relation(name, format_, scan, place, wanted)
         relation, values = _typed(relation, scan, place, readings)
+        _refuse_doubts(relation, scan, checks)
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
         bound = bind_relation(engine, relation.table, place, True, local, relation.columns, home)
     for_people = _for_people(name, format_, scan, bound.columns, values)
     return replace(bound, scan=for_people, whole=relation.whole, dropped=tuple(relation.dropped))
+
+
+def _refuse_doubts(relation: _Relation, scan: Scan, checks: ColumnChecks) -> None:
+    """Refuse columns of CSV files that may mean something else than the engine makes of them."""
+    if relation.layout is None:
+        return
+    engine, rows = scan.engine, relation.table
+    refuse_ambiguous_dates(engine, rows, checks.dates, date_formats(relation.layout))
+    texts = {name: share for name, share in checks.texts.items() if name not in scan.text_columns}
+    refuse_doubtful_columns(engine, rows, replace(checks, texts=texts), NumberMarks.of(scan.csv), relation.locate(scan))
 
 
 def _typed(
@@ -229,7 +255,7 @@ def _typed(
     engine, found = scan.engine, relation.table
     marks, layout = NumberMarks.of(scan.csv), relation.layout
     texts = () if layout is None or not marks.are_declared else {name.lower() for name in layout.columns}
-    locate = None if layout is None else partial(find_values, engine, scan.paths, layout)
+    locate = relation.locate(scan)
     undeclared = {*texts} - {*scan.text_columns}
     values = read_columns(engine, found, readings, marks, undeclared, locate, place.reads)
     if not values:
@@ -304,6 +330,10 @@ class _Relation:
     is_copied: bool = False
     layout: Layout | None = None  # of CSV files whose rows are read
     dropped: Sequence[DroppedLines] = ()  # what was left out of CSV files
+
+    def locate(self, scan: Scan) -> Locate | None:
+        """What finds the lines of values in CSV files."""
+        return None if self.layout is None else partial(find_values, scan.engine, scan.paths, self.layout)
 
 
 def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]) -> _Relation:

@@ -36,6 +36,7 @@ from sqlanon.policy.databases import (
 from sqlanon.records import dataclass
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.doubtful_columns import ColumnChecks, column_checks
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.typed_columns import ColumnReading, column_readings
 
@@ -109,6 +110,11 @@ class Binding:
     def readings(self) -> Mapping[str, ColumnReading]:
         """How columns are read whose attributes say so, by name in lower case."""
         return column_readings(self.policy.attributes, self.as_text)
+
+    @cached_property
+    def checks(self) -> ColumnChecks:
+        """The columns whose texts and dates must not be doubtful."""
+        return column_checks(self.policy)
 
 
 class SourceKind(ABC):

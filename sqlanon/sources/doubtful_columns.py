@@ -1,0 +1,249 @@
+"""Columns of CSV files that may mean something else than the engine makes of them.
+
+A few words among numbers make the column a text: ``4e`` among ages, ``NA``, a line with totals. The month of 01/02/2026
+is ambiguous, and so is the century of 01/02/26. The data holder decides: such columns are refused, with the values,
+their lines, and the keys that decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from typing import Literal
+
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.expressions import col, fragment, named, subquery, template, text
+from sqlanon.fields import in_words
+from sqlanon.notices import with_noun
+from sqlanon.policy import Policy
+from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
+from sqlanon.policy.toml import toml_key, toml_value
+from sqlanon.records import dataclass
+from sqlanon.sources.column_kinds import ZIP, kind_by_name
+from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, Locate, NumberMarks, number_pattern
+
+MOSTLY = 0.95
+"""The share of numbers or dates among the values of a column from which the others are doubtful."""
+
+_BY_RULE = 0.5
+"""The same share where a rule needs numbers or dates."""
+
+_MOST_CODES = 10
+_MOST_OTHERS = _MOST_CODES + 1
+_DATES = [f"[0-9]{{1,4}}{mark}[0-9]{{1,2}}{mark}[0-9]{{1,4}}([ T].*)?" for mark in ("-", "[.]", "/")]
+_COMMAS = NumberMarks(",", ".", are_declared=True)
+
+_SEEN = fragment("count(:text)")
+_NUMERALS = fragment("count(*) FILTER (WHERE :text >= '+' AND :text < ':')")
+_MATCHING = fragment("coalesce(sum(n) FILTER (WHERE regexp_full_match(trim(value), :pattern)), 0)::BIGINT")
+_DISTINCT = template("SELECT :text AS value, count(*) AS n FROM :rows WHERE NOT :text IS NULL GROUP BY :text")
+_FIGURES = template("SELECT :figures FROM :rows")
+_OTHERS = template("""
+    SELECT value, min(row) AS first, max(max(row)) OVER () = max(rows) AS is_last
+    FROM (SELECT row_number() OVER () AS row, count(*) OVER () AS rows, :text AS value FROM :rows) AS r
+    WHERE NOT value IS NULL AND NOT regexp_full_match(trim(value), :pattern)
+    GROUP BY value
+    ORDER BY first
+    LIMIT :most
+""")
+_DAYS = fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))")
+
+
+@dataclass(frozen=True)
+class ColumnChecks:
+    """The columns, in lower case, whose texts may not be numbers or dates but for a few, from which share of these on;
+    and those whose dates must have one meaning."""
+
+    texts: Mapping[str, float] = field(default_factory=dict)
+    dates: Collection[str] = frozenset()
+
+
+NO_CHECKS = ColumnChecks()
+
+
+@dataclass(frozen=True)
+class DoubtfulColumn:
+    """A column of texts, most of which are numbers or dates."""
+
+    name: str
+    kind: Literal["number", "date"]
+    fitting: int
+    count: int  # values that are no numbers or dates
+    others: Sequence[str]  # the distinct ones, in their order
+    places: Sequence[tuple[str, str]]  # the first ones: where they are, and the value
+    is_last: bool  # whether the last row has one
+    has_commas: bool = False  # whether the numbers have decimal commas
+
+    @property
+    def shown(self) -> str:
+        more = f", and {self.count - len(self.places):,} more" if self.count > len(self.places) else ""
+        return ", ".join(f"{in_words(value)} ({where})" for where, value in self.places) + more
+
+    @property
+    def codes(self) -> Sequence[str] | None:
+        """The values as codes of missing values; None where they are too many."""
+        return self.others if len(self.others) <= _MOST_CODES else None
+
+    @property
+    def summary(self) -> str:
+        are = "is" if self.count == 1 else "are"
+        return (
+            f"{with_noun(self.fitting, self.kind)}, and {with_noun(self.count, 'value')} that {are} none: {self.shown}"
+        )
+
+    def describe(self) -> str:
+        place = f"attributes.{toml_key(self.name)}"
+        codes = "..." if self.codes is None else ", ".join(toml_value(code) for code in self.codes)
+        keys = [f"missing = [{codes}] in {place} makes them NULL", 'type = "text" keeps all values as texts']
+        if self.has_commas:
+            keys.append('decimal = "," under [source.csv] reads the others as numbers')
+        if self.is_last:
+            keys.append("footer = 1 under [source.csv] leaves the last line out")
+        return f"{place}: the column has {self.summary}; decide what they are: {'; '.join(keys)}"
+
+
+def column_checks(policy: Policy) -> ColumnChecks:
+    """The columns that a policy has no key for, and whose values decide what a release shows."""
+    texts: dict[str, float] = {}
+    ordered = {one.attribute for one in getattr(policy.privacy, "t_closeness", None) or () if one.distance == "ordered"}
+    for name, attribute in policy.attributes.items():
+        rules = attribute.hierarchy or ()
+        if attribute.type is not None:
+            continue
+        if attribute.noise is not None or any(isinstance(rule, IntervalsRule | DatesRule) for rule in rules):
+            texts[name.lower()] = _BY_RULE
+        elif name in ordered or (attribute.role == "quasi" and all(isinstance(rule, SuppressRule) for rule in rules)):
+            texts[name.lower()] = MOSTLY
+    dates = {
+        name.lower()
+        for name, attribute in policy.attributes.items()
+        if attribute.role != "identifying" and attribute.type is None
+    }
+    return ColumnChecks(texts, dates)
+
+
+def find_doubtful_columns(
+    engine: DuckDBEngine,
+    rows: exp.Expr,
+    texts: Mapping[str, float],
+    marks: NumberMarks = POINT,
+    locate: Locate | None = None,
+) -> list[DoubtfulColumn]:
+    """The columns of texts, by name in lower case, in which more values than a share are numbers or dates, not all."""
+    columns = [
+        name
+        for name, type_ in engine.columns(rows).items()
+        if type_ == "VARCHAR" and name.lower() in texts and not _is_code(name)
+    ]
+    if not columns:
+        return []
+    counts = _ask(engine, rows, {name: [_SEEN(text=col(name)), _NUMERALS(text=col(name))] for name in columns})
+    # To compare with patterns takes ten times as long, and few columns of texts begin with digits.
+    likely = [name for name in columns if 0 < texts[name.lower()] * counts[name][0] <= counts[name][1]]
+    if not likely:
+        return []
+    numbers = [number_pattern(marks), *([] if marks.are_declared else [number_pattern(_COMMAS)])]
+    patterns = [*numbers, *_DATES]
+    found = []
+    for name in likely:
+        distinct = subquery(_DISTINCT(text=col(name), rows=rows.copy()), "v")
+        matching = _ask(engine, distinct, {name: [_MATCHING(pattern=text(pattern)) for pattern in patterns]})
+        seen, least = counts[name][0], texts[name.lower()] * counts[name][0]
+        fitting, j = max((count, -j) for j, count in enumerate(matching[name]))
+        if least <= fitting < seen:
+            places = None if locate is None else partial(locate, name)
+            others = engine.rows(
+                _OTHERS(text=col(name), rows=rows.copy(), pattern=text(patterns[-j]), most=_MOST_OTHERS)
+            )
+            column = DoubtfulColumn(
+                name,
+                "number" if -j < len(numbers) else "date",
+                fitting,
+                seen - fitting,
+                [value for value, *_ in others],
+                _places(others[:SHOWN_VALUES], places),
+                bool(others[0][-1]),
+                has_commas=0 < -j < len(numbers),
+            )
+            found.append(column)
+    return found
+
+
+def _places(
+    others: Sequence[tuple[str, int, bool]],
+    locate: Callable[[Collection[str], int], Sequence[tuple[str, str]]] | None,
+) -> Sequence[tuple[str, str]]:
+    places = None if locate is None else locate({value for value, *_ in others}, SHOWN_VALUES)
+    return places or [(f"row {row:,}", value) for value, row, _ in others]
+
+
+def _is_code(name: str) -> bool:
+    """Whether a column has codes by its name: 02139-1234 beside 02139 is none that is broken."""
+    kind = kind_by_name(name)
+    return kind is not None and (kind.name == ZIP or kind.role == "identifying")
+
+
+def _ask(engine: DuckDBEngine, rows: exp.Expr, figures: Mapping[str, Sequence[exp.Expr]]) -> dict[str, tuple[int, ...]]:
+    """Figures of columns, in one pass."""
+    output = [named(figure, f"figure_{i}_{j}") for i, of in enumerate(figures.values()) for j, figure in enumerate(of)]
+    values = iter(engine.rows(_FIGURES(figures=output, rows=rows.copy()))[0])
+    return {name: tuple(next(values) for _ in of) for name, of in figures.items()}
+
+
+def refuse_doubtful_columns(
+    engine: DuckDBEngine, rows: exp.Expr, checks: ColumnChecks, marks: NumberMarks, locate: Locate | None
+) -> None:
+    if doubtful := find_doubtful_columns(engine, rows, checks.texts, marks, locate):
+        raise SourceError("\n".join(column.describe() for column in doubtful))
+
+
+def has_short_years(format_: str) -> bool:
+    return "%y" in format_
+
+
+def may_swap_days(format_: str) -> bool:
+    """Whether days and months of a format are told apart by their values alone.
+
+    >>> may_swap_days("%d/%m/%Y"), may_swap_days("%Y-%m-%d"), may_swap_days("%d %b %Y")
+    (True, False, False)
+    """
+    is_by_numbers = "%d" in format_ and "%m" in format_
+    return is_by_numbers and not (format_.startswith("%Y") and format_.index("%m") < format_.index("%d"))
+
+
+def ambiguous_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> list[str]:
+    """Of columns of dates in a format those whose days and months could be swapped in every value."""
+    columns = engine.columns(rows)
+    names = [name for name, format_ in formats.items() if may_swap_days(format_) and name in columns]
+    if not names:
+        return []
+    found = _ask(engine, rows, {name: [_DAYS(date=col(name))] for name in names})
+    return [name for name in names if found[name][0]]
+
+
+def refuse_ambiguous_dates(
+    engine: DuckDBEngine, rows: exp.Expr, dates: Collection[str], formats: Mapping[str, str]
+) -> None:
+    """Refuse dates that could have another day, month or century; `formats` is how the engine takes them."""
+    checked = {name: format_ for name, format_ in formats.items() if name.lower() in dates}
+    short = [name for name, format_ in checked.items() if has_short_years(format_)]
+    for name in [*short, *ambiguous_dates(engine, rows, checked)]:
+        raise SourceError(describe_dates(name, checked[name]))
+
+
+def describe_dates(name: str, format_: str) -> str:
+    options = [format_]
+    if may_swap_days(format_):
+        options.append(format_.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m"))
+    written = " or ".join(f"format = {toml_value(option)}" for option in options)
+    kind = "timestamp" if "%H" in format_ or "%I" in format_ else "date"
+    what = "years of two digits" if has_short_years(format_) else "days and months that could be swapped in every value"
+    pivot = ", pivot = 2026 (the last year that they can mean)" if has_short_years(format_) else ""
+    return (
+        f"attributes.{toml_key(name)}: the column has dates with {what}; decide how they are written: "
+        f'type = "{kind}", {written}{pivot}'
+    )

@@ -1,0 +1,157 @@
+"""A few words among numbers, and dates that can be read in two ways, are decided by the data holder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import cli
+from test_typed_columns import bound_rows
+
+from sqlanon.errors import SourceError
+
+AGES = [str(20 + i % 60) for i in range(100)]
+
+
+def bind(path: Path, name: str, values: Sequence[str], attribute: dict[str, Any], **csv: Any) -> dict[str, str]:
+    path.write_text("\n".join([f"other;{name}", *(f"x{i};{value}" for i, value in enumerate(values)), ""]))
+    attributes = {
+        name: {"role": "quasi", "hierarchy": "suppress", **attribute},
+        "other": {"role": "quasi", "hierarchy": {"mask": "right"}},
+    }
+    section = {"person": False, "csv": {"delimiter": ";", **csv}}
+    return bound_rows(str(path), attributes, source=section)[1]
+
+
+def refusal(path: Path, name: str, values: Sequence[str], attribute: dict[str, Any], **csv: Any) -> str:
+    with pytest.raises(SourceError) as caught:
+        bind(path, name, values, attribute, **csv)
+    return str(caught.value)
+
+
+def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) -> None:
+    values = [*AGES, "4e", *AGES, "NA", "NA"]
+    message = refusal(tmp_path / "x.csv", "age", values, {})
+    assert "attributes.age: the column has 200 numbers, and 3 values that are none: " in message
+    assert "'4e' (line 102), 'NA' (line 203), 'NA' (line 204)" in message
+    assert (
+        'missing = ["4e", "NA"] in attributes.age makes them NULL; type = "text" keeps all values as texts' in message
+    )
+    assert bind(tmp_path / "x.csv", "age", values, {"missing": ["4e", "NA"]})["age"] == "BIGINT"
+    assert bind(tmp_path / "x.csv", "age", values, {}, missing=["4e", "NA"])["age"] == "BIGINT"
+    assert bind(tmp_path / "x.csv", "age", values, {"type": "text"})["age"] == "VARCHAR"
+
+
+def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
+    message = refusal(tmp_path / "x.csv", "age", [*AGES, "Total"], {})
+    assert "footer = 1 under [source.csv] leaves the last line out" in message
+    assert "footer" not in refusal(tmp_path / "x.csv", "age", ["Total", *AGES], {})
+
+
+def test_the_first_of_many_words_are_named(tmp_path: Path) -> None:
+    message = refusal(tmp_path / "x.csv", "age", [*(AGES * 10), *(f"x{i}" for i in range(20))], {})
+    assert "'x4' (line 1,006), and 15 more; decide" in message and "missing = [...]" in message
+
+
+def test_a_rule_that_needs_numbers_names_what_is_none(tmp_path: Path) -> None:
+    values = [*AGES, *["unknown"] * 60]
+    message = refusal(tmp_path / "x.csv", "age", values, {"hierarchy": {"intervals": [10]}})
+    assert "100 numbers, and 60 values that are none" in message
+    assert bind(tmp_path / "x.csv", "age", values, {}) == {"other": "VARCHAR", "age": "VARCHAR"}, "many words: a text"
+
+
+def test_numbers_with_commas_name_the_decimal_mark(tmp_path: Path) -> None:
+    values = [*(f"{i},5" for i in range(99)), "-"]
+    assert 'decimal = "," under [source.csv]' in refusal(tmp_path / "x.csv", "wage", values, {})
+    assert bind(tmp_path / "x.csv", "wage", values, {"missing": ["-"]}, decimal=",")["wage"] == "DECIMAL(3,1)"
+
+
+@pytest.mark.parametrize(
+    ("many", "few"), [("2020-01-31", "unknown"), ("31.12.2020", "31/12/2020"), ("2020-01-01 10:00:00", "2020")]
+)
+def test_a_few_texts_among_dates_are_refused(many: str, few: str, tmp_path: Path) -> None:
+    message = refusal(tmp_path / "x.csv", "seen", [many] * 99 + [few], {})
+    assert f"99 dates, and 1 value that is none: '{few}' (line 101)" in message
+
+
+CODES = {
+    "all texts": ("town", ["a", "b"] * 50, {}),
+    "codes with zeros": ("shop", ["02139", "10115"] * 50, {}),
+    "longer postal codes": ("zip", [*["12139", "10115"] * 50, "12139-1234"], {}),
+    "under a mask": ("age", [*AGES, "4e"], {"hierarchy": {"mask": "right"}}),
+    "listed": ("age", [*["1", "2"] * 50, "x"], {"hierarchy": {"categories": {"a": ["1", "2"], "b": ["x"]}}}),
+    "many words": ("age", [*AGES, *["x"] * 10], {}),
+    "no quasi-identifier": ("age", [*AGES, "4e"], {"role": "sensitive", "hierarchy": None}),
+    "numbers and words": ("score", [f"{i} of 10" for i in range(10)], {}),
+}
+
+
+@pytest.mark.parametrize("case", CODES)
+def test_texts_by_nature_are_read(case: str, tmp_path: Path) -> None:
+    name, values, attribute = CODES[case]
+    assert bind(tmp_path / "x.csv", name, values, attribute)[name] == "VARCHAR"
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.sampled_from(["7", "-1", "2.5", "x", "", "1e"]), min_size=1, max_size=30))
+def test_columns_are_refused_from_a_share_of_numbers_on(
+    tmp_path_factory: pytest.TempPathFactory, few: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("share") / "x.csv"
+    values = [*AGES, *few]
+    numbers = sum(value in ("7", "-1", "2.5") for value in few) + len(AGES)
+    others = [(i, value) for i, value in enumerate(values, 2) if value in ("x", "1e")]
+    if others and 100 * numbers >= 95 * (numbers + len(others)):
+        message = refusal(path, "age", values, {})
+        assert all(f"'{value}' (line {line})" in message for line, value in others[:5])
+    else:
+        assert (bind(path, "age", values, {})["age"] == "VARCHAR") == bool(others)
+
+
+DAYS = [f"{1 + i % 12:02d}/{1 + (i // 12) % 12:02d}/2020" for i in range(100)]
+
+
+def test_days_and_months_that_can_be_swapped_are_refused(tmp_path: Path) -> None:
+    for attribute in ({}, {"role": "insensitive", "hierarchy": None}):
+        message = refusal(tmp_path / "x.csv", "seen", DAYS, attribute)
+        assert (
+            "attributes.seen: the column has dates with days and months that could be swapped in every value" in message
+        )
+        assert 'format = "%d/%m/%Y"' in message and 'format = "%m/%d/%Y"' in message
+    typed = {"type": "date", "format": "%d/%m/%Y"}
+    assert bind(tmp_path / "x.csv", "seen", DAYS, typed)["seen"] == "DATE"
+    assert bind(tmp_path / "x.csv", "seen", [*DAYS, "13/01/2020"], {})["seen"] == "DATE", "it says which is the day"
+    assert bind(tmp_path / "x.csv", "seen", ["02/02/2020", "05/05/2021"], {})["seen"] == "DATE", "both ways are alike"
+    assert bind(tmp_path / "x.csv", "seen", ["2020-01-02"] * 9, {})["seen"] == "DATE"
+
+
+def test_years_of_two_digits_are_refused(tmp_path: Path) -> None:
+    values = [f"{13 + i % 10}.{1 + i % 12:02d}.{i % 90:02d}" for i in range(100)]
+    message = refusal(tmp_path / "x.csv", "born", values, {})
+    assert "attributes.born: the column has dates with years of two digits" in message
+    assert 'type = "date", format = "%d.%m.%y"' in message and "pivot = 2026" in message
+    typed = {"type": "date", "format": "%d.%m.%y", "pivot": 2026}
+    assert bind(tmp_path / "x.csv", "born", values, typed)["born"] == "DATE"
+    rows, _ = bound_rows(
+        str(tmp_path / "x.csv"), {"born": {"role": "quasi", "hierarchy": "suppress", **typed}},
+        source={"person": False, "undeclared": "drop"},
+    )  # fmt: skip
+    assert (date(1927, 4, 20) in {row[-1] for row in rows}) and max(row[-1] for row in rows).year <= 2026
+
+
+def test_anonymize_and_risk_refuse_alike(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("\n".join(["age,ill", *(f"{age},x" for age in AGES), "4e,y", ""]))
+    (tmp_path / "policy.toml").write_text(
+        '[source]\nfiles = "x.csv"\nperson = false\n[attributes]\nage = { role = "quasi", hierarchy = "suppress" }\n'
+        'ill = { role = "sensitive" }\n[privacy]\nk = 2\n[release]\ndatabase = "r.duckdb"\n'
+    )
+    for verb in ("anonymize", "risk", "compare"):
+        ended = cli(verb, "policy.toml", cwd=tmp_path)
+        assert ended.status == 2 and "'4e' (line 102)" in ended.err
+    assert not (tmp_path / "r.duckdb").exists()
