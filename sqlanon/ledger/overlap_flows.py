@@ -171,19 +171,25 @@ class OverlapFlows:
 
     def _gaining_cycle(self, pairs: Set[Edge]) -> list[Edge]:
         """The arcs of a cycle of the residual graph along which these pairs get more rows in all; none, if they have
-        the most (R. Bellman, L. Ford; M. Klein 1967)."""
-        components = {self._components[a] for a, b in pairs if self._components[a] == self._components[b]}
-        nodes = [node for node, component in enumerate(self._components) if component in components]
-        gains, before, changed = dict.fromkeys(nodes, 0), dict[int, int](), bool(nodes)
-        while changed:
-            changed = False
-            for node in nodes:
-                for end in self._open_arcs(node):
-                    gain = gains[node] + ((node, end) in pairs) - ((end, node) in pairs)
-                    if gain > gains.get(end, gain):
-                        gains[end], before[end], changed = gain, node, True
-            if cycle := _find_cycle(before):
-                return cycle
+        the most (M. Klein 1967). It is the cycle that closes where R. Bellman and L. Ford look for longest ways.
+        """
+        queue = deque(a for a, b in pairs if self._components[a] == self._components[b])
+        starts, queued = {*queue}, {*queue}
+        gains, before = defaultdict[int, int](int), dict[int, int]()
+        while queue:
+            node = queue.popleft()
+            queued.discard(node)
+            for end in self._open_arcs(node):
+                gain = gains[node] + ((node, end) in pairs) - ((end, node) in pairs)
+                if self._components[end] != self._components[node] or gain <= gains[end]:
+                    continue
+                was_reached = end in before or end in starts
+                gains[end], before[end] = gain, node
+                if was_reached and (cycle := _close_cycle(before, end)):
+                    return cycle
+                if end not in queued:
+                    queued.add(end)
+                    queue.append(end)
         return []
 
     def unmatched(self, is_first: bool, number: int) -> int:
@@ -390,25 +396,21 @@ def _join_ways(before: Mapping[int, int], after: Mapping[int, int], middle: int)
     return path
 
 
-def _find_cycle(before: Mapping[int, int]) -> list[Edge]:
-    """The arcs of a cycle among nodes that each have one before them; none, if there is none.
+def _close_cycle(before: Mapping[int, int], node: int) -> list[Edge]:
+    """The arcs of a cycle through a node, where nodes have one before them; none, if there is none.
 
-    >>> _find_cycle({1: 0, 2: 1, 3: 4, 4: 5, 5: 3})
-    [(4, 3), (5, 4), (3, 5)]
+    >>> _close_cycle({2: 1, 3: 2, 1: 3, 4: 3}, 1)
+    [(3, 1), (2, 3), (1, 2)]
+    >>> _close_cycle({2: 1, 3: 2}, 3)
+    []
     """
-    seen = dict[int, int]()
-    for start in before:
-        node = start
-        while node in before and node not in seen:
-            seen[node] = start
-            node = before[node]
-        if seen.get(node) == start:
-            cycle, end = [(before[node], node)], before[node]
-            while end != node:
-                cycle.append((before[end], end))
-                end = before[end]
-            return cycle
-    return []
+    cycle, end = [(before[node], node)], before[node]
+    while end != node:
+        if end not in before:
+            return []
+        cycle.append((before[end], end))
+        end = before[end]
+    return cycle
 
 
 class ComponentFlows:
