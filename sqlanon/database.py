@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sqlanon.risk import Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
     from sqlanon.search.compare import ComparisonProgress
+    from sqlanon.sources.inspection import Inspection
     from sqlanon.suggest import Suggestion, Trial
     from sqlanon.withdrawal import Withdrawal
 
@@ -711,6 +712,73 @@ class Database:
         policy = table if isinstance(table, Policy) else None
         run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table, read=False)
         return distinction_statements(run, policy, size)
+
+    def inspect(
+        self,
+        table: str | None = None,
+        files: Sequence[str | os.PathLike[str]] = (),
+        csv: Mapping[str, object] | None = None,
+    ) -> Inspection:
+        """Show how files are read: as `anonymize` reads them. Nothing is written.
+
+        Parameters
+        ----------
+        table:
+            A sheet of an Excel file. Default: its first one.
+        files:
+            Files of one table, or patterns of them, where `connect` was given no source.
+        csv:
+            How CSV files are written: keys of ``[source.csv]``. Default: it is detected.
+
+        Returns
+        -------
+        Inspection
+            How each CSV file is written, the rows, the columns with their types, and keys for a policy. Of files that
+            are refused it has the ``refusal``, and what their first lines show.
+
+        Raises
+        ------
+        PolicyError
+            ``csv`` has an unknown key or a wrong value.
+        SourceError
+            The source is no files, or files other than CSV that cannot be read.
+
+        Examples
+        --------
+        >>> import pathlib, sqlanon, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name, "people.csv")
+        >>> _ = file.write_text("age;sex\\n21;m\\n53;w\\n")
+        >>> with sqlanon.connect(file) as db:
+        ...     found = db.inspect()
+        >>> found.rows, [(column.name, column.type) for column in found.columns], found.files[0].delimiter
+        (2, [('age', 'BIGINT'), ('sex', 'VARCHAR')], ';')
+        >>> folder.cleanup()
+        """
+        from sqlanon.sources.files import find_csv_files  # noqa: PLC0415
+        from sqlanon.sources.inspection import inspect_refused, inspect_source  # noqa: PLC0415
+        from sqlanon.sources.statistics_files import UndecidedReadingError  # noqa: PLC0415
+        from sqlanon.suggest import Place, policy_of_any_columns  # noqa: PLC0415
+
+        if files and self._space.has_source:
+            raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
+        paths = tuple(str(Path(one).absolute()) for one in files) or self._space.given.get("files", ())
+        if not paths:
+            raise SourceError(f"{self._space.described}: only files are inspected, and this is none; see `suggest`")
+        reading: dict[str, object] = {} if csv is None else {"csv": read_csv_keys(csv)}
+        while True:
+            place = Place(None, files=paths, reading=reading | ({} if table is None else {"table": table}))
+            policy = policy_of_any_columns(place)
+            try:
+                with source_errors(), self._space.run(policy) as run:
+                    return inspect_source(run.engine, run.source, policy.source.csv)
+            except UndecidedReadingError as error:
+                reading = {**reading, **error.proposal}
+            except SourceError as error:
+                refused = find_csv_files(self._space.engine, policy.source)
+                if not refused:
+                    raise
+                return inspect_refused(refused, policy.source.csv, str(error))
 
     def suggest(
         self,

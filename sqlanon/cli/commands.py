@@ -621,6 +621,38 @@ def suggest(
         say("Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force")
 
 
+@command(START, "inspect patients.csv", "inspect patients.csv --csv skip=2 --csv on_bad_line=drop")
+def inspect(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Data files of one table, or patterns of them.", show_default=False),
+    ],
+    csv: Csv = None,
+    as_json: AsJson = False,
+    memory_limit: MemoryLimit = None,
+    threads: Threads = None,
+) -> None:
+    """Show how files are read: their form, columns and types, bad lines, and the [source.csv] table for a policy."""
+    from sqlanon.cli.inspection import print_inspection
+    from sqlanon.cli.progress import shown_progress
+    from sqlanon.database import connect
+    from sqlanon.errors import SourceError
+    from sqlanon.policy.csv_keys import parse_csv_settings
+
+    keys = parse_csv_settings(csv or ())
+    source, several = (None, files) if len(files) > 1 else (files[0], ())
+    shown = shown_progress("reading the files")
+    with csv_advice(), connect(source, memory_limit=memory_limit, threads=threads) as db, shown:
+        found = db.inspect(files=several, csv=keys)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_inspection(found)
+    if found.refusal is not None:
+        with csv_advice():
+            raise SourceError(found.refusal)
+
+
 @command(START, "import-arx example.deid", "import-arx example.deid --dir adult --encoding windows-1252")
 def import_arx(
     project: Annotated[Path, typer.Argument(metavar="PROJECT.deid", help="A project of ARX.", show_default=False)],

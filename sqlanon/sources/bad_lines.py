@@ -38,6 +38,7 @@ class DroppedLines:
     fields: int  # of the first record, and of each good one
     rows: int  # good records below the first one
     read_lines: int | None = None  # how many lines of the file were read; None: all
+    path: str = ""  # of the file
 
     @property
     def message(self) -> str:

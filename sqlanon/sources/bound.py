@@ -22,6 +22,7 @@ from sqlanon.policy import SourceSection
 from sqlanon.records import dataclass
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.column_figures import distinct_counts
+from sqlanon.sources.csv_text import ReadFile
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]
 """How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements
@@ -143,6 +144,7 @@ class Source:
     whole: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
     persons: RemotePersons | None = None  # where its persons are counted, if its rows stay elsewhere
     dropped: tuple[DroppedLines, ...] = ()  # by CSV file, the bad lines that were left out
+    csv_files: tuple[ReadFile, ...] = ()  # how CSV files were read
 
     access: ClassVar[Access] = "rows"
     recodes: ClassVar[bool] = True

@@ -198,7 +198,9 @@ def copy_csv(
     Where no value of the first rows is quoted, ``"`` is taken for the quote: a later ``'x'`` keeps its apostrophes.
     Columns that are not wanted are copied where the engine cannot read the files themselves again.
     """
-    with readable_files(paths, known) as texts, _without_bad_lines(engine, texts, known) as (readable, dropped):
+    with readable_files(paths, known) as texts, _without_bad_lines(engine, texts, known) as (readable, found):
+        originals = dict(zip(texts, paths, strict=True))
+        dropped = [replace(lines, path=originals[lines.path]) for lines in found]
         reader = _Reader(engine, readable, text_columns, wanted if readable == paths else (), known)
         try:
             layout = _copy_rows(reader, target)
@@ -237,7 +239,7 @@ def _without_bad_lines(
                 copy = str(copy_path(folder, i, path))
                 lines = _copy_good_lines(engine, path, layout, known, copy, read_lines)
                 if lines.count:
-                    dropped.append(lines)
+                    dropped.append(replace(lines, path=path))
                     readable.append(copy)
                     continue
             readable.append(path)

@@ -284,6 +284,12 @@ def describe_unreadable_lines(open_lines: Lines) -> str:
     )
 
 
+def find_broken_lines(open_lines: Lines, layout: Layout) -> tuple[int, int, Sequence[str]] | None:
+    """The fields of the first record of a file, the number of lines with others, and the first of these."""
+    summary = _compare_lines(layout.records(open_lines(None)))
+    return None if summary is None else (summary.expected, summary.broken, summary.shown)
+
+
 def describe_broken_lines(open_lines: Lines, layout: Layout) -> str | None:
     """What is wrong with the lines of a file, in words: they differ from its first record; None: nothing."""
     summary = _compare_lines(layout.records(open_lines(None)))

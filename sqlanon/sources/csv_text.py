@@ -9,7 +9,7 @@ import codecs
 import io
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -17,10 +17,21 @@ from pathlib import Path
 from sqlanon.errors import SourceError
 from sqlanon.policy.databases import shown_name
 from sqlanon.policy.sections import CsvSection
+from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
 from sqlanon.workdir import spill_directory
 
 UTF_8 = "utf-8"
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """A CSV file that was read: the arguments of the engine's reader, and its number of columns."""
+
+    path: str
+    options: Mapping[str, str | bool | int]
+    fields: int
+
 
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -58,6 +59,7 @@ from sqlanon.sources.csv import (
     read_every_column,
     scan_csv,
 )
+from sqlanon.sources.csv_text import ReadFile
 from sqlanon.sources.doubtful_columns import (
     NO_CHECKS,
     ColumnChecks,
@@ -235,7 +237,20 @@ def bind_files(
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
         bound = bind_relation(engine, relation.table, place, True, local, relation.columns, home)
     for_people = _for_people(name, format_, scan, bound.columns, values)
-    return replace(bound, scan=for_people, whole=relation.whole, dropped=tuple(relation.dropped))
+    bound = replace(bound, scan=for_people, whole=relation.whole, dropped=tuple(relation.dropped))
+    if relation.layout is None:
+        return bound
+    pairs = zip(scan.paths, relation.layout.files, strict=True)
+    return replace(bound, csv_files=tuple(ReadFile(path, file.options, len(file.columns)) for path, file in pairs))
+
+
+def find_csv_files(engine: DuckDBEngine, section: SourceSection) -> Sequence[str]:
+    """The CSV files that a section names, also if they cannot be read; none if it names others."""
+    try:
+        paths = _paths(engine, [data_files_in(pattern) for pattern in section.files], section.files)
+        return paths if _format_of(paths)[0] == "csv" else ()
+    except (SourceError, duckdb.Error):
+        return ()
 
 
 def _refuse_doubts(relation: _Relation, scan: Scan, checks: ColumnChecks) -> None:

@@ -1,7 +1,7 @@
 """Finding quasi-identifiers: what tells rows apart, what looks like an identifier, and a policy to start from."""
 
 from sqlanon.suggest.distinction import distinction_statements, find_distinction, refuse_size
-from sqlanon.suggest.suggest import Place, Suggestion, asks_nothing, suggest
+from sqlanon.suggest.suggest import Place, Suggestion, asks_nothing, policy_of_any_columns, suggest
 from sqlanon.suggest.trials import Trial, try_strategies
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "asks_nothing",
     "distinction_statements",
     "find_distinction",
+    "policy_of_any_columns",
     "refuse_size",
     "suggest",
     "try_strategies",

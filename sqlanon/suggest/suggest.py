@@ -96,10 +96,10 @@ class Place:
 
 def asks_nothing(table: str | None = None) -> Policy:
     """A policy by which a table is bound, and which says nothing of its columns."""
-    return _of_any_columns(Place(table))
+    return policy_of_any_columns(Place(table))
 
 
-def _of_any_columns(place: Place) -> Policy:
+def policy_of_any_columns(place: Place) -> Policy:
     attributes = {"sqlanon: any": {"role": "quasi", "hierarchy": "suppress"}}
     return Policy(source=place.read, attributes=attributes, privacy={"k": 2})
 
@@ -116,7 +116,7 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
     folder = FileFolder(None if beside is None else beside.parent, place.hierarchies)
     if place.database is not None and place.table is None and place.query is None:
         _refuse_without_table(begin, place.database)
-    with begin(_of_any_columns(place)) as run:
+    with begin(policy_of_any_columns(place)) as run:
         profile, warnings = profile_table(run), ordered_messages(run.notices)
         instead = None if place.query is not None else _with_numbers(begin, run, profile, place)
         if instead is None:
@@ -138,7 +138,7 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
 
 
 def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> None:
-    with begin(_of_any_columns(Place(query="SELECT 1 AS one"))) as run:
+    with begin(policy_of_any_columns(Place(query="SELECT 1 AS one"))) as run:
         names = known_tables(run.engine)
     file = min(os.path.relpath(database), str(database), key=len)
     command = f"sqlanon suggest {shlex.quote(file)} {shlex.quote(names[0] if names else 'TABLE')}"
@@ -159,7 +159,7 @@ def _with_numbers(begin: Callable[[Policy], Run], run: Run, profile: TableProfil
     own, *schemas = reversed(parts)
     query = _NUMBERS(casts=casts, rows=table(own, *schemas))
     instead = replace(place, query=query.sql("duckdb"))
-    with suppress(SourceError), begin(_of_any_columns(instead)) as again:
+    with suppress(SourceError), begin(policy_of_any_columns(instead)) as again:
         if StatementRunner(again.engine).count(again.source.relation) == profile.rows:
             return instead
     return None

@@ -1,0 +1,60 @@
+"""What `inspect` prints: how files are read, on one screen."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sqlanon.notices import with_noun
+from sqlanon.policy.toml import toml_value
+from sqlanon.terminal import printable, say, show_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlanon.sources.inspection import InspectedColumn, InspectedFile, Inspection
+
+_MOST_FILES = 10
+
+
+def print_inspection(found: Inspection) -> None:
+    """Print an inspection; a refusal is an error of the command."""
+    for file in found.files[:_MOST_FILES]:
+        say("\n".join(printable(line) for line in _describe_file(file)))
+    if more := len(found.files) - _MOST_FILES:
+        say(f"and {with_noun(more, 'more file')}") if more > 0 else None
+    if found.rows is None:
+        return
+    say(f"{with_noun(found.rows, 'row')}, {with_noun(len(found.columns), 'column')}")
+    if found.missing is not None:
+        say(f"missing values: {', '.join(map(toml_value, found.missing)) or 'none'}")
+    say("")
+    rows = [[printable(one.name), one.type, f"{one.values:,}", printable(_describe_fit(one))] for one in found.columns]
+    show_table(["column", "type", "values", "note"], rows)
+    if found.csv:
+        say("")
+        say(found.toml().rstrip())
+
+
+def _describe_file(file: InspectedFile) -> Iterator[str]:
+    yield f"{file.name}: {file.encoding}"
+    if file.quote is not None:
+        delimiter = "none" if file.delimiter is None else toml_value(file.delimiter)
+        quote = "none" if not file.quote else toml_value(file.quote)
+        escape = "" if file.escape is None else f", after {toml_value(file.escape)} in values"
+        yield f"  delimiter {delimiter}, quote {quote}{escape}"
+    if file.skip is not None:
+        first = {None: "first line", True: "header", False: "no header; first row"}[file.header]
+        fields = "" if file.fields is None else f", with {with_noun(file.fields, 'field')}"
+        yield f"  {first} on line {file.skip + 1:,}{fields}"
+    if file.bad_lines:
+        more = file.bad_lines - len(file.first_bad_lines)
+        shown = [*file.first_bad_lines, *([f"{more:,} more"] if more else [])]
+        yield f"  {with_noun(file.bad_lines, 'bad line')}: {', '.join(shown)}"
+
+
+def _describe_fit(column: InspectedColumn) -> str:
+    if column.fits is None or column.share is None:
+        return ""
+    others = ", ".join(f"{toml_value(value)} ({count:,})" for value, count in column.others.items())
+    return f"{math.floor(10_000 * column.share) / 100:g} % of the values are {column.fits}; others: {others}"

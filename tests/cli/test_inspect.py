@@ -1,0 +1,132 @@
+"""``inspect`` shows how files are read, and its [source.csv] reads them in the same way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import make_policy
+from support import cli
+
+import sqlanon
+from sqlanon.errors import PolicyError, SourceError
+
+ROWS = "21;m;asthma\n53;w;flu\n" * 20
+
+FILES = {
+    "commas": (b"age,sex\n21,m\n53,w\n", {"delimiter": ",", "encoding": "utf-8", "header": True, "skip": 0}),
+    "titles": (b"Export\n\na;b\n1;2\n3;4\n", {"delimiter": ";", "skip": 2}),
+    "tabs": (b"a\tb\n1\t2\n", {"delimiter": "\t"}),
+    "apostrophes": (b"a,b\n1,'x,y'\n2,'z'\n", {"quote": "'"}),
+    "quotes": (b'a,b\n1,"x,y"\n2,"z"\n', {"quote": '"', "escape": None}),
+    "backslashes": (b'a,b\n1,"x \\"y\\", z"\n2,"z"\n', {"quote": '"', "escape": "\\"}),
+    "UTF-16": ("a,b\n1,ü\n".encode("utf-16"), {"encoding": "utf-16"}),
+    "no header": (b"1,2\n3,4\n", {"header": False}),
+    "one column": (b"note\nx\ny\n", {"delimiter": None, "fields": 1}),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_the_form_is_told_and_its_keys_read_the_file_alike(case: str, tmp_path: Path) -> None:
+    content, facts = FILES[case]
+    path = tmp_path / "people.csv"
+    path.write_bytes(content)
+    with sqlanon.connect(path) as db:
+        found = db.inspect()
+        again = db.inspect(csv=dict(found.csv))
+    assert facts.items() <= found.to_dict()["files"][0].items()
+    assert (again.rows, again.columns, again.csv) == (found.rows, found.columns, found.csv)
+    with sqlanon.connect(path) as db:
+        names = [column.name for column in found.columns]
+        policy = make_policy(
+            dict.fromkeys(names, "suppress"), k=1, table=None, source={"files": [str(path)], "csv": found.csv}
+        )
+        assert db.anonymize(policy, record=False).rows == found.rows
+
+
+def test_the_screen_shows_types_and_values_that_do_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("id,age,born\n1,21,2001-02-03\n2,NA,2002-03-04\n3,45,unknown\n4,50,\n")
+    done = cli("inspect", "people.csv", cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert [line.rstrip() for line in done.out.splitlines()] == [
+        "people.csv: utf-8",
+        '  delimiter ",", quote "\\""',
+        "  header on line 1, with 3 fields",
+        "4 rows, 3 columns",
+        'missing values: ""',
+        "",
+        "column  type     values  note",
+        "id      BIGINT        4",
+        'age     VARCHAR       4  75 % of the values are BIGINT; others: "NA" (1)',
+        'born    VARCHAR       3  66.66 % of the values are DATE; others: "unknown" (1)',
+        "",
+        "[source.csv]",
+        'encoding = "utf-8"',
+        'delimiter = ","',
+        "header = true",
+        "skip = 0",
+    ]
+
+
+def test_a_share_below_one_is_never_shown_as_one(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("id,age\n" + "1,21\n" * 30_000 + "2,4e\n")
+    assert '99.99 % of the values are BIGINT; others: "4e" (1)' in cli("inspect", "people.csv", cwd=tmp_path).out
+
+
+def test_a_refused_file_is_described_and_refused(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("Export\n\nage;sex;illness\n" + ROWS + "5;m\n" + ROWS)
+    done = cli("inspect", "people.csv", cwd=tmp_path)
+    assert done.status == 2
+    assert done.out == (
+        'people.csv: utf-8\n  delimiter ";", quote "\\""\n  first line on line 3, with 3 fields\n'
+        "  1 bad line: line 44 has 2\n"
+    )
+    assert "1 differs" not in done.out
+    assert done.err.startswith(
+        "error: source.files: people.csv: line 3 has 3 fields (delimiter ';'), and 1 line differs"
+    )
+    done = cli("inspect", "people.csv", "--csv", "on_bad_line=drop", "--json", cwd=tmp_path)
+    found = json.loads(done.out)
+    assert (done.status, found["rows"], found["refusal"]) == (0, 80, None)
+    assert (found["files"][0]["bad_lines"], found["files"][0]["first_bad_lines"]) == (1, ["line 44 has 2"])
+    assert found["csv"]["on_bad_line"] == "drop"
+    with sqlanon.connect(tmp_path / "people.csv") as db:
+        refused = db.inspect()
+    assert (refused.rows, refused.columns, refused.files[0].bad_lines) == (None, (), 1)
+    with sqlanon.connect(tmp_path / "people.csv") as db, pytest.raises(SourceError) as caught:
+        db.suggest()
+    assert refused.refusal == str(caught.value), "the refusal of the other verbs"
+
+
+def test_several_files_have_the_keys_that_they_share(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("age;sex\n1;m\n")
+    (tmp_path / "b.csv").write_text("x\nsex;age\nw;2\n")
+    found = json.loads(cli("inspect", "a.csv", "b.csv", "--json", cwd=tmp_path).out)
+    assert [(file["name"], file["skip"]) for file in found["files"]] == [("a.csv", 0), ("b.csv", 1)]
+    assert found["csv"] == {"encoding": "utf-8", "delimiter": ";", "header": True}
+    assert (found["rows"], [column["name"] for column in found["columns"]]) == (2, ["age", "sex"])
+
+
+def test_other_files_have_columns_and_no_csv_keys(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        query = "SELECT 1 AS id, 'NA' AS age UNION ALL SELECT 2, '7' UNION ALL SELECT 3, '8'"
+        connection.execute(f"COPY ({query}) TO '{tmp_path}/people.parquet'")
+    (tmp_path / "people.json").write_text('[{"id": 1, "age": "NA"}, {"id": 2, "age": "7"}, {"id": 3, "age": "8"}]')
+    for name in ("people.parquet", "people.json"):
+        with sqlanon.connect(tmp_path / name) as db:
+            found = db.inspect()
+        assert (found.rows, found.files, found.missing, found.csv, found.toml()) == (3, (), None, {}, "")
+        age = found.columns[1]
+        assert (age.name, age.type, age.fits, age.others) == ("age", "VARCHAR", "BIGINT", {"NA": 1})
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    duckdb.connect(str(tmp_path / "people.duckdb")).close()
+    done = cli("inspect", "people.duckdb", cwd=tmp_path)
+    assert (done.status, "only files are inspected" in done.err) == (2, True)
+    (tmp_path / "people.csv").write_text("a,b\n1,2\n")
+    assert "no file matches" in cli("inspect", "other.csv", cwd=tmp_path).err
+    with sqlanon.connect(tmp_path / "people.csv") as db, pytest.raises(PolicyError, match="unknown key 'skp'"):
+        db.inspect(csv={"skp": 1})
