@@ -17,6 +17,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.expressions import aliased, col, fragment, ident, literal_path, named, select, template, text
 from sqlanon.hierarchies.labels import dates_part, intervals_part, mask_part
 from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, Listed, Part, keys_query
+from sqlanon.policy.encodings import decode, describe_bad_byte, is_utf_8
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.rules import (
     CategoriesRule,
@@ -121,7 +122,7 @@ def _offer(rule: Rule, column_type: str, engine: Engine | None, longest: int) ->
             one_root = len(rule.categories) == 1
             offer = _listed("categories", rule.depth, _categories_query(rule), own_top=one_root, lines=len(rule.rows))
         case FileRule():
-            query, width, lines = _in_file(rule.file)
+            query, width, lines = _in_file(rule.file, rule.encoding, "encoding")
             offer = _listed(f"file {rule.file}", width - 1, query, lines=lines)
         case TableRule():
             query, width = _in_table(rule.table, engine)
@@ -142,10 +143,27 @@ def read_pairs(file: Path | None, table: str | None, column_type: str, engine: E
     return what, keys_query(query, 1, column_type)
 
 
-def _in_file(path: Path) -> tuple[exp.Select, int, int]:
-    """A file's columns ``c0``, ``c1``, ..., all text; how many they are, and the lines."""
-    separator, width, lines = _inspected(path)
-    return _file_query(path.absolute(), separator, width), width, lines
+def _in_file(path: Path, encoding: str | None = None, key: str | None = None) -> tuple[exp.Select, int, int]:
+    """A file's columns ``c0``, ``c1``, ..., all text; how many they are, and the lines. ``key`` names its encoding, if
+    any does."""
+    raw = _read_bytes(path)
+    try:
+        content = decode(raw, encoding)
+    except UnicodeError as error:
+        raise Flaw(f"file {path}: {describe_bad_byte(raw, error, encoding, key)}") from None
+    separator, width, lines = _inspected(path, content)
+    if is_utf_8(raw, encoding):
+        return _file_query(path.absolute(), separator, width), width, lines
+    return _content_query(content, separator, width), width, lines
+
+
+def _content_query(content: str, separator: str, width: int) -> exp.Select:
+    """The lines of a file that the engine does not read, as values."""
+    records = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
+    rows = [exp.Tuple(expressions=[text(field) for field in fields]) for fields in records if fields]
+    names = [f"c{i}" for i in range(width)]
+    alias = exp.TableAlias(this=ident("file"), columns=[ident(name) for name in names])
+    return select([col(name) for name in names], exp.Values(expressions=rows, alias=alias))
 
 
 def _in_table(name: str, engine: Engine | None) -> tuple[exp.Select, int]:
@@ -215,12 +233,11 @@ _SNIFFED_LINES = 100
 _SHOWN = 5
 
 
-def _inspected(path: Path) -> tuple[str, int, int]:
+def _inspected(path: Path, content: str) -> tuple[str, int, int]:
     """How a hierarchy file is to be read: its separator, its fields per line, the key included, and its lines.
 
     (Lines are records: a quoted field may go over several lines of text.)
     """
-    content = _content(path)
     separator = _separator(content)
     try:
         counts = list(_field_counts(content, separator))
@@ -240,18 +257,13 @@ def _inspected(path: Path) -> tuple[str, int, int]:
     return separator, width, len(counts)
 
 
-def _content(path: Path) -> str:
+def _read_bytes(path: Path) -> bytes:
     try:
-        raw = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         raise Flaw(f"file {path} does not exist; a relative path starts at the policy file") from None
     except OSError as error:
         raise Flaw(f"file {path} cannot be read: {error.strerror}") from None
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise Flaw(f"file {path} is not UTF-8 (line {line}): save it as UTF-8") from None
 
 
 def _field_counts(content: str, separator: str) -> Iterator[tuple[int, int]]:

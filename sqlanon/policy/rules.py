@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
@@ -39,6 +40,7 @@ from sqlanon.fields import (
     nearest,
     one_or_more,
 )
+from sqlanon.policy.encodings import known_encoding
 
 Granularity: TypeAlias = Literal["day", "week", "month", "quarter", "year", "decade"]
 
@@ -333,6 +335,11 @@ class FileRule(_LevelsRule):
     kind: ClassVar[str] = "file"
     file: FilePath = Field(
         description="a CSV file without a header, one line per ground value, leaf to root", examples=["education.csv"]
+    )
+    encoding: Annotated[str, AfterValidator(known_encoding)] | None = Field(
+        default=None,
+        description="the encoding of the file, as Python calls it; default: utf-8, or utf-16 with a byte order mark",
+        examples=["windows-1252"],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterator
 from datetime import date
@@ -39,6 +38,7 @@ from sqlanon.measures import MEASURES
 from sqlanon.policy.addresses import PostgresAddress, SparkAddress, release_name_flaws, spark_name_flaw
 from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, Asked, conflicts
 from sqlanon.policy.databases import DatabasePlace, DataFiles
+from sqlanon.policy.encodings import known_encoding
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
@@ -206,23 +206,6 @@ ValueLabels: TypeAlias = Annotated[
 ]
 
 
-_NO_TEXT = ("idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
-
-
-def _encoding(value: str) -> str:
-    try:
-        codec = codecs.lookup(value)
-    except LookupError:
-        codec = None
-    # Python has codecs between bytes, or between texts, and says so in a private attribute.
-    if codec is None or codec.name in _NO_TEXT or not getattr(codec, "_is_text_encoding", True):
-        raise ValueError(
-            f"{in_words(value)} is no encoding of text that Python knows: write utf-8, utf-16, windows-1252, latin-1, "
-            "shift-jis, gb18030, ..."
-        )
-    return value
-
-
 def _one_character(value: str) -> str:
     if len(value) != 1 or value in "\0\r\n":
         raise ValueError(f"must be one character, and no line end, not {in_words(value)}")
@@ -255,7 +238,7 @@ class CsvSection(SparseSection):
         "on_bad_line",
     )
 
-    encoding: Annotated[str, AfterValidator(_encoding)] | None = Field(
+    encoding: Annotated[str, AfterValidator(known_encoding)] | None = Field(
         default=None,
         description="the encoding of the text, as Python calls it; default: utf-8, or utf-16 with a byte order mark",
         examples=["windows-1252"],

@@ -1,0 +1,91 @@
+"""Encodings of text files: their names, and which ones some bytes may be in."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from sqlanon.fields import in_words
+
+UTF_8 = "utf-8"
+
+_NO_TEXT = ("idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
+_WESTERN = ("windows-1252", "latin-1", "cp437")
+_EASTERN = ("gb18030", "shift-jis", "euc-kr", "big5")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")
+_HIGH = re.compile(rb"[\x80-\xff]")
+_MOST = 3
+
+
+def known_encoding(value: str) -> str:
+    try:
+        codec = codecs.lookup(value)
+    except LookupError:
+        codec = None
+    # Python has codecs between bytes, or between texts, and says so in a private attribute.
+    if codec is None or codec.name in _NO_TEXT or not getattr(codec, "_is_text_encoding", True):
+        raise ValueError(
+            f"{in_words(value)} is no encoding of text that Python knows: write utf-8, utf-16, windows-1252, latin-1, "
+            "shift-jis, gb18030, ..."
+        )
+    return value
+
+
+def decode(content: bytes, encoding: str | None = None) -> str:
+    """The text of a file in UTF-8, or in UTF-16 or UTF-32 with a byte order mark; or in the encoding that is given.
+
+    Raises
+    ------
+    UnicodeError
+        Some bytes are not of the encoding.
+    """
+    if encoding is None:
+        encoding = "utf-32" if content.startswith(_UTF_32) else "utf-16" if content.startswith(_UTF_16) else UTF_8
+    return content.decode("utf-8-sig" if codecs.lookup(encoding).name == UTF_8 else encoding)
+
+
+def is_utf_8(content: bytes, encoding: str | None = None) -> bool:
+    """Whether a file is read as UTF-8."""
+    if encoding is not None:
+        return codecs.lookup(encoding).name == UTF_8
+    return not content.startswith((*_UTF_16, *_UTF_32))
+
+
+def probable_encodings(content: bytes) -> list[str]:
+    """The encodings that all bytes of a text may be in, the most probable one first.
+
+    Letters of Western languages stand alone among those of ASCII; those of Eastern ones beside each other.
+
+    >>> probable_encodings("Köln und Orléans".encode("latin-1"))[0], probable_encodings("北京".encode("gb18030"))[0]
+    ('windows-1252', 'gb18030')
+    """
+    are_alone = 2 * len(_ALONE.findall(content)) >= len(_HIGH.findall(content))
+    ordered = (*_WESTERN, *_EASTERN) if are_alone else (*_EASTERN, *_WESTERN)
+    return [name for name in ordered if _can_decode(content, name)][:_MOST]
+
+
+def _can_decode(content: bytes, encoding: str) -> bool:
+    try:
+        content.decode(encoding)
+    except UnicodeError:
+        return False
+    return True
+
+
+def describe_bad_byte(content: bytes, error: UnicodeError, encoding: str | None, key: str | None) -> str:
+    """Where the first byte is that is not of an encoding, and what to do; ``key`` names the encoding, if any does."""
+    where = "it"
+    if isinstance(error, UnicodeDecodeError):
+        line = content.count(b"\n", 0, error.start) + 1
+        where = f"line {line:,} has the byte 0x{content[error.start]:02X}, which"
+    if encoding is not None:
+        return f"{where} is no {encoding}; give another {key}"
+    remedy = "save it as UTF-8, or as UTF-16 with a byte order mark"
+    likely = probable_encodings(content)
+    if key is None or not likely:
+        return f"{where} is no UTF-8; {remedy}"
+    first, *others = likely
+    more = f" (or {', '.join(others)})" if others else ""
+    return f'{where} is no UTF-8; {remedy}, or name its encoding: {key} = "{first}"{more}'
