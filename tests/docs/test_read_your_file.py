@@ -1,0 +1,45 @@
+"""docs/how-to/read-your-file.md: its commands print what it shows, of the files that it shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from environments import ROOT
+from support import cli
+
+from sqlanon.policy.sections import CsvSection
+
+PAGE = (ROOT / "docs" / "how-to" / "read-your-file.md").read_text(encoding="utf-8")
+ENCODINGS = {"towns.csv": "windows-1252"}
+BLOCKS = re.findall(r"^`(\S+?)`[^\n]*:\n\n```csv\n(.*?)^```$|^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+    commands = 0
+    for name, content, console in BLOCKS:
+        if name:
+            (tmp_path / name).write_bytes(content.encode(ENCODINGS.get(name, "utf-8")))
+            continue
+        for command in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+            line, _, shown = command.partition("\n")
+            done = cli(*shlex.split(line)[1:], cwd=tmp_path)
+            printed = [text.rstrip() for text in (done.out + done.err).splitlines()]
+            assert printed == shown.splitlines(), line
+            commands += 1
+    assert commands == 10
+
+
+def test_what_the_table_quotes_is_printed_below_it() -> None:
+    quoted = re.findall(r"^\| `([^`]+)`[^|]*\| \[", PAGE, re.MULTILINE)
+    assert len(quoted) == 7
+    below = PAGE.partition("\n## ")[2]
+    for text in quoted:
+        assert text in below
+
+
+def test_the_keys_of_the_page_are_keys_of_the_policy() -> None:
+    keys = set(re.findall(r"`(\w+) = ", PAGE)) - {"hierarchy"}
+    assert keys <= CsvSection.model_fields.keys()
+    assert {"encoding", "delimiter", "skip", "footer", "missing", "on_bad_line"} <= keys
