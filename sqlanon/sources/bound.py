@@ -7,8 +7,9 @@ ask which kind they have.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
@@ -38,6 +39,9 @@ LARGE = 32_000_000
 """Files of at least this size, in bytes, are copied to disk: their rows are worth the time to compress them."""
 
 Ask: TypeAlias = Callable[[exp.Query], list[tuple[Any, ...]]]
+
+Locate: TypeAlias = Callable[[str, Collection[str], int], Sequence[tuple[str, str]]]
+"""Finds the first places of some texts in a column, each with its text."""
 
 _Server = TypeVar("_Server")
 
@@ -142,6 +146,8 @@ class Source:
     home: str | None = None  # what tells its database from others, for the ledger
     scan: exp.Expr | None = None  # what reads its files, in SQL that people run
     whole: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
+    locate: Locate | None = None  # what finds the lines of values in its files
+    date_formats: Mapping[str, str] = field(default_factory=dict)  # of dates in its files, where they are not ISO
     persons: RemotePersons | None = None  # where its persons are counted, if its rows stay elsewhere
     dropped: tuple[DroppedLines, ...] = ()  # by CSV file, the bad lines that were left out
     csv_files: tuple[ReadFile, ...] = ()  # how CSV files were read

@@ -23,8 +23,9 @@ from sqlanon.policy import Policy
 from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
 from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.records import dataclass
+from sqlanon.sources.bound import Locate
 from sqlanon.sources.column_kinds import ZIP, kind_by_name
-from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, Locate, NumberMarks, number_pattern
+from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, NumberMarks, number_pattern
 
 MOSTLY = 0.95
 """The share of numbers or dates among the values of a column from which the others are doubtful."""
@@ -235,12 +236,17 @@ def refuse_ambiguous_dates(
         raise SourceError(describe_dates(name, checked[name]))
 
 
-def describe_dates(name: str, format_: str) -> str:
+def date_options(format_: str) -> tuple[Literal["date", "timestamp"], list[str]]:
+    """The type of dates in a format, and the formats that they may be meant in."""
     options = [format_]
     if may_swap_days(format_):
         options.append(format_.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m"))
+    return ("timestamp" if "%H" in format_ or "%I" in format_ else "date"), options
+
+
+def describe_dates(name: str, format_: str) -> str:
+    kind, options = date_options(format_)
     written = " or ".join(f"format = {toml_value(option)}" for option in options)
-    kind = "timestamp" if "%H" in format_ or "%I" in format_ else "date"
     what = "years of two digits" if has_short_years(format_) else "days and months that could be swapped in every value"
     pivot = ", pivot = 2026 (the last year that they can mean)" if has_short_years(format_) else ""
     return (

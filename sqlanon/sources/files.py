@@ -49,7 +49,7 @@ from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.bind import bind_relation, source_errors
-from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.bound import Locate, Source, WorkNames
 from sqlanon.sources.csv import (
     DETECTED,
     Layout,
@@ -79,7 +79,7 @@ from sqlanon.sources.statistics_files import (
     copy_statistics_files,
     describe_statistics_files,
 )
-from sqlanon.sources.typed_columns import ColumnReading, Locate, NumberMarks, projection, read_columns
+from sqlanon.sources.typed_columns import ColumnReading, NumberMarks, projection, read_columns
 from sqlanon.sources.united import refuse_different_columns
 
 
@@ -240,6 +240,7 @@ def bind_files(
     bound = replace(bound, scan=for_people, whole=relation.whole, dropped=tuple(relation.dropped))
     if relation.layout is None:
         return bound
+    bound = replace(bound, locate=relation.locate(scan), date_formats=date_formats(relation.layout))
     pairs = zip(scan.paths, relation.layout.files, strict=True)
     return replace(bound, csv_files=tuple(ReadFile(path, file.options, len(file.columns)) for path, file in pairs))
 

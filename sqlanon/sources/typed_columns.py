@@ -8,7 +8,7 @@ refused with the first of them, where they stand, and how many there are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -32,6 +32,7 @@ from sqlanon.notices import with_noun
 from sqlanon.policy.reading import ColumnType, directives, format_pattern
 from sqlanon.policy.sections import Attribute, CsvSection
 from sqlanon.records import dataclass
+from sqlanon.sources.bound import Locate
 
 SHOWN_VALUES = 5
 _DIGITS_OF_BIGINT = 18  # every integer of so many digits is one
@@ -48,9 +49,6 @@ _KINDS: Mapping[ColumnType, Collection[ColumnKind]] = {
     "timestamp": {ColumnKind.DATE, ColumnKind.ZONED},
     "text": {ColumnKind.TEXT},
 }
-
-Locate: TypeAlias = Callable[[str, Collection[str], int], Sequence[tuple[str, str]]]
-"""Finds the first places of some texts in a column, each with its text."""
 
 
 @dataclass(frozen=True)

@@ -160,12 +160,22 @@ def _attribute(one: Proposal) -> list[str]:
     """The line of an attribute, with the reason behind it where it fits, else before it."""
     rule = one.hierarchy if one.shown is None else one.shown
     value = (
-        {"role": one.role} | ({} if rule is None else {"hierarchy": rule}) | ({"min_level": 1} if one.hidden else {})
+        {"role": one.role}
+        | ({} if one.role == "identifying" else dict(one.reading.keys))
+        | ({} if rule is None else {"hierarchy": rule})
+        | ({"min_level": 1} if one.hidden else {})
     )
     line = _folded(f"{toml_key(one.column.name)} = ", value)
+    notes = [] if one.role == "identifying" else one.reading.comments
+    about = [line for note in notes for line in _comment(f"{toml_key(one.column.name)}: {_in_line(note)}")]
     if len(line) + len(one.reason) + 4 <= _WIDTH and "\n" not in line:
-        return [f"{line}  # {one.reason}"]
-    return [*_comment(f"{toml_key(one.column.name)}: {one.reason}"), line]
+        return [*about, f"{line}  # {one.reason}"]
+    return [*about, *_comment(f"{toml_key(one.column.name)}: {one.reason}"), line]
+
+
+def _in_line(note: str) -> str:
+    """A note with the characters that a comment may have."""
+    return "".join(one if one.isprintable() else " " for one in note)
 
 
 def _listed(names: Sequence[str]) -> str:

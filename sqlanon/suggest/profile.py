@@ -42,6 +42,9 @@ _FIRST_MENTION = -10
 
 _WHOLE = r"-?(0|[1-9]\d{0,14})"
 _NUMBER = _WHOLE + r"(\.\d{1,15})?"
+MISSING_WORDS = r"(?i)(\*+|#?n/?a|n\.a\.|nan|null|\?+|-+|\.+|unknown|missing|-9|-99|98|99|998|999|9998|9999)"
+"""Texts that often stand for a missing value."""
+
 _MISSING = r"(?i)\s*(#?n/?a|n\.a\.|nan|null|none|nil|\?+|-+|\.+|unknown|missing|k\.?\s?a\.?|s/?d|n\.?d\.?|" + (
     r"unbekannt|inconnue?|desconocid[oa]|desconhecid[oa]|sconosciut[oa]|onbekend)?\s*"
 )

@@ -6,7 +6,7 @@ What is not recognised is taken for what does least harm: a quasi-identifier, or
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -35,6 +35,7 @@ from sqlanon.sources.column_kinds import (
     words_of,
 )
 from sqlanon.suggest.profile import CODES, Profile
+from sqlanon.suggest.reading import AS_IT_STANDS, Reading
 
 MOST = 10
 """The most quasi-identifiers that are proposed: more of them leave nothing of a table."""
@@ -76,6 +77,12 @@ class Proposal:
     known: bool = False
     shown: Rule | None = None
     hidden: bool = False
+    reading: Reading = AS_IT_STANDS
+
+    @property
+    def tried(self) -> Mapping[str, Any]:
+        """The keys that say how the column is read in trials."""
+        return {} if self.role == "identifying" else self.reading.tried
 
 
 def propose(columns: Sequence[Profile]) -> list[Proposal]:

@@ -31,6 +31,7 @@ from sqlanon.suggest.hierarchies import FileFolder, needs_labels, use_files, wit
 from sqlanon.suggest.policy_text import SUPPRESSION_LIMIT, K, Seen, policy_text
 from sqlanon.suggest.profile import TableProfile, number_types, profile_table
 from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured, propose
+from sqlanon.suggest.reading import AS_IT_STANDS, Reading, find_missing_codes, find_readings
 from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
 
 SIZE = 3
@@ -49,7 +50,7 @@ class Suggestion:
 class Place:
     """Where the table is, with absolute paths; the folder that paths of the policy are relative to (None: they stay
     absolute); the folder of hierarchy files (None: none are written); a query in place of the table; how the labels and
-    missing codes of a statistics file are read, and how CSV files are written."""
+    missing codes of a statistics file are read, how CSV files are written, and how their columns are read."""
 
     table: str | None = None
     database: Path | None = None
@@ -58,6 +59,7 @@ class Place:
     hierarchies: Path | None = None
     query: str | None = None
     reading: Mapping[str, object] = field(default_factory=dict)
+    columns: Mapping[str, Reading] = field(default_factory=dict)
 
     @property
     def source(self) -> dict[str, object]:
@@ -100,7 +102,9 @@ def asks_nothing(table: str | None = None) -> Policy:
 
 
 def policy_of_any_columns(place: Place) -> Policy:
-    attributes = {"sqlanon: any": {"role": "quasi", "hierarchy": "suppress"}}
+    attributes: dict[str, dict[str, object]] = {"sqlanon: any": {"role": "quasi", "hierarchy": "suppress"}}
+    for name, reading in place.columns.items():
+        attributes[name] = {"role": "insensitive", **reading.tried}
     return Policy(source=place.read, attributes=attributes, privacy={"k": 2})
 
 
@@ -117,10 +121,15 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
     if place.database is not None and place.table is None and place.query is None:
         _refuse_without_table(begin, place.database)
     with begin(policy_of_any_columns(place)) as run:
+        if not place.columns and (columns := find_readings(run)):
+            return _suggest(begin, replace(place, columns=columns))
         profile, warnings = profile_table(run), ordered_messages(run.notices)
         instead = None if place.query is not None else _with_numbers(begin, run, profile, place)
         if instead is None:
-            proposed = propose(profile.profiles)
+            readings = {**place.columns, **find_missing_codes(run, profile, place.columns)}
+            proposed = [
+                replace(one, reading=readings.get(one.column.name, AS_IT_STANDS)) for one in propose(profile.profiles)
+            ]
             person = find_person(run, profile, proposed)
             rules = _with_labels(run, profile, _with_person(proposed, person), folder, place)
             combinations = _combinations(run, profile, rules)
@@ -229,6 +238,7 @@ def _trials(
     attributes = {
         one.column.name: {"role": "identifying" if one.role == "insensitive" else one.role}
         | ({} if one.hierarchy is None else {"hierarchy": one.hierarchy})
+        | ({} if one.role == "insensitive" else dict(one.tried))
         for one in proposals
     }
     search = {"suppression_limit": SUPPRESSION_LIMIT}
@@ -309,7 +319,9 @@ def _valid_rules(
 
 def _builds(begin: Callable[[Policy], Run], some: Sequence[Proposal], source: Mapping[str, object]) -> bool:
     """Whether hierarchies are trees over all values of their columns."""
-    attributes = {one.column.name: {"role": "quasi", "hierarchy": one.hierarchy or SUPPRESS} for one in some}
+    attributes = {
+        one.column.name: {"role": "quasi", "hierarchy": one.hierarchy or SUPPRESS, **one.reading.tried} for one in some
+    }
     policy = Policy(source={**source, "undeclared": "drop"}, attributes=attributes, privacy={"k": 2})
     with begin(policy) as run, suppress(InfeasibleError):
         try:

@@ -1,0 +1,170 @@
+"""What columns of files may mean: words among numbers, dates that can be read in two ways, codes of missing values.
+
+What is certain becomes a key of the policy; of anything else the policy has a comment with the key that decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from datetime import date
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.expressions import col, template, text
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.notices import with_noun
+from sqlanon.policy.toml import toml_value
+from sqlanon.records import dataclass
+from sqlanon.sources.doubtful_columns import (
+    MOSTLY,
+    DoubtfulColumn,
+    ambiguous_dates,
+    date_options,
+    find_doubtful_columns,
+    has_short_years,
+)
+from sqlanon.sources.run import Run
+from sqlanon.suggest.profile import MISSING_WORDS, TableProfile
+
+_WORDS = re.compile(MISSING_WORDS)
+_CODES = ("-9", "-99", "-999", "98", "99", "998", "999", "9998", "9999", "99999")
+"""Numbers that often stand for a missing value."""
+
+_GAP = 0.5
+"""How far a code lies from the other values at least, as a share of their range."""
+
+_FEWEST = 2  # rows that have a code
+_MOST_WORDS = 20  # distinct texts that are fetched
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a column is read: ``keys`` of its attribute; the keys that ``trials`` use, where people have to decide; and
+    comments, the last of which may be a key that is not active."""
+
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    trials: Mapping[str, Any] = field(default_factory=dict)
+    comments: Sequence[str] = ()
+
+    @property
+    def tried(self) -> Mapping[str, Any]:
+        return {**self.keys, **self.trials}
+
+
+AS_IT_STANDS = Reading()
+
+
+def find_readings(run: Run) -> dict[str, Reading]:
+    """The columns of CSV files that are not read as they stand, or that people have to decide."""
+    source, engine = run.source, run.engine
+    formats = source.date_formats
+    readings: dict[str, Reading] = {}
+    if source.locate is None:
+        return readings
+    texts = {name.lower(): MOSTLY for name in source.columns}
+    for column in find_doubtful_columns(engine, source.relation, texts, locate=source.locate):
+        readings[column.name] = _of_doubtful(column)
+    short = [name for name, format_ in formats.items() if has_short_years(format_)]
+    for name in dict.fromkeys([*short, *ambiguous_dates(engine, source.relation, formats)]):
+        readings[name] = _of_dates(formats[name])
+    return readings
+
+
+def _of_doubtful(column: DoubtfulColumn) -> Reading:
+    codes = column.codes
+    if column.has_commas:
+        note = 'numbers with decimal commas: set decimal = "," under [source.csv]'
+        return Reading(trials={"type": "text"}, comments=[f"{column.summary}. {note}"])
+    if codes is not None and column.kind == "number" and all(_WORDS.fullmatch(code) for code in codes):
+        return Reading({"missing": list(codes)}, comments=[f"{column.summary}. They are NULL."])
+    listed = "..." if codes is None else ", ".join(map(toml_value, codes))
+    decide = f'{column.summary}. Decide what they are: missing = [{listed}] or type = "text"'
+    footer = ", or footer = 1 under [source.csv]" if column.is_last else ""
+    has_numbers = codes is not None and column.kind == "number"
+    return Reading(
+        trials={"missing": list(codes or ())} if has_numbers else {"type": "text"}, comments=[decide + footer]
+    )
+
+
+def _of_dates(format_: str) -> Reading:
+    """Dates that people decide; the trials take them as the engine does."""
+    kind, options = date_options(format_)
+    short = has_short_years(format_)
+    pivot = {"pivot": date.today().year} if short else {}
+    why = "Years of two digits" if short else "Days and months could be swapped in every value"
+    written = " or ".join(f"format = {toml_value(option)}" for option in options)
+    ends = f", pivot = {pivot['pivot']}: the last year that they can mean" if short else ""
+    return Reading(
+        trials={"type": kind, "format": format_, **pivot},
+        comments=[f'{why}. Decide how they are written: type = "{kind}", {written}{ends}'],
+    )
+
+
+_OUTSIDE = template("""
+    SELECT min(:column) FILTER (WHERE NOT :column IN (:codes)), max(:column) FILTER (WHERE NOT :column IN (:codes))
+    FROM :rows
+""")
+_COUNTS = template("""
+    SELECT :column::VARCHAR AS code, count(*) AS n FROM :rows WHERE :column IN (:codes) GROUP BY :column ORDER BY code
+""")
+_TEXT_CODES = template("""
+    SELECT :column AS code, count(*) AS n
+    FROM :rows
+    WHERE regexp_full_match(:column, :pattern)
+    GROUP BY :column
+    ORDER BY n DESC, code
+    LIMIT :most
+""")
+
+
+def find_missing_codes(run: Run, profile: TableProfile, readings: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The columns with values that often stand for missing ones, of the sample: numbers far from all others, and
+    words."""
+    steps = StatementRunner(run.engine)
+    found: dict[str, Reading] = {}
+    for column in profile.profiles:
+        kind = column_kind(column.type)
+        if column.name in readings or not column.values:
+            continue
+        if kind in (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING):
+            codes = [*_number_codes(steps, profile.sample, column.name)]
+        elif kind is ColumnKind.TEXT:
+            query = _TEXT_CODES(
+                column=col(column.name), rows=profile.sample, pattern=text(MISSING_WORDS), most=_MOST_WORDS
+            )
+            codes = [(code, count) for code, count in steps.ask(query, []) if code.strip() or code]
+        else:
+            continue
+        if codes:
+            found[column.name] = _of_codes(codes)
+    return found
+
+
+def _number_codes(steps: StatementRunner, rows: exp.Table, name: str) -> Iterator[tuple[str, int]]:
+    numbers = [exp.Literal.number(code) for code in _CODES]
+    counts = steps.ask(_COUNTS(column=col(name), rows=rows, codes=numbers), [])
+    if not counts:
+        return
+    least, greatest = steps.ask(_OUTSIDE(column=col(name), rows=rows, codes=numbers), [])[0]
+    if least is None:
+        return
+    gap = max(_GAP * float(greatest - least), 1)
+    for code, count in counts:
+        value = float(code)
+        is_far = value > float(greatest) + gap or (value < 0 <= least and value < float(least) - 1)
+        if is_far and count >= _FEWEST:
+            yield code.removesuffix(".0"), count
+
+
+def _of_codes(codes: Sequence[tuple[str, int]]) -> Reading:
+    shown = ", ".join(f"{toml_value(code)} ({with_noun(count, 'row')})" for code, count in codes)
+    listed = ", ".join(toml_value(code) for code, _ in codes)
+    has_star = any(code == "*" for code, _ in codes)
+    return Reading(
+        trials={"missing": [code for code, _ in codes]} if has_star else {},
+        comments=[f"{shown} may stand for missing values; if so, add missing = [{listed}]"],
+    )

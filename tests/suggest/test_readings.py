@@ -1,0 +1,97 @@
+"""`suggest` names values that do not fit, ambiguous dates and codes of missing values, and the keys that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import cli
+
+import sqlanon
+from sqlanon.errors import SourceError
+from sqlanon.policy.models import parse_toml
+
+TOWNS = ["Wales", "France", "Spain"]
+
+
+def suggested(folder: Path, columns: dict[str, Sequence[Any]]) -> tuple[str, dict[str, Any]]:
+    """The text of the policy for a CSV file, and its attributes."""
+    rows = zip(*columns.values(), strict=True)
+    lines = [";".join(columns), *(";".join(map(str, row)) for row in rows), ""]
+    (folder / "people.csv").write_text("\n".join(lines))
+    ended = cli("suggest", "people.csv", "-o", "policy.toml", cwd=folder)
+    assert ended.status == 0, ended.err
+    text = (folder / "policy.toml").read_text()
+    return " ".join(line.removeprefix("# ") for line in text.splitlines()), parse_toml(folder / "policy.toml")[
+        "attributes"
+    ]
+
+
+def people(rows: int = 200, **columns: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    return {**columns, "town": [TOWNS[i % 3] for i in range(rows)], "sex": ["mf"[i % 2] for i in range(rows)]}
+
+
+def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
+    ages = ["NA" if i % 50 == 7 else 20 + i * 7 % 60 for i in range(200)]
+    text, attributes = suggested(tmp_path, people(age=ages))
+    assert "age: 196 numbers, and 4 values that are none: 'NA' (line 9), 'NA' (line 59)" in text
+    assert attributes["age"] == {"role": "quasi", "missing": ["NA"], "hierarchy": {"intervals": [5, 10, 20, 40]}}
+    assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
+
+
+def test_other_words_are_decided_by_people(tmp_path: Path) -> None:
+    ages = ["4e" if i == 77 else 20 + i * 7 % 60 for i in range(200)]
+    text, attributes = suggested(tmp_path, people(age=ages))
+    assert '\'4e\' (line 79). Decide what they are: missing = ["4e"] or type = "text"' in text
+    assert "missing" not in attributes["age"] and "intervals" in attributes["age"]["hierarchy"]
+    refused = cli("anonymize", "policy.toml", cwd=tmp_path)
+    assert refused.status == 2 and "'4e' (line 79)" in refused.err
+    policy = (tmp_path / "policy.toml").read_text()
+    (tmp_path / "policy.toml").write_text(policy.replace("\nage = {", '\nage = { missing = ["4e"],'))
+    assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
+
+
+def test_ambiguous_dates_are_decided_by_people(tmp_path: Path) -> None:
+    days = [f"{1 + i % 12:02d}/{1 + i // 12 % 12:02d}/2020" for i in range(200)]
+    text, attributes = suggested(tmp_path, people(seen=days))
+    assert 'type = "date", format = "%d/%m/%Y" or format = "%m/%d/%Y"' in text
+    assert not {"type", "format"} & set(attributes["seen"])
+    assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ([0, 1, 2, 3, 99], '"99"'),
+        ([0, 1, 2, 3, -9], '"-9"'),
+        ([20, 30, 40, 50, 999], '"999"'),
+        ([1.5, 2.5, 3.5, 4.5, 99.0], '"99"'),
+        (["a", "b", "c", "d", "?"], '"?"'),
+        (["a", "b", "c", "d", "N/A"], '"N/A"'),
+        (["a", "b", "c", "d", "*"], '"*"'),
+        (["a", "b", "c", "d", "."], '"."'),
+    ],
+)
+def test_codes_of_missing_values_are_proposed_but_not_active(values: list[Any], codes: str, tmp_path: Path) -> None:
+    text, attributes = suggested(tmp_path, people(children=[values[i % 5] for i in range(200)]))
+    assert f"children: {codes} (40 rows) may stand for missing values; if so, add missing = [{codes}]" in text
+    assert "missing" not in attributes["children"]
+
+
+@pytest.mark.parametrize(
+    "values", [[60, 70, 80, 90, 99], [-20, -15, -9, 0, 5], [98, 99, 100, 101, 102], ["a", "b", "c", "d", "e"]]
+)
+def test_values_among_others_are_no_codes(values: list[Any], tmp_path: Path) -> None:
+    text, _ = suggested(tmp_path, people(score=[values[i % 5] for i in range(200)]))
+    assert "may stand for missing values" not in text
+
+
+def test_nothing_is_read_of_other_sources(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("age,town\n" + "".join(f"{20 + i % 60},x{i % 3}\n" for i in range(200)))
+    with sqlanon.connect(str(tmp_path / "people.csv")) as db:
+        text = db.suggest()
+    assert "missing" not in text
+    with sqlanon.connect(str(tmp_path / "nothing.csv")) as db, pytest.raises(SourceError):
+        db.suggest()
