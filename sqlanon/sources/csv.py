@@ -882,6 +882,14 @@ def _refuse_titles(file: CsvFile, open_lines: csv_lines.Lines) -> None:
         return
     lines = list(open_lines(2 * skip + 1))
     titles = [line for line in lines[:skip] if line.strip()]
+    delimiter, comment = str(file.options["delim"]), str(file.options["comment"])
+    for number, line in enumerate(lines[:skip], 1):
+        if delimiter in line and not (comment and line.startswith(comment)):
+            raise SourceError(
+                f"source.files: {shown_name(file.path)}: line {number:,} has {csv_lines.delimiter_name(delimiter)}, "
+                f"and line {skip + 1:,} looks like the header; if so, set skip = {skip} under [source.csv], else "
+                f"correct line {number:,}"
+            )
     if len(titles) > _MOST_TITLES or len(titles) > len(lines) - skip:
         name = csv_lines.delimiter_name(str(file.options["delim"]))
         raise SourceError(

@@ -14,13 +14,25 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import anonymous, ident, literal_path, star, template, text
+from sqlanon.expressions import anonymous, col, fragment, ident, literal_path, select, star, template, text
 from sqlanon.policy.databases import shown_name
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.united import refuse_different_columns
 
 _NO_VALUE = re.compile(r'"NULL"(?=[),\[]|$)')  # the type of a field without a value, not a field of that name
-_KEYS = template("SELECT DISTINCT unnest(json_keys(json)) AS name FROM :objects ORDER BY name")
+_KEYS = template("""
+    -- NULL stands for the keys of what is no object
+    SELECT DISTINCT unnest(CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END) AS name
+    FROM :objects
+    ORDER BY name
+""")
+_IS_ROUNDED = fragment("""
+    coalesce(bool_or(
+        regexp_full_match(:column, '-?[0-9]+')
+        AND NOT coalesce(try_cast(:column AS HUGEINT) = try_cast(try_cast(:column AS DOUBLE) AS HUGEINT), false)
+    ), false)
+""")
+_IS_WHOLE = fragment("coalesce(bool_and(regexp_full_match(:column, '-?[0-9]{1,38}')), false)")
 
 
 def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
@@ -28,9 +40,21 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
     for path in paths:  # a scan would rename columns that differ in case only
         objects = exp.Table(this=anonymous("read_json_objects", literal_path(path)))
         names = [name for (name,) in engine.rows(_KEYS(objects=objects))]
+        if None in names:
+            raise SourceError(
+                f"source.files: {shown_name(path)}: a row is no object, so that its values have no names; write "
+                '{"name": value, ...} for each row, without a byte order mark above them'
+            )
+        if {"resourceType", "entry"} <= {*names}:
+            raise SourceError(
+                f"source.files: {shown_name(path)} is a bundle of FHIR, whose rows are of several kinds; write the "
+                "resources of one kind to a file of their own, an object on each line"
+            )
         refuse_ambiguous(names, shown_name(path))
         if names:
             files_with_keys.append((path, dict.fromkeys(names)))
+    if not files_with_keys:
+        raise SourceError(f"{shown_name(paths[0])} is empty: it has no rows with values")
     # A key of another case is another key to DuckDB, which would read it as NULL.
     refuse_different_columns(files_with_keys, same_case=True)
     files = exp.Array(expressions=[literal_path(path) for path in paths])
@@ -41,6 +65,7 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
         message = "fields of a nested object have the same name, or differ in case only; rename them"
         raise SourceError(f"source.files: {message}") from error
     types = {name: _type(name, type_, text_columns) for name, type_ in types.items()}
+    types |= _exact_types(engine, files, options, types)
     columns = [exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in types.items()]
     return star(_read(files, {**options, "columns": exp.Struct(expressions=columns)}))
 
@@ -49,6 +74,21 @@ def _type(name: str, type_: str, text_columns: Collection[str]) -> str:
     if type_ == "JSON" or name.lower() in text_columns:
         return "VARCHAR"
     return _NO_VALUE.sub("VARCHAR", type_)
+
+
+def _exact_types(
+    engine: DuckDBEngine, files: exp.Expr, options: dict[str, exp.Expr], types: Mapping[str, str]
+) -> dict[str, str]:
+    """The types of columns whose whole numbers DOUBLE would round: those of texts, where not all are whole."""
+    names = [name for name, type_ in types.items() if type_ == "DOUBLE"]
+    if not names:
+        return {}
+    texts = [exp.PropertyEQ(this=ident(name), expression=text("VARCHAR")) for name in names]
+    rows = _read(files, {**options, "columns": exp.Struct(expressions=texts)})
+    figures = [figure(column=col(name)) for name in names for figure in (_IS_ROUNDED, _IS_WHOLE)]
+    values = engine.rows(select(figures, rows))[0]
+    pairs = zip(names, values[::2], values[1::2], strict=True)
+    return {name: "HUGEINT" if is_whole else "VARCHAR" for name, is_rounded, is_whole in pairs if is_rounded}
 
 
 def _read(files: exp.Expr, options: dict[str, exp.Expr]) -> exp.Table:

@@ -174,7 +174,10 @@ def flaws(file: Damaged, reader: Reader) -> Iterator[str]:
         yield f"refused: {_kind(error)}"
         if "is read as" not in str(error):
             return
-        layout, rows = reader.read(file.content, are_texts=True)
+        try:
+            layout, rows = reader.read(file.content, are_texts=True)
+        except SqlanonError:
+            return
     try:
         text = file.content.decode("utf-16" if file.content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError:
@@ -200,8 +203,12 @@ def _flaws_of_table(file: Damaged, text: str, layout: csv.Layout, rows: Sequence
         yield "WRONG: other values than those of Python's csv module"
     elif options["header"] and not any(header == names or not all(header) for header, _ in readings):
         yield "WRONG: other names"
-    written = reference_rows(text, file.dialect.delimiter, file.dialect.quote, "") or []
-    if {len(row) for row in written} == {len(file.rows[0])} != {1}:  # it is a table as it was written, too
+    plain = _without_spaces(text, {"delim": file.dialect.delimiter, "quote": file.dialect.quote})
+    written = reference_rows(plain, file.dialect.delimiter, file.dialect.quote, "") or []
+    is_of_other_quotes = options["quote"] != file.dialect.quote and str(options["quote"]) in text
+    if {len(row) for row in written} == {len(file.rows[0])} != {
+        1
+    } and not is_of_other_quotes:  # a table as written, too
         below = written[bool(options["header"]) :]
         if not are_equal(rows, below, types, options):
             yield "WRONG: other values than in the dialect of the writer"

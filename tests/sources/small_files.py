@@ -366,6 +366,7 @@ FORMATS = [
     SmallFile(
         "JSON with large numbers", '[{"id": 9007199254740993}, {"id": 18446744073709551617}]', name="people.json"
     ),
+    SmallFile("JSON with large numbers and decimals", '[{"id": 9007199254740993}, {"id": 0.5}]', name="people.json"),
     SmallFile("JSON with decimals", '[{"cost": 0.1}, {"cost": 2}]', name="people.json"),
     SmallFile("nested JSON", '[{"name": {"given": "Ann"}, "ages": [1, 2]}]', name="people.json"),
     SmallFile("JSON with a key twice", '[{"age": 21, "age": 22}]', name="people.json"),

@@ -102,7 +102,11 @@ def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Pa
         ('{"zip": "1"}\n{"Zip": "2"}', "'Zip', 'zip' have the same name"),
         ('{"zip": "1", "n": {"a": 1, "A": "Jane Doe"}}', "fields of a nested object"),
         ('{"zip": "Jane Doe"', "its content is not as expected"),
-        ("[1, 2]", "zip"),
+        ("[1, 2]", "patients.json: a row is no object"),
+        ('{"zip": "1"}\n["2"]', "patients.json: a row is no object"),
+        ('\ufeff[{"zip": "1"}]', "without a byte order mark"),
+        ("[]", "patients.json is empty"),
+        ('{"resourceType": "Bundle", "entry": [{"resource": {"zip": "1"}}]}', "patients.json is a bundle of FHIR"),
         ("", "patients.json is empty"),
     ],
 )
@@ -114,6 +118,21 @@ def test_a_file_that_cannot_be_used_is_refused_without_its_values(tmp_path: Path
     with sqlanon.connect() as db, pytest.raises(sqlanon.SqlanonError, match=message) as caught:
         db.anonymize(asks)
     assert "Jane" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("other", "type_"), [("1", "HUGEINT"), ("0.5", "VARCHAR"), ("1" * 40, "VARCHAR")])
+def test_whole_numbers_that_a_double_would_round_are_exact(tmp_path: Path, other: str, type_: str) -> None:
+    path = write(
+        tmp_path / "people.json", f'[{{"id": 9007199254740993}}, {{"id": 18446744073709551617}}, {{"id": {other}}}]'
+    )
+    attributes = {"id": {"role": "insensitive"}, "sex": {"role": "quasi", "hierarchy": "suppress"}}
+    path.write_text(path.read_text().replace("}", ', "sex": "m"}'))
+    with sqlanon.connect(path) as db:
+        db.anonymize(sqlanon.Policy(attributes=attributes, source={"person": False}, privacy={"k": 1})).publish(
+            tmp_path / "release.duckdb", "released"
+        )
+    rows = fetch(tmp_path / "release.duckdb", "SELECT typeof(id), id::VARCHAR FROM released")
+    assert {*rows} == {(type_, "9007199254740993"), (type_, "18446744073709551617"), (type_, other)}
 
 
 def test_files_of_one_layout_are_one_source_and_kinds_do_not_mix(tmp_path: Path) -> None:
