@@ -1,4 +1,4 @@
-"""Real CSV files of four packages are read exactly, or refused: `real_files.py` prints the causes, and anonymizes some."""
+"""Real CSV files of four packages are read exactly, or refused: `real_files.py` prints why, and anonymizes some."""
 
 from __future__ import annotations
 
