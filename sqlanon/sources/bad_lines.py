@@ -152,8 +152,13 @@ class _Feed:
 
 def _records(feed: _Feed, layout: Layout) -> Iterator[tuple[int, Sequence[str], Record | None]]:
     """The number of the first line of each record, its lines, and what they say; None: a blank line."""
+    marks = {layout.quote, layout.escape, "\0"} - {""}
     for first in feed:
         line, taken = feed.line, [first]
+        if not any(mark in first for mark in marks):  # most lines: no parser is needed
+            text = first.rstrip("\r\n")
+            yield line, taken, Record(line, text.split(layout.delimiter)) if text else None
+            continue
         if not layout.quote or layout.quote not in first:
             yield line, taken, _parse(taken, layout)
             continue
