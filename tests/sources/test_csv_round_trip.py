@@ -66,6 +66,8 @@ def write(path: Path, written: dict[str, Any]) -> CsvSection:
         keys["encoding"] = written["encoding"]
     if len(written["names"]) == 1:  # nobody tells its title from its header
         keys["skip"] = written["titles"]
+    if written["quote"] == "'" and any('"' in value for row in written["rows"] for value in row):
+        keys["quote"] = written["quote"]  # without the key `""` is the empty text, in the usual quotes
     if written["is_known"]:
         keys |= {"delimiter": written["delimiter"], "quote": written["quote"], "skip": written["titles"]}
     return CsvSection(**keys)
