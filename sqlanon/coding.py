@@ -23,6 +23,7 @@ from sqlanon.expressions import (
     same,
     select,
     subquery,
+    table,
     template,
     total,
     union_all,
@@ -137,8 +138,7 @@ _CODES_BY_LEVEL = template("""
         "sqlanon labels" AS (:labels),
         "sqlanon leaves" AS (
             SELECT x.level, x.label, :leaves AS leaves
-            FROM "sqlanon labels" AS x
-            LEFT JOIN :values AS w ON w.value IS NOT DISTINCT FROM x.level_0
+            FROM :counted AS x
             GROUP BY x.level, x.label
         )
     SELECT
@@ -152,8 +152,13 @@ _CODES_BY_LEVEL = template("""
         ON l.level = e.level AND l.level_0 IS NOT DISTINCT FROM v.value
     LEFT JOIN "sqlanon leaves" AS n ON l.known AND n.level = l.level AND n.label IS NOT DISTINCT FROM l.label
 """)
+_LABELS_WITH_ROWS = template("""
+    SELECT x.level, x.label, w.rows
+    FROM "sqlanon labels" AS x
+    LEFT JOIN :values AS w ON w.value IS NOT DISTINCT FROM x.level_0
+""")
 _LEAVES_OF_LABEL = fragment("count(*) - 1")
-_LEAVES_OF_LABEL_IN_COLUMN = fragment("greatest(count(CASE WHEN w.rows > 0 THEN 1 END), 1) - 1")
+_LEAVES_OF_LABEL_IN_COLUMN = fragment("greatest(count(CASE WHEN x.rows > 0 THEN 1 END), 1) - 1")
 _AT_LEVEL = fragment("max(CASE WHEN c.level = :level THEN :figure END)")
 _CODES_BY_VALUE = template("SELECT c.value, :figures FROM (:codes) AS c GROUP BY c.value")
 
@@ -224,25 +229,24 @@ def coded_values(
     return query
 
 
-def _rank_of_label(label: exp.Expr, type_: str = "INTEGER") -> exp.Expr:
+def _rank_of_label(label: exp.Expr, type_: str = "INTEGER", within: exp.Expr | None = None) -> exp.Expr:
     """The code of a label. The value itself keeps two unknown values apart; where they are known, the label alone
     decides."""
     own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
-    return rank_of([label, own], type_)
+    return rank_of([label, own], type_, within)
 
 
 def _codes_by_value(
     values: exp.Table, hierarchy: exp.Table, names: Mapping[int, str], has_values_of_others: bool
 ) -> exp.Select:
     """The codes and leaves of each value, ``code_1`` .., ``leaves_1`` .., counted level by level in a narrow table."""
-    rank = _rank_of_label(col("label", "l")).this
-    rank.find(exp.Window).set("partition_by", [col("level", "e")])
     codes = _CODES_BY_LEVEL(
         labels=union_all(*(_LABEL_AT(level=i, label=col(name), hierarchy=hierarchy) for i, name in names.items())),
         levels=union_all(*(_NUMBER(level=i) for i in names)),
+        counted=subquery(_LABELS_WITH_ROWS(values=values)) if has_values_of_others else table("sqlanon labels"),
         leaves=_LEAVES_OF_LABEL_IN_COLUMN() if has_values_of_others else _LEAVES_OF_LABEL(),
         values=values,
-        rank=rank,
+        rank=_rank_of_label(col("label", "l"), within=col("level", "e")),
     )
     figures = [
         named(_AT_LEVEL(level=number(i), figure=col(figure, "c")), f"{figure}_{i}")
@@ -258,10 +262,12 @@ def _code_type(count: int | None) -> str:
     return "SMALLINT" if count > 2**7 else "TINYINT"
 
 
-def rank_of(order: list[exp.Expr], type_: str = "INTEGER") -> exp.Cast:
-    """Small integers from 0: the rank among the distinct values, NULL first."""
+def rank_of(order: list[exp.Expr], type_: str = "INTEGER", within: exp.Expr | None = None) -> exp.Cast:
+    """Small integers from 0: the rank among the distinct values, of all or of those with the same value of ``within``;
+    NULL first."""
     window = exp.Window(
         this=exp.DenseRank(),
+        partition_by=[] if within is None else [within],
         order=exp.Order(expressions=[exp.Ordered(this=term, nulls_first=True) for term in order]),
     )
     return cast(window - 1, type_)
@@ -350,7 +356,7 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
     figures += values + [exp.Sum(this=rows * col(f"leaves_{level}")) for level in below]
     if entropy and coded.height >= TALL:
         levels = range(coded.lowest_labelled, coded.height + 1)
-        source = _with_entropies(coded, levels)
+        source = _add_entropies(coded, levels)
         figures += [number(0.0) for _ in range(coded.lowest_labelled)]
         figures += [exp.Max(this=col(f"entropy_{level}")) for level in levels]
     elif entropy:
@@ -369,7 +375,7 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
     return select([*output], source).where(there, copy=False)
 
 
-def _with_entropies(coded: Coded, levels: Sequence[int]) -> exp.Subquery:
+def _add_entropies(coded: Coded, levels: Sequence[int]) -> exp.Subquery:
     """The coded values, each with ``entropy_1`` .., those of all levels, counted level by level in a narrow table."""
     codes = [col(f"code_{level}") if level < coded.height else number(0) for level in levels]
     rows = union_all(

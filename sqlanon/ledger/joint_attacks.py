@@ -35,7 +35,8 @@ _COMPLEMENTARY_VICTIMS = template("""
     FROM "sqlanon found" AS f
 """)
 _PAIR = template("SELECT a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")
-# No group has more rows in a combination than it has, however many groups of the other release it meets there.
+# A group has at most its rows in a combination, however many groups of the other release it meets there. No group is in
+# two parts, so that their bounds add up.
 _MOST_ROWS = template("""
     SELECT :values, sum(n)::BIGINT AS n
     FROM (

@@ -554,7 +554,8 @@ class JointAudit:
         # share at most as many rows without them.
         if linked.several_levels and has_rows and not found and masked != "own class":
             found += self._subtractions(one, audit, public, why)
-        if not found or one.publication.run_id in self.prepared.earlier.lost:  # there, rows that are gone are no reason
+        if not found or one.publication.run_id in self.prepared.earlier.lost:
+            # Rows that have gone since do not refuse the release, so all else must be decided.
             return found + self._temporal_attacks(one, audit, public, masked)
         audit.leave_few_steps()
         try:

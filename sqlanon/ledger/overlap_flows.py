@@ -27,7 +27,7 @@ from sqlanon.records import dataclass
 Edge = tuple[int, int]
 
 MOST_STEPS = 15_000_000
-"""The most edges of residual graphs that are followed for two releases: five seconds, about."""
+"""The most arcs of residual graphs that are followed for two releases: five to ten seconds."""
 
 FEW_STEPS = 1_000_000
 """The most that are followed to find more in two releases that are refused already."""
@@ -167,11 +167,12 @@ class OverlapFlows:
         return min(rows, enough)
 
     def _rows_of(self, pairs: Set[Edge]) -> int:
+        self._budget.spend(len(pairs))
         return sum(self._flow.get(pair, 0) for pair in pairs)
 
     def _gaining_cycle(self, pairs: Set[Edge]) -> list[Edge]:
         """The arcs of a cycle of the residual graph along which these pairs get more rows in all; none, if they have
-        the most (M. Klein 1967). It is the cycle that closes where R. Bellman and L. Ford look for longest ways.
+        the most (M. Klein 1967). It is the cycle that closes where R. Bellman and L. Ford look for longest paths.
         """
         queue = deque(a for a, b in pairs if self._components[a] == self._components[b])
         starts, queued = {*queue}, {*queue}
@@ -297,7 +298,7 @@ class OverlapFlows:
         return (end for end in self._neighbours_of(node) if self._room(node, end))
 
     def _path(self, start: int, goal: int, closed: Set[Edge]) -> list[Edge]:
-        """The arcs of a shortest way along which more can flow, without those that are closed; none, if there is none.
+        """The arcs of a shortest path along which more can flow, without those that are closed; none, if there is none.
 
         It is searched for from both ends, each time from the one where fewer nodes were reached last.
         """
@@ -314,7 +315,7 @@ class OverlapFlows:
                         continue
                     reached[end] = node
                     if end in others:
-                        return _join_ways(before, after, end)
+                        return _join_paths(before, after, end)
                     following.append(end)
             if is_forward:
                 forward = following
@@ -377,11 +378,11 @@ class OverlapFlows:
         return component
 
 
-def _join_ways(before: Mapping[int, int], after: Mapping[int, int], middle: int) -> list[Edge]:
-    """The arcs of a way from a start to a goal: both are next to themselves, and others have the node before them, or
+def _join_paths(before: Mapping[int, int], after: Mapping[int, int], middle: int) -> list[Edge]:
+    """The arcs of a path from a start to a goal: both are next to themselves, and others have the node before them, or
     after them.
 
-    >>> _join_ways({1: 1, 2: 1}, {4: 4, 3: 4, 2: 3}, 2)
+    >>> _join_paths({1: 1, 2: 1}, {4: 4, 3: 4, 2: 3}, 2)
     [(1, 2), (2, 3), (3, 4)]
     """
     path, node = list[Edge](), middle

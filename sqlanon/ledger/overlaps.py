@@ -262,29 +262,32 @@ class _FewRows:
 def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_FewRows], dict[Edge, int]]:
     """The pairs of groups with the same finest values that share rows, but fewer than k; without any, the most rows of
     each pair that shares fewer than the smaller of the two has."""
-    flows, found, bounds = graph.flows, list[_FewRows](), dict[Edge, int]()
+    flows, found, few, bounds = graph.flows, list[_FewRows](), dict[int, int](), dict[Edge, int]()
     try:
-        regular, few = _count_regular_rows(engine, graph, k), dict[int, int]()
+        regular = _count_regular_rows(engine, graph, k)
         for values in {**flows.by_values, **regular}:
             if 0 < (most := flows.most_rows(values, regular.get(values, 0), k)) < k:
-                found += _explain(flows, values, most)
                 few[values] = most
+                found += _explain(flows, values, most)
             if len(few) >= MOST_COMBINATIONS:
                 break
         bounds = {} if few else flows.bounds()
     except TooManyStepsError:
-        if not found:
+        if not few:
             raise too_many_steps(graph) from None
     if few:
         for v, a, b, n_a, n_b in _regular_edges(engine, graph, [*few]):
             bound = Bound(set(), {b}, min(n_a, n_b) - n_b)
             found.append(_FewRows(v, (a, b), few[v], min(n_a, n_b), bound))
+        if not found:  # no steps were left to explain it
+            raise too_many_steps(graph)
     return found, bounds
 
 
 def _count_regular_rows(engine: Engine, graph: OverlapGraph, k: int) -> dict[int, int]:
-    """The most rows that the pairs of regular components share, by the number of their finest values; some number from
-    k on, where it is k or more. Of values that irregular components have, too, or that SQL does not count exactly."""
+    """The most rows that the pairs of regular components share, by the number of their finest values; a bound of k or
+    more, where it is k or more. Of values that irregular components have, too, and of those that SQL only bounds: these
+    are counted by a flow."""
     query = _REGULAR_ROWS(edges=graph.edges, irregular=graph.irregular, k=k)
     rows, undecided = dict[int, int](), list[int]()
     for values, most, is_exact in engine.rows(query):
@@ -304,6 +307,8 @@ def _regular_edges(engine: Engine, graph: OverlapGraph, values: Sequence[int]) -
     """The pairs of regular components with some finest values: the number of these, ``a``, ``b``, and their rows."""
     if not values:
         return []
+    if len(values) > MOST_OVERLAPS:
+        raise too_many_pairs()
     numbers = [number(each) for each in values]
     query = _REGULAR_EDGES(edges=graph.edges, irregular=graph.irregular, numbers=numbers)
     rows = engine.rows(query.limit(MOST_OVERLAPS + 1))
@@ -373,7 +378,7 @@ def columns_of_both(linked: ReleaseLink) -> list[str]:
 
 def _both_labels(own: Mapping[str, str | None], other: Mapping[str, str | None], name: str) -> str | None:
     first, *others = dict.fromkeys(one[name] for one in (own, other) if name in one)
-    return f"{first} & {others[0]}" if others else first
+    return " & ".join("NULL" if label is None else label for label in (first, others[0])) if others else first
 
 
 def differences(linked: ReleaseLink, k: int, found: Sequence[SharedRows]) -> exp.Select:

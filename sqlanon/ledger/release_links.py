@@ -118,7 +118,7 @@ _SET_LABELS = template("""
 _CROSSED = template("""
     SELECT :levels
     FROM :first
-    JOIN :second ON :same
+    JOIN :second ON :same AND (a.level_0 IS NULL) = (b.level_0 IS NULL)
 """)
 
 Subject = TypeVar("Subject", bound="ComparedRelease")

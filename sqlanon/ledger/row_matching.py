@@ -145,16 +145,20 @@ _NUMBERED_LABELS = template("""
 # --- Labels that are ranges
 
 _NODES = template("""
-    SELECT label, min(place) AS low, max(place) AS high
+    SELECT label, min(place) AS low, max(place) AS high, count(*) > count(place) AS has_null
     FROM :levels AS e
     GROUP BY label
 """)
 _NODES_AT_LEVEL = template("""
     SELECT :label::VARCHAR AS label, place
     FROM (
-        SELECT *, dense_rank() OVER (ORDER BY TRY_CAST(level_0::VARCHAR AS DOUBLE), level_0) AS place
+        SELECT
+            *,
+            CASE
+                WHEN NOT level_0 IS NULL THEN
+                    dense_rank() OVER (ORDER BY TRY_CAST(level_0::VARCHAR AS DOUBLE) NULLS LAST, level_0 NULLS LAST)
+            END AS place
         FROM :hierarchy
-        WHERE NOT level_0 IS NULL
     ) AS p
 """)
 # Values of a text may be one number: then a range is from the least of their places to the greatest.
@@ -222,14 +226,14 @@ _SECONDS_OF_VALUE = fragment("epoch(TRY_CAST(level_0::VARCHAR AS TIME))")
 _ALL_RANGES = template("SELECT * FROM :ranges AS r")
 _WITHOUT_ZEROS = fragment("coalesce(:number, :label)")
 
-# Where neither range holds the other, what both have in common is finer: it is called by both.
+# Where neither range holds the other, what both have in common is finer: it is called by both. NULL is in no range.
 _OVERLAPPING = template("""
     SELECT
         a.label AS one,
         b.label AS two,
         CASE
-            WHEN a.low >= b.low AND a.high <= b.high THEN :first
-            WHEN b.low >= a.low AND b.high <= a.high THEN :second
+            WHEN a.low >= b.low AND a.high <= b.high AND NOT a.has_null THEN :first
+            WHEN b.low >= a.low AND b.high <= a.high AND NOT b.has_null THEN :second
             ELSE :both
         END AS finer
     FROM :one AS a
@@ -241,11 +245,11 @@ _BOTH_NUMBERS = fragment("(a.id * :more) + b.id")
 _MORE_THAN_LABELS = 2**32
 
 _PLACED_NODES = template("""
-    SELECT l.label, n.low, n.high, FALSE AS is_range
+    SELECT l.label, n.low, n.high, n.has_null, FALSE AS is_range
     FROM :labels AS l
     JOIN :nodes AS n ON l.label = n.label
 """)
-_PLACED_RANGES = template("SELECT label, low, high, TRUE AS is_range FROM :ranges AS x")
+_PLACED_RANGES = template("SELECT label, low, high, FALSE AS has_null, TRUE AS is_range FROM :ranges AS x")
 _PLACED_WITH_NUMBERS = template("""
     SELECT p.*, x.id
     FROM :placed AS p

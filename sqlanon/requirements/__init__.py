@@ -133,6 +133,11 @@ def hierarchies_needed(section: Any) -> frozenset[str]:
     return frozenset(name for one in requirements_in(section) for name in one.hierarchies)
 
 
+def ordered_attributes(section: Any) -> frozenset[str]:
+    """The sensitive attributes whose values requirements put in order."""
+    return frozenset(name for one in requirements_in(section) for name in one.ordered)
+
+
 def estimated(section: Any) -> tuple[str, ...]:
     """The keys of requirements whose figures are estimates."""
     return tuple(dict.fromkeys(one.entry.key for one in requirements_in(section) if one.entry.estimate))
@@ -196,6 +201,7 @@ __all__ = [
     "kinds_by_key",
     "looked_at_sensitive",
     "needs_source",
+    "ordered_attributes",
     "promised_k",
     "register",
     "requirement_checks",

@@ -343,6 +343,11 @@ class Requirement(ABC):
         return ()
 
     @property
+    def ordered(self) -> tuple[str, ...]:
+        """The sensitive attributes whose values it puts in order."""
+        return ()
+
+    @property
     def sampled_from(self) -> tuple[int | None, float | None]:
         """The rows of the population, or the source's share of it, where it names them."""
         return None, None

@@ -133,6 +133,10 @@ class TCloseness(Section, Requirement):
     def hierarchies(self) -> tuple[str, ...]:
         return (self.attribute,) if self.distance == "hierarchical" else ()
 
+    @property
+    def ordered(self) -> tuple[str, ...]:
+        return (self.attribute,) if self.distance == "ordered" else ()
+
     def of(self, source: SourceFacts) -> ClassCondition:
         domain = source.domains.get(self.attribute, Domain(2, 1))
         if self.distance == "ordered":

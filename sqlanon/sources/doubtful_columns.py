@@ -23,6 +23,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
 from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.records import dataclass
+from sqlanon.requirements import ordered_attributes
 from sqlanon.sources.bound import Locate
 from sqlanon.sources.column_kinds import ZIP, kind_by_name
 from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, NumberMarks, number_pattern
@@ -110,7 +111,7 @@ class DoubtfulColumn:
 def column_checks(policy: Policy) -> ColumnChecks:
     """The columns that a policy has no key for, and whose values decide what a release shows."""
     texts: dict[str, float] = {}
-    ordered = {one.attribute for one in getattr(policy.privacy, "t_closeness", None) or () if one.distance == "ordered"}
+    ordered = ordered_attributes(policy.privacy)
     for name, attribute in policy.attributes.items():
         rules = attribute.hierarchy or ()
         if attribute.type is not None:

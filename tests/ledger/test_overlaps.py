@@ -448,3 +448,24 @@ def test_bands_meet_whatever_the_type_of_ages_has_become(tmp_path: Path, type_: 
         publish(tmp_path, "two", {"intervals": [10]})
         with pytest.raises(AuditError, match=r"share at most 1 row, fewer than 5 \(subtraction\)"):
             publish(tmp_path, "three", {"intervals": [15]})
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_range_of_all_values_has_no_null(is_swapped: bool) -> None:
+    """One row is in ``0-3`` beside those of ``*``, which may have no value; whichever release came first."""
+    one = {("*", "m"): 8, ("*", "f"): 8}
+    two = {("0-3", "*"): 1, ("*", "m"): 7, ("*", "f"): 8}
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE age AS SELECT unnest(['0', '1', '2', '3', NULL]) AS level_0, '*' AS level_1")
+        connection.execute("CREATE TABLE sex AS SELECT unnest(['m', 'f']) AS level_0, '*' AS level_1")
+        for name, classes in (("one", two if is_swapped else one), ("two", one if is_swapped else two)):
+            connection.execute(f"CREATE TABLE {name} (age TEXT, sex TEXT)")
+            for look, n in classes.items():
+                connection.execute(f"INSERT INTO {name} SELECT ?, ? FROM range(?)", [*look, n])
+        attributes = tuple(
+            LinkedAttribute(name, name, name, (0, 1), (0, 1), table(name), 1, ranges=name == "age")
+            for name in ("age", "sex")
+        )
+        linked = ReleaseLink(table("one"), table("two"), (), attributes)
+        found = connection.execute(complementary_release(linked, 3).sql("duckdb")).fetchall()
+    assert sorted((*labels, n) for *labels, n in found) == [("0-3", "f", 1), ("0-3", "m", 1)]
