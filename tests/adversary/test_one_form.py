@@ -27,7 +27,7 @@ POSTGRES: dict[str, tuple[str, tuple[str, ...]]] = {
          "1e22", "123456789012345680", "0.30000000000000004", "1e300", "100000", "-1.5"),
     ),
     "boolean": ("BOOLEAN", ("true", "false")),
-    "text": ("VARCHAR", ("a", "A", " a ", "", "é", "e\u0301", "NULL", "*", "\\x", "日", "1:'\"")),
+    "text": ("VARCHAR", ("a", "A", " a ", "", "é", "e\u0301", "NULL", "**", "\\x", "日", "1:'\"")),
     "character(5)": ("VARCHAR", ("a", "ab", "a b")),
     "numeric(2,2)": ("DECIMAL(2,2)", ("0.00", "-0.50", "0.05")),
     "numeric(9,2)": ("DECIMAL(9,2)", ("0.00", "-0.01", "1000000.50")),
@@ -127,7 +127,7 @@ SPARK: dict[str, pa.Array] = {
     "tiny": pa.array([-128, 127, 0, 7], pa.int8()),
     "big": pa.array([-(2**63), 2**63 - 1, 0], pa.int64()),
     "flag": pa.array([True, False]),
-    "text": pa.array(["a", "A", " a ", "", "é", "e\u0301", "NULL", "*", "${x}", "日"]),
+    "text": pa.array(["a", "A", " a ", "", "é", "e\u0301", "NULL", "**", "${x}", "日"]),
     "float": pa.concat_arrays([odd_floats("FLOAT")["x"].combine_chunks(), pa.array([0.1, 1e10, 3e38], pa.float32())]),
     "double": pa.concat_arrays(
         [

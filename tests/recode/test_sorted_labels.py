@@ -232,7 +232,7 @@ def members(label: str) -> list[str]:
 
 HOSTILE = [
     "a", "b", "a, b", "{a, b}", "}", "{", '"', '"a", "b"', "", " ", " a", "a ", "a,b", "O'Neil", "<script>", "[red]",
-    "{}", '{"a"}', "é", "*", "a\tb", ",", "x" * 300,
+    "{}", '{"a"}', "é", "**", "a\tb", ",", "x" * 300,
 ]  # fmt: skip
 
 
