@@ -203,15 +203,14 @@ def _flaws_of_table(file: Damaged, text: str, layout: csv.Layout, rows: Sequence
         yield "WRONG: other values than those of Python's csv module"
     elif options["header"] and not any(header == names or not all(header) for header, _ in readings):
         yield "WRONG: other names"
-    plain = _without_spaces(text, {"delim": file.dialect.delimiter, "quote": file.dialect.quote})
-    written = reference_rows(plain, file.dialect.delimiter, file.dialect.quote, "") or []
+    dialect = {"delim": file.dialect.delimiter, "quote": file.dialect.quote}
+    parts = [text, _without_spaces(text, dialect)]  # spaces before quotes are dropped between fields, and kept in them
+    written = [reference_rows(part, file.dialect.delimiter, file.dialect.quote, "") or [] for part in parts]
+    width = len(file.rows[0])
     is_of_other_quotes = options["quote"] != file.dialect.quote and str(options["quote"]) in text
-    if {len(row) for row in written} == {len(file.rows[0])} != {
-        1
-    } and not is_of_other_quotes:  # a table as written, too
-        below = written[bool(options["header"]) :]
-        if not are_equal(rows, below, types, options):
-            yield "WRONG: other values than in the dialect of the writer"
+    is_table = width > 1 and not is_of_other_quotes and all({len(row) for row in part} == {width} for part in written)
+    if is_table and not any(are_equal(rows, part[bool(options["header"]) :], types, options) for part in written):
+        yield "WRONG: other values than in the dialect of the writer"
     yield "read"
 
 
