@@ -167,16 +167,14 @@ def test_a_word_that_says_more_than_missing_keeps_a_column_as_it_is(odd: str, tm
 
 
 @pytest.mark.slow
-def test_numbers_among_words_of_a_file_need_hierarchy_files(tmp_path: Path) -> None:
+def test_numbers_among_words_of_a_file_are_numbers_and_missing_values(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(PEOPLE)
         connection.execute(f"COPY (SELECT age, size_text FROM people) TO '{tmp_path / 'people.csv'}'")
     plain = cli("suggest", "people.csv", "-o", "p.toml", cwd=tmp_path)
-    assert "For round widths, add: --hierarchies DIR --force" in plain.out
-    done = cli("suggest", "people.csv", "-o", "p.toml", "--hierarchies", "trees", "--force", cwd=tmp_path)
-    assert "round widths" not in done.out
-    lines = (tmp_path / "trees" / "hierarchy_size_text.csv").read_text(encoding="utf-8").splitlines()
-    assert {"20.5;[20, 22);[20, 30);[20, 40);[0, 40);*", "NA;NA;NA;NA;NA;*"} <= set(lines)
+    assert "round widths" not in plain.out
+    written = (tmp_path / "p.toml").read_text(encoding="utf-8")
+    assert 'size_text = { role = "quasi", missing = ["NA"], hierarchy = { intervals = [2, 10, 20, 40] } }' in written
     with sqlanon.connect() as db:
         assert db.anonymize(Policy.load(tmp_path / "p.toml")).smallest_class >= 5
 
