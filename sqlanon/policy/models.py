@@ -28,6 +28,7 @@ from sqlanon.policy.names import SHARED_CATALOG, table_parts
 from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
+from sqlanon.policy.query_files import without_folders
 from sqlanon.policy.redact import redact
 from sqlanon.policy.sections import (
     AboutSection,
@@ -170,6 +171,8 @@ def _without_folders(tree: Any, key: str = "") -> Any:
         return {name: _without_folders(part, name) for name, part in tree.items()}
     if isinstance(tree, list):
         return [_without_folders(part, key) for part in tree]
+    if key == "query" and isinstance(tree, str):
+        return without_folders(tree)
     return Path(tree).name if key in ("database", "file", "files", "frequency_set") and isinstance(tree, str) else tree
 
 

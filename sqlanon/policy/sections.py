@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainValidator,
+    ValidationInfo,
     WithJsonSchema,
 )
 
@@ -31,6 +32,7 @@ from sqlanon.fields import (
     as_list,
     as_real,
     as_set,
+    folder_of,
     in_words,
     one_or_more,
 )
@@ -41,6 +43,7 @@ from sqlanon.policy.databases import DatabasePlace, DataFiles
 from sqlanon.policy.encodings import known_encoding
 from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
+from sqlanon.policy.query_files import with_folder
 from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
 from sqlanon.policy.rules import Hierarchy, IntervalsRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
@@ -296,6 +299,13 @@ class CsvSection(SparseSection):
             )
 
 
+def _read_query(query: str, info: ValidationInfo) -> str:
+    return with_folder(query, folder_of(info))
+
+
+Query: TypeAlias = Annotated[Name, AfterValidator(_read_query)]
+
+
 class _Relation(SparseSection):
     """Where rows are: a table or a query of a DuckDB file, or data files."""
 
@@ -310,7 +320,7 @@ class _Relation(SparseSection):
     table: Name | None = Field(
         default=None, description="a table or view; of an Excel file, a sheet", examples=["patients"]
     )
-    query: Name | None = Field(
+    query: Query | None = Field(
         default=None, description="a query in place of a table", examples=["SELECT * FROM patients WHERE year = 2026"]
     )
     files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = Field(

@@ -21,6 +21,7 @@ from sqlanon.policy.databases import attachment_of, database_in, local_database,
 from sqlanon.records import dataclass
 from sqlanon.sources.bind import bind_relation, without_values
 from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.csv_in_queries import refuse_guessed_csv
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.kinds import Binding, SourceKind, lower
 from sqlanon.sources.plain import refuse_ambiguous
@@ -64,7 +65,9 @@ def bind_attached(
     database = database_in(section.database)
     with _attached(engine, database, f"{place.name}_attached") as (holder, alias), _errors(database):
         if section.query is not None:
-            read_by_holder(holder, one_statement(holder, section.query), place)
+            query = one_statement(holder, section.query)
+            refuse_guessed_csv(holder, query)
+            read_by_holder(holder, query, place)
             columns, name = {}, None
         else:
             found = _find(holder, alias, section.table or "")

@@ -15,6 +15,7 @@ from sqlanon.policy.databases import is_attached
 from sqlanon.sources.attached import bind_attached
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.csv_in_queries import refuse_guessed_csv
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.scope import is_read_alike, one_statement, read_by_holder, schemas_in_use
@@ -120,6 +121,7 @@ def _known_tables(engine: DuckDBEngine) -> str:
 
 def _from_query(engine: DuckDBEngine, query: str, place: WorkNames) -> exp.Table:
     plain = one_statement(engine, query)
+    refuse_guessed_csv(engine.holder, plain)
     if not is_read_alike(engine, plain):
         return read_by_holder(engine, plain, place)
     view = place.view("query")
@@ -130,6 +132,8 @@ def _from_query(engine: DuckDBEngine, query: str, place: WorkNames) -> exp.Table
 def _from_table(engine: DuckDBEngine, name: str | None, place: WorkNames) -> exp.Table:
     """A table of the holder's. A temporary one is known to the holder's connection alone."""
     found = find_table(engine, name)
+    if not _is_table(engine, found):
+        refuse_guessed_csv(engine.holder, found)
     if found.catalog == "temp" and engine.holder is not engine:
         return read_by_holder(engine, star(found).sql(engine.dialect), place)
     if _is_table(engine, found, plain=True) or is_read_alike(engine):
