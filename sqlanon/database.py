@@ -724,7 +724,7 @@ class Database:
         Parameters
         ----------
         table:
-            A sheet of an Excel file. Default: its first one.
+            A sheet of an Excel file, or a range of cells, ``Patients!A3:F``. Default: its only sheet with values.
         files:
             Files of one table, or patterns of them, where `connect` was given no source.
         csv:

@@ -569,7 +569,8 @@ def suggest(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="A DuckDB file and one of its tables; or data files of one table, or patterns of them.",
+            help="A DuckDB file and one of its tables; data files of one table, or patterns of them; an Excel file and "
+            "a sheet or its range of cells.",
             show_default=False,
         ),
     ],
@@ -625,7 +626,11 @@ def suggest(
 def inspect(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Data files of one table, or patterns of them.", show_default=False),
+        typer.Argument(
+            metavar="FILE...",
+            help="Data files of one table, or patterns of them; or an Excel file, and a sheet or its range of cells.",
+            show_default=False,
+        ),
     ],
     csv: Csv = None,
     as_json: AsJson = False,
@@ -638,12 +643,14 @@ def inspect(
     from sqlanon.database import connect
     from sqlanon.errors import SourceError
     from sqlanon.policy.csv_keys import parse_csv_settings
+    from sqlanon.sources.formats import file_kind
 
     keys = parse_csv_settings(csv or ())
+    sheet = files.pop() if len(files) == 2 and file_kind(files[0]) == "excel" and not file_kind(files[1]) else None
     source, several = (None, files) if len(files) > 1 else (files[0], ())
     shown = shown_progress("reading the files")
     with csv_advice(), connect(source, memory_limit=memory_limit, threads=threads) as db, shown:
-        found = db.inspect(files=several, csv=keys)
+        found = db.inspect(sheet, several, keys)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -318,7 +318,9 @@ class _Relation(SparseSection):
         examples=["hospital.duckdb"],
     )
     table: Name | None = Field(
-        default=None, description="a table or view; of an Excel file, a sheet", examples=["patients"]
+        default=None,
+        description="a table or view; of an Excel file, a sheet, or a range of cells: Patients!A3:F",
+        examples=["patients"],
     )
     query: Query | None = Field(
         default=None, description="a query in place of a table", examples=["SELECT * FROM patients WHERE year = 2026"]

@@ -146,7 +146,8 @@ class Source:
     home: str | None = None  # what tells its database from others, for the ledger
     scan: exp.Expr | None = None  # what reads its files, in SQL that people run
     whole: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
-    locate: Locate | None = None  # what finds the lines of values in its files
+    locate: Locate | None = None  # what finds the lines or cells of values in its files
+    last_row_key: str | None = None  # the key that leaves out the last row, of files other than CSV
     date_formats: Mapping[str, str] = field(default_factory=dict)  # of dates in its files, where they are not ISO
     persons: RemotePersons | None = None  # where its persons are counted, if its rows stay elsewhere
     dropped: tuple[DroppedLines, ...] = ()  # by CSV file, the bad lines that were left out

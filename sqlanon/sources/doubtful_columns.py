@@ -1,4 +1,4 @@
-"""Columns of CSV files that may mean something else than the engine makes of them.
+"""Columns of CSV and Excel files that may mean something else than the engine makes of them.
 
 A few words among numbers make the column a text: ``4e`` among ages, ``NA``, a line with totals. The month of 01/02/2026
 is ambiguous, and so is the century of 01/02/26. The data holder decides: such columns are refused, with the values,
@@ -8,7 +8,7 @@ their lines, and the keys that decide.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Literal
 
@@ -79,6 +79,7 @@ class DoubtfulColumn:
     places: Sequence[tuple[str, str]]  # the first ones: where they are, and the value
     is_last: bool  # whether the last row has one
     has_commas: bool = False  # whether the numbers have decimal commas
+    last_row_key: str = "footer = 1 under [source.csv]"  # that leaves the last row out
 
     @property
     def shown(self) -> str:
@@ -104,7 +105,7 @@ class DoubtfulColumn:
         if self.has_commas:
             keys.append('decimal = "," under [source.csv] reads the others as numbers')
         if self.is_last:
-            keys.append("footer = 1 under [source.csv] leaves the last line out")
+            keys.append(f"{self.last_row_key} leaves the last row out")
         return f"{place}: the column has {self.summary}; decide what they are: {'; '.join(keys)}"
 
 
@@ -134,6 +135,7 @@ def find_doubtful_columns(
     texts: Mapping[str, float],
     marks: NumberMarks = POINT,
     locate: Locate | None = None,
+    last_row_key: str | None = None,
 ) -> list[DoubtfulColumn]:
     """The columns of texts, by name in lower case, in which more values than a share are numbers or dates, not all."""
     columns = [
@@ -171,6 +173,7 @@ def find_doubtful_columns(
                 bool(others[0][-1]),
                 has_commas=0 < -j < len(numbers),
             )
+            column = column if last_row_key is None else replace(column, last_row_key=last_row_key)
             found.append(column)
     return found
 
@@ -197,9 +200,14 @@ def _ask(engine: DuckDBEngine, rows: exp.Expr, figures: Mapping[str, Sequence[ex
 
 
 def refuse_doubtful_columns(
-    engine: DuckDBEngine, rows: exp.Expr, checks: ColumnChecks, marks: NumberMarks, locate: Locate | None
+    engine: DuckDBEngine,
+    rows: exp.Expr,
+    checks: ColumnChecks,
+    marks: NumberMarks,
+    locate: Locate | None,
+    last_row_key: str | None = None,
 ) -> None:
-    if doubtful := find_doubtful_columns(engine, rows, checks.texts, marks, locate):
+    if doubtful := find_doubtful_columns(engine, rows, checks.texts, marks, locate, last_row_key):
         raise SourceError("\n".join(column.describe() for column in doubtful))
 
 

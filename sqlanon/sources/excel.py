@@ -1,156 +1,235 @@
-"""Excel files (.xlsx), by DuckDB's extension.
+"""Excel files: the tables of their sheets, as one relation.
 
-The first row that is not empty has the names; empty rows are left out. DuckDB takes the type of a column from its first
-cell, even an empty one. So cells are read as texts, and the first cell with a value says what the column is. A column
-of numbers is BIGINT where all are whole, and VARCHAR where a value is no number, or one such as 02139.
+A workbook is read once. What its cells show goes to a table of texts; the kinds of the cells say which types they have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+import io
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
 
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import (
-    all_of,
-    anonymous,
+    cast,
     col,
-    fragment,
-    is_null,
+    create_table,
+    drop_table,
     named,
     select,
-    subquery,
+    star,
+    table,
     template,
-    text,
     union_all,
+    values_query,
 )
-from sqlanon.policy.databases import shown_name
-from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.fields import in_words
+from sqlanon.policy.databases import is_remote, shown_name
+from sqlanon.policy.toml import toml_key, toml_value
+from sqlanon.records import dataclass
+from sqlanon.sources.bound import Locate
+from sqlanon.sources.sheet_table import Place, SheetTable
 from sqlanon.sources.united import refuse_different_columns
+from sqlanon.sources.workbook import TIMES, Kind, Workbook, column_letters
 
-_ROW = "row number of the sheet"  # no name of a cell, which is a column of the reader's
-_NUMBERED = template("SELECT row_number() OVER () AS :row, * FROM :cells")
-_FIRST = fragment("min(:row) FILTER (NOT :cell IS NULL)")
-_NUMERIC = fragment("bool_and(regexp_full_match(:cell, :pattern))")
+_CELLS = 1_000_000  # that are held at once
+_CONTENT = template("SELECT content FROM read_blob(:path)")
 
-_WHOLE = "-?(0|[1-9][0-9]{0,17})([.]0+)?"
-_NUMBER = "-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?"
-
-_OF_TIME = {"DATE", "TIME", "TIMESTAMP"}
-
-# Excel counts days from 1899-12-30, with milliseconds; a text where a date is expected is an error.
-_AS = {
-    "BIGINT": fragment(":cell::BIGINT"),
-    "DOUBLE": fragment(":cell::DOUBLE"),
-    "BOOLEAN": fragment(":cell::INTEGER::BOOLEAN"),
-    "DATE": fragment("DATE '1899-12-30' + floor(:cell::DOUBLE)::INTEGER"),
-    "TIME": fragment("TIME '00:00:00' + to_milliseconds(round((:cell::DOUBLE % 1) * 86400000)::BIGINT)"),
-    "TIMESTAMP": fragment("TIMESTAMP '1899-12-30 00:00:00' + to_milliseconds(round(:cell::DOUBLE * 86400000)::BIGINT)"),
+_TYPES: Mapping[str, frozenset[Kind]] = {
+    "BIGINT": frozenset(("integer",)),
+    "HUGEINT": frozenset(("integer", "long integer")),
+    "DOUBLE": frozenset(("integer", "number")),
+    "BOOLEAN": frozenset(("truth",)),
+    "DATE": frozenset(("date",)),
+    "TIMESTAMP": frozenset(("date", "moment")),
+    "TIME": frozenset(("time",)),
 }
+"""The values that a column of a type has. Others are texts: a number with zeros before it is a code, such as 02139."""
 
 
-def scan_excel(
-    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], sheet: str | None = None
-) -> exp.Query:
-    """The rows of a sheet of each file: the one of that name, else the first."""
-    sheets = [_Sheet(engine, path, sheet) for path in paths]
-    refuse_different_columns([(path, dict.fromkeys(one.columns)) for path, one in zip(paths, sheets, strict=True)])
-    kinds: dict[str, set[Any]] = {name: set() for name in sheets[0].columns}
-    for one in sheets:
-        for name, kind in zip(one.names_as_in(kinds), one.columns.values(), strict=True):
-            kinds[name] |= {kind} - {None}
-    types = {name: _common(name, of_files, name.lower() in text_columns) for name, of_files in kinds.items()}
-    return union_all(*(one.rows(types) for one in sheets))
+@dataclass(frozen=True)
+class ReadSheet:
+    """The table that was read in a workbook."""
+
+    path: str
+    names: Mapping[str, int]  # the columns of the sheet, by their names
+    kinds: Mapping[str, Mapping[Kind, Place]]  # by column, each with its first cell
+    errors: Mapping[str, Mapping[str, str]]  # by column, each with its first cell
+    without_last_row: str  # the key that leaves it out
+
+    def column(self, name: str) -> str:
+        """A column of the other workbooks as this one spells it."""
+        return next(own for own in self.names if own.lower() == name.lower())
 
 
-def _common(name: str, types: set[Any], as_text: bool) -> str:
-    if as_text or not types:
-        return "VARCHAR"
-    if len(types) == 1:
-        return str(next(iter(types)))
-    if types == {"BIGINT", "DOUBLE"}:
-        return "DOUBLE"
-    if types & _OF_TIME:
-        raise SourceError(f"source.files: column {name!r} has dates or times in some files only; make it alike in all")
-    return "VARCHAR"
+@dataclass(frozen=True)
+class ExcelTables:
+    """The tables of workbooks that have the same columns."""
 
+    types: Mapping[str, str]  # by column, in the order of the first workbook
+    sheets: Sequence[ReadSheet]
+    sheet: str | None  # as the policy names it
 
-class _Sheet:
-    def __init__(self, engine: DuckDBEngine, path: str, sheet: str | None) -> None:
-        self.name, self._path, self._sheet = shown_name(path), path, sheet
-        cells = self._cells()
-        self._cell_names = list(engine.columns(cells))  # A1, B1: where the table begins
-        header = engine.rows(select([col(name) for name in self._cell_names], cells).limit(1))[0]
-        facts = self._facts(engine)
-        self._cell_of: dict[str, str] = {}
-        kinds: dict[str, str | None] = {}
-        own = list(zip(self._cell_names, header, strict=True))
-        refuse_ambiguous([name or cell for cell, name in own if name or facts[cell][0]], self.name)
-        for cell, name in own:
-            first, is_whole, is_number = facts[cell]
-            if name or first:  # a column of the sheet that has neither name nor values is none
-                self._cell_of[name or cell] = cell
-                kinds[name or cell] = self._type(engine, cell, first, is_whole, is_number)
-        self.columns: Mapping[str, str | None] = kinds
+    def locate(self, engine: DuckDBEngine) -> Locate:
+        """What finds the cells of values."""
 
-    def names_as_in(self, names: Iterable[str]) -> list[str]:
-        """Its columns in their order, as another sheet spells them."""
-        spelled = {name.lower(): name for name in names}
-        return [spelled[name.lower()] for name in self.columns]
+        def find(column: str, values: Collection[str], most: int) -> Sequence[Place]:
+            return [*islice(self._places(engine, column, values), most)]
 
-    def rows(self, types: Mapping[str, str]) -> exp.Select:
-        output: list[exp.Expr] = []
-        cells = dict(zip(self.names_as_in(types), self._cell_of.values(), strict=True))
-        for name, type_ in types.items():
-            cell, convert = cells[name], _AS.get(type_)
-            output.append(named(convert(cell=col(cell)) if convert else col(cell), name))
-        below = exp.GT(this=col(_ROW), expression=exp.convert(1))
-        is_empty = all_of(is_null(col(cell)) for cell in self._cell_of.values())
-        return select(output, subquery(self._numbered(), "cells")).where(below, exp.Not(this=exp.Paren(this=is_empty)))
+        return find
 
-    def _cells(self, **options: exp.Expr) -> exp.Table:
-        if self._sheet is not None:
-            options["sheet"] = text(self._sheet)
-        options = {"header": exp.false(), "all_varchar": exp.true(), "stop_at_empty": exp.false(), **options}
-        named_arguments = [exp.Var(this=name).eq(value) for name, value in options.items()]
-        return exp.Table(this=anonymous("read_xlsx", text(self._path), *named_arguments))
+    @property
+    def without_last_row(self) -> str:
+        return self.sheets[-1].without_last_row
 
-    def _numbered(self) -> exp.Select:
-        return _NUMBERED(row=exp.to_identifier(_ROW, quoted=True), cells=self._cells())
+    def refuse_mixed_columns(self, attributes: Mapping[str, str], missing: Mapping[str, Collection[str]]) -> None:
+        """Refuse columns of texts that have errors, or dates beside other values.
 
-    def _facts(self, engine: DuckDBEngine) -> dict[str, tuple[int | None, bool | None, bool | None]]:
-        """For each column the first row that has a value, and whether all values are whole numbers, or numbers."""
-        figures: list[exp.Expr] = []
-        for name in self._cell_names:
-            cell = col(name)
-            figures.append(_FIRST(row=col(_ROW), cell=cell))
-            figures += [_NUMERIC(cell=cell, pattern=pattern) for pattern in (_WHOLE, _NUMBER)]
-        rows = select(figures, subquery(self._numbered(), "cells")).where(
-            exp.GT(this=col(_ROW), expression=exp.convert(1))
-        )
-        found = engine.rows(rows)[0]
-        return {name: found[3 * i : 3 * i + 3] for i, name in enumerate(self._cell_names)}
+        ``attributes`` are those that have no type in the policy, and ``missing`` the texts that mean NULL, by columns
+        in lower case.
+        """
+        for name, type_ in self.types.items():
+            attribute = attributes.get(name.lower())
+            if type_ == "VARCHAR" and attribute is not None:
+                place = f"attributes.{toml_key(attribute)}"
+                self._refuse_errors(name, place, missing.get(name.lower(), ()))
+                self._refuse_dates_among_others(name, place)
 
-    def _type(
-        self, engine: DuckDBEngine, cell: str, first: int | None, is_whole: bool | None, is_number: bool | None
-    ) -> str | None:
-        """The type of a column by its first value; None where it has none."""
-        if first is None:
-            return None
-        column, start = cell.rstrip("0123456789"), int(cell.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
-        place = f"{column}{start + first - 1}"
-        one = self._cells(all_varchar=exp.false(), range=text(f"{place}:{place}"))
-        own = next(iter(engine.columns(one).values()))
-        if own == "DOUBLE":
-            return "BIGINT" if is_whole else "DOUBLE" if is_number else "VARCHAR"
-        if own in _OF_TIME and not is_number:
+    def _refuse_errors(self, name: str, attribute: str, missing: Collection[str]) -> None:
+        for sheet in self.sheets:
+            for error, cell in sheet.errors[sheet.column(name)].items():
+                if error not in missing:
+                    raise SourceError(
+                        f"source.files: {shown_name(sheet.path)}: cell {cell} has the error {error}; correct it, or "
+                        f"add missing = [{toml_value(error)}] to {attribute}: then it is NULL"
+                    )
+
+    def _refuse_dates_among_others(self, name: str, attribute: str) -> None:
+        first: dict[bool, str] = {}
+        for sheet in self.sheets:
+            file = f" of {shown_name(sheet.path)}" if len(self.sheets) > 1 else ""
+            for kind, (cell, shown) in sheet.kinds[sheet.column(name)].items():
+                first.setdefault(kind in TIMES, f"{in_words(shown)} in cell {cell}{file}")
+        if len(first) == 2:
             raise SourceError(
-                f"source.files: {self.name}: the column that begins at {place} has texts among its dates or times; "
-                "make its cells alike"
+                f"source.files: column {name!r} has dates or times, and other values: {first[True]}, {first[False]}; "
+                f'make its cells alike, or add type = "date" and missing = [...] to {attribute}, or type = "text"'
             )
-        if own == "DATE" and not is_whole:
-            return "TIMESTAMP"
-        return own if own in _AS else "VARCHAR"
+
+    def _places(self, engine: DuckDBEngine, column: str, values: Collection[str]) -> Iterator[Place]:
+        for read in self.sheets:
+            file = f"{shown_name(read.path)}, " if len(self.sheets) > 1 else ""
+            number = read.names[read.column(column)]
+            with _open_table(engine, read.path, self.sheet) as opened:
+                for row in opened.data():
+                    for cell in row.cells:
+                        if cell.column == number and cell.text in values:
+                            yield f"{file}cell {column_letters(number)}{row.number}", cell.text
+
+
+def copy_excel(
+    engine: DuckDBEngine,
+    paths: Sequence[str],
+    text_columns: Collection[str],
+    sheet: str | None,
+    wanted: Collection[str],
+    target: exp.Table,
+) -> ExcelTables:
+    """Copy the tables of workbooks to a table."""
+    raw = [table(f"{target.name}_raw_{index}", target.db, target.catalog) for index in range(len(paths))]
+    try:
+        sheets = [_read_sheet(engine, path, sheet, rows) for path, rows in zip(paths, raw, strict=True)]
+        types = _common_types(sheets, text_columns, wanted)
+        queries: list[exp.Query] = []
+        for read, rows in zip(sheets, raw, strict=True):
+            numbers = {name: read.names[read.column(name)] for name in types}
+            values: list[exp.Expr] = [
+                named(cast(col(_raw_name(numbers[name])), type_), name) for name, type_ in types.items()
+            ]
+            queries.append(select(values, rows.copy()))
+        engine.execute(create_table(target.copy(), union_all(*queries)))
+    finally:
+        for rows in raw:
+            engine.execute(drop_table(rows.copy(), exists=True))
+    return ExcelTables(types, sheets, sheet)
+
+
+def describe_excel(
+    engine: DuckDBEngine,
+    paths: Sequence[str],
+    text_columns: Collection[str],
+    sheet: str | None,
+    wanted: Collection[str],
+) -> exp.Select:
+    """A relation without rows that has the columns of workbooks: for plans."""
+    sheets = [_read_sheet(engine, path, sheet) for path in paths]
+    return values_query(_common_types(sheets, text_columns, wanted), [])
+
+
+def _common_types(
+    sheets: Sequence[ReadSheet], text_columns: Collection[str], wanted: Collection[str]
+) -> dict[str, str]:
+    """The type of each column, by the values of all workbooks."""
+    refuse_different_columns([(sheet.path, dict.fromkeys(sheet.names)) for sheet in sheets])
+    types: dict[str, str] = {}
+    for name in sheets[0].names:
+        kinds: set[Kind] = set()
+        for sheet in sheets:
+            of_sheet = sheet.kinds[sheet.column(name)]
+            if "unreadable" in of_sheet and (not wanted or name.lower() in wanted):
+                cell, reason = of_sheet["unreadable"]
+                raise SourceError(f"source.files: {shown_name(sheet.path)}: cell {cell} {reason}")
+            kinds |= {*of_sheet}
+        fitting = (type_ for type_, of_type in _TYPES.items() if kinds and kinds <= of_type)
+        types[name] = "VARCHAR" if name.lower() in text_columns else next(fitting, "VARCHAR")
+    return types
+
+
+def _read_sheet(engine: DuckDBEngine, path: str, sheet: str | None, target: exp.Table | None = None) -> ReadSheet:
+    """Read the table of a workbook; with a target, what its cells show goes there."""
+    import pyarrow  # noqa: PLC0415
+
+    with _open_table(engine, path, sheet) as opened:
+        schema = pyarrow.schema([(_raw_name(column), pyarrow.string()) for column in opened.columns])
+        if target is not None:
+            engine.copy_arrow(target.copy(), schema.empty_table())
+        positions = {column: i for i, column in enumerate(opened.columns)}
+        rows = opened.data()
+        while chunk := [*islice(rows, max(1, _CELLS // len(positions)))]:
+            if target is None:
+                continue
+            values: list[list[str | None]] = [[None] * len(chunk) for _ in positions]
+            for i, row in enumerate(chunk):
+                for cell in row.cells:
+                    values[positions[cell.column]][i] = cell.text
+            with engine.registered(pyarrow.table(values, schema=schema)) as relation:
+                engine.execute(exp.Insert(this=target.copy(), expression=star(relation)))
+        names = opened.names
+        return ReadSheet(
+            path,
+            names,
+            {name: opened.kinds_of(column) for name, column in names.items()},
+            {name: opened.errors_of(column) for name, column in names.items()},
+            opened.without_last_row,
+        )
+
+
+def _raw_name(column: int) -> str:
+    return f"column {column}"
+
+
+@contextmanager
+def _open_table(engine: DuckDBEngine, path: str, sheet: str | None) -> Iterator[SheetTable]:
+    name = shown_name(path)
+    with _open(engine, path) as file, Workbook(file, name) as book:
+        yield SheetTable(book, name, sheet)
+
+
+def _open(engine: DuckDBEngine, path: str) -> BinaryIO:
+    return io.BytesIO(engine.rows(_CONTENT(path=path))[0][0]) if is_remote(path) else Path(path).open("rb")

@@ -66,7 +66,7 @@ from sqlanon.sources.doubtful_columns import (
     refuse_ambiguous_dates,
     refuse_doubtful_columns,
 )
-from sqlanon.sources.excel import scan_excel
+from sqlanon.sources.excel import ExcelTables, copy_excel, describe_excel
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
 from sqlanon.sources.json import scan_json
@@ -79,7 +79,7 @@ from sqlanon.sources.statistics_files import (
     copy_statistics_files,
     describe_statistics_files,
 )
-from sqlanon.sources.typed_columns import ColumnReading, NumberMarks, projection, read_columns
+from sqlanon.sources.typed_columns import ONLY_POINT, ColumnReading, NumberMarks, projection, read_columns
 from sqlanon.sources.united import refuse_different_columns
 
 
@@ -147,6 +147,10 @@ def _statistics_files(kind: Kind) -> FileFormat:
     return FileFormat(WORDS[kind], None, lambda scan: describe_statistics_files(*options(scan)), copy=copy)
 
 
+def _excel_options(scan: Scan) -> tuple[DuckDBEngine, Sequence[str], Collection[str], str | None, Collection[str]]:
+    return scan.engine, scan.paths, scan.text_columns, scan.sheet, scan.wanted
+
+
 FORMATS: Mapping[str, FileFormat] = {
     "parquet": FileFormat("Parquet", "read_parquet", _parquet, in_place=True),
     "csv": FileFormat(
@@ -160,12 +164,7 @@ FORMATS: Mapping[str, FileFormat] = {
         lambda scan: scan_json(scan.engine, scan.paths, scan.text_columns),
         extension="json",
     ),
-    "excel": FileFormat(
-        "Excel",
-        "read_xlsx",
-        lambda scan: scan_excel(scan.engine, scan.paths, scan.text_columns, scan.sheet),
-        extension="excel",
-    ),
+    "excel": FileFormat("Excel", None, lambda scan: describe_excel(*_excel_options(scan))),
     "spss": _statistics_files("spss"),
     "stata": _statistics_files("stata"),
     "sas": _statistics_files("sas"),
@@ -191,6 +190,7 @@ class _Files(SourceKind):
 
 KIND = _Files()
 _NO_READINGS: Mapping[str, ColumnReading] = {}
+_OTHER_WORKBOOKS = (".xls", ".xlsb", ".ods")
 _WITH_TEXTS = ("csv", "parquet", "json", "excel")
 """The formats whose columns of texts may be read as another type."""
 
@@ -229,18 +229,24 @@ def bind_files(
                 f"{keys}: type, format, pivot and missing apply to CSV, Parquet, JSON and Excel files, and these are "
                 f"{format_.words} files: remove them"
             )
-        as_text = {*text_columns, *(readings if name == "csv" else ())}
+        declared = {
+            column
+            for column, reading in readings.items()
+            if name == "csv" or (name == "excel" and reading.type == "text")
+        }
+        as_text = {*text_columns, *declared}
         scan = Scan(engine, [without_format(path) for path in paths], as_text, sheet, wanted, choices, csv)
         relation = _relation(name, format_, scan, place, wanted)
         relation, values = _typed(relation, scan, place, readings)
-        _refuse_doubts(relation, scan, checks)
+        _refuse_doubts(relation, scan, checks, readings)
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
         bound = bind_relation(engine, relation.table, place, True, local, relation.columns, home)
     for_people = _for_people(name, format_, scan, bound.columns, values)
     bound = replace(bound, scan=for_people, whole=relation.whole, dropped=tuple(relation.dropped))
+    bound = replace(bound, locate=relation.locate(scan), last_row_key=relation.last_row_key)
     if relation.layout is None:
         return bound
-    bound = replace(bound, locate=relation.locate(scan), date_formats=date_formats(relation.layout))
+    bound = replace(bound, date_formats=date_formats(relation.layout))
     pairs = zip(scan.paths, relation.layout.files, strict=True)
     return replace(bound, csv_files=tuple(ReadFile(path, file.options, len(file.columns)) for path, file in pairs))
 
@@ -254,14 +260,27 @@ def find_csv_files(engine: DuckDBEngine, section: SourceSection) -> Sequence[str
         return ()
 
 
-def _refuse_doubts(relation: _Relation, scan: Scan, checks: ColumnChecks) -> None:
-    """Refuse columns of CSV files that may mean something else than the engine makes of them."""
-    if relation.layout is None:
-        return
+def _refuse_doubts(
+    relation: _Relation, scan: Scan, checks: ColumnChecks, readings: Mapping[str, ColumnReading]
+) -> None:
+    """Refuse columns of CSV and Excel files that may mean something else than is made of them."""
     engine, rows = scan.engine, relation.table
-    refuse_ambiguous_dates(engine, rows, checks.dates, date_formats(relation.layout))
+    if relation.layout is not None:
+        refuse_ambiguous_dates(engine, rows, checks.dates, date_formats(relation.layout))
+    elif relation.excel is not None:
+        types = engine.columns(rows)
+        untyped = {
+            name.lower(): name
+            for name, type_ in types.items()
+            if type_ == "VARCHAR" and name.lower() in {*checks.dates} - {*scan.text_columns}
+        }
+        relation.excel.refuse_mixed_columns(untyped, {name: reading.missing for name, reading in readings.items()})
+    else:
+        return
     texts = {name: share for name, share in checks.texts.items() if name not in scan.text_columns}
-    refuse_doubtful_columns(engine, rows, replace(checks, texts=texts), NumberMarks.of(scan.csv), relation.locate(scan))
+    marks = ONLY_POINT if relation.layout is None else NumberMarks.of(scan.csv)
+    doubts = replace(checks, texts=texts)
+    refuse_doubtful_columns(engine, rows, doubts, marks, relation.locate(scan), relation.last_row_key)
 
 
 def _typed(
@@ -302,8 +321,9 @@ def _refuse_choices(choices: ReadingChoices, format_: FileFormat) -> None:
 def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
     kinds = [file_kind(path) for path in paths]
     if None in kinds:
-        strange = Path(shown_address(paths[kinds.index(None)]))
-        raise SourceError(f"source.files: {strange.name} has an unknown format; known: {KNOWN_ENDINGS}")
+        strange = shown_name(paths[kinds.index(None)])
+        advice = "; save it as .xlsx" if strange.lower().endswith(_OTHER_WORKBOOKS) else ""
+        raise SourceError(f"source.files: {strange} has an unknown format{advice}; known: {KNOWN_ENDINGS}")
     if len(set(kinds)) > 1:
         words = " and ".join(FORMATS[kind].words for kind in dict.fromkeys(kinds) if kind)
         raise SourceError(f"source.files: {words} are mixed; give files of one kind")
@@ -345,10 +365,18 @@ class _Relation:
     whole: exp.Query | None = None
     is_copied: bool = False
     layout: Layout | None = None  # of CSV files whose rows are read
+    excel: ExcelTables | None = None  # of Excel files whose rows are read
     dropped: Sequence[DroppedLines] = ()  # what was left out of CSV files
 
+    @property
+    def last_row_key(self) -> str | None:
+        """The key that leaves the last row out, where it is not that of CSV files."""
+        return None if self.excel is None else self.excel.without_last_row
+
     def locate(self, scan: Scan) -> Locate | None:
-        """What finds the lines of values in CSV files."""
+        """What finds the lines of values in CSV files, and the cells in Excel files."""
+        if self.excel is not None:
+            return self.excel.locate(scan.engine)
         return None if self.layout is None else partial(find_values, scan.engine, scan.paths, self.layout)
 
 
@@ -358,7 +386,9 @@ def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, want
     copy = place.copy_of(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
     if copy is not None and name == "csv":
         layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy, scan.csv)
-        return _Relation(copy, layout.columns, read_every_column(layout), True, layout, layout.dropped)
+        return _Relation(copy, layout.columns, read_every_column(layout), True, layout, dropped=layout.dropped)
+    if copy is not None and name == "excel":
+        return _Relation(copy, is_copied=True, excel=copy_excel(*_excel_options(scan), copy))
     if copy is not None and format_.copy is not None:
         format_.copy(scan, copy)
         return _Relation(copy, is_copied=True)

@@ -74,6 +74,8 @@ class NumberMarks:
 
 
 POINT = NumberMarks()
+ONLY_POINT = NumberMarks(are_declared=True)
+"""Of texts where no key says that a comma is the decimal mark."""
 
 
 def column_readings(attributes: Mapping[str, Attribute], text_columns: Collection[str]) -> dict[str, ColumnReading]:

@@ -28,6 +28,7 @@ from sqlanon.sources.doubtful_columns import (
     has_short_years,
 )
 from sqlanon.sources.run import Run
+from sqlanon.sources.typed_columns import ONLY_POINT, POINT
 from sqlanon.suggest.profile import MISSING_WORDS, TableProfile
 
 _WORDS = re.compile(MISSING_WORDS)
@@ -59,14 +60,15 @@ AS_IT_STANDS = Reading()
 
 
 def find_readings(run: Run) -> dict[str, Reading]:
-    """The columns of CSV files that are not read as they stand, or that people have to decide."""
+    """The columns of CSV and Excel files that are not read as they stand, or that people have to decide."""
     source, engine = run.source, run.engine
     formats = source.date_formats
     readings: dict[str, Reading] = {}
     if source.locate is None:
         return readings
     texts = {name.lower(): MOSTLY for name in source.columns}
-    for column in find_doubtful_columns(engine, source.relation, texts, locate=source.locate):
+    marks = POINT if source.csv_files else ONLY_POINT
+    for column in find_doubtful_columns(engine, source.relation, texts, marks, source.locate, source.last_row_key):
         readings[column.name] = _of_doubtful(column)
     short = [name for name, format_ in formats.items() if has_short_years(format_)]
     for name in dict.fromkeys([*short, *ambiguous_dates(engine, source.relation, formats)]):
@@ -83,7 +85,7 @@ def _of_doubtful(column: DoubtfulColumn) -> Reading:
         return Reading({"missing": list(codes)}, comments=[f"{column.summary}. They are NULL."])
     listed = "..." if codes is None else ", ".join(map(toml_value, codes))
     decide = f'{column.summary}. Decide what they are: missing = [{listed}] or type = "text"'
-    footer = ", or footer = 1 under [source.csv]" if column.is_last else ""
+    footer = f", or {column.last_row_key}" if column.is_last else ""
     has_numbers = codes is not None and column.kind == "number"
     return Reading(
         trials={"missing": list(codes or ())} if has_numbers else {"type": "text"}, comments=[decide + footer]

@@ -18,7 +18,6 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.sources import extensions
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -224,10 +223,7 @@ MISTAKES = [
     Mistake("A file of an unknown format", ((FILES, 'files = "people.xyz"'),), prepare=_unknown_format),
     Mistake("Suggest for a file of an unknown format", command="suggest people.xyz", prepare=_unknown_format),
     Mistake(
-        "Excel without DuckDB's extension",
-        ((FILES, 'files = "people.xlsx"'),),
-        prepare=_write("people.xlsx", "not read"),
-        without="excel",
+        "An Excel file that is none", ((FILES, 'files = "people.xlsx"'),), prepare=_write("people.xlsx", "not read")
     ),
     # Hierarchies
     Mistake(
@@ -337,11 +333,7 @@ def make(mistake: Mistake, folder: Path) -> Ended:
     (folder / "policy.toml").write_text(text)
     mistake.prepare(folder)
     with pytest.MonkeyPatch.context() as patch:
-        if mistake.without == "excel":
-            for name in ("_load", "_install"):
-                patch.setattr(extensions, name, _unavailable)
-            patch.setattr(extensions, "_is_loaded", lambda engine, name: False)
-        elif mistake.without:
+        if mistake.without:
             patch.setitem(sys.modules, mistake.without, None)
         if not mistake.python:
             return cli(*mistake.command.split(), cwd=folder)
@@ -349,10 +341,6 @@ def make(mistake: Mistake, folder: Path) -> Ended:
         with pytest.raises((sqlanon.SqlanonError, TypeError)) as raised:
             exec(mistake.python, {"sqlanon": sqlanon})
         return Ended(1, "", f"{raised.type.__name__}: {raised.value}\n")
-
-
-def _unavailable(*_: object) -> None:
-    raise duckdb.IOException("not there")
 
 
 _DIFFERS = re.compile(r"[0-9a-f]{64}|\d+\.\d\d(?= s$)|\d{4}-\d\d-\d\d \d\d:\d\d", re.MULTILINE)

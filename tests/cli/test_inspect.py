@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import duckdb
 import pytest
 from conftest import make_policy
 from support import cli
+from workbooks import write_workbook
 
 import sqlanon
 from sqlanon.errors import PolicyError, SourceError
 
+FOLDER = Path(__file__).resolve().parents[1] / "sources" / "statistics_files"
 ROWS = "21;m;asthma\n53;w;flu\n" * 20
 
 FILES = {
@@ -130,3 +133,31 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     assert "no file matches" in cli("inspect", "other.csv", cwd=tmp_path).err
     with sqlanon.connect(tmp_path / "people.csv") as db, pytest.raises(PolicyError, match="unknown key 'skp'"):
         db.inspect(csv={"skp": 1})
+
+
+def test_an_excel_file_is_shown_by_its_range(tmp_path: Path) -> None:
+    rows = [*[[f"title {i}"] for i in range(5)], ["age", "sex"], [21, "m"], ["NA", "w"], [34, "w"]]
+    write_workbook(tmp_path / "people.xlsx", rows)
+    assert 'set table = "Patients!A6" under [source]' in cli("inspect", "people.xlsx", cwd=tmp_path).err
+    done = cli("inspect", "people.xlsx", "Patients!A6", cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert [line.rstrip() for line in done.out.splitlines()] == [
+        "3 rows, 2 columns",
+        "",
+        "column  type     values  note",
+        'age     VARCHAR       3  66.66 % of the values are BIGINT; others: "NA" (1)',
+        "sex     VARCHAR       3",
+    ]
+
+
+@pytest.mark.parametrize("name", ["survey.sav", "survey.dta", "survey.xpt", "missing_test.sas7bdat.gz"])
+def test_files_of_statistics_programs_are_shown(name: str, tmp_path: Path) -> None:
+    content = (FOLDER / name).read_bytes()
+    path = tmp_path / name.removesuffix(".gz")
+    path.write_bytes(gzip.decompress(content) if name.endswith(".gz") else content)
+    done = cli("inspect", "--json", path.name, cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    found = json.loads(done.out)
+    with sqlanon.connect(path) as db:
+        assert found["rows"] == db.inspect().rows > 0
+    assert {column["type"] for column in found["columns"]} & {"BIGINT", "DOUBLE"}

@@ -8,7 +8,9 @@ that decides.
 from __future__ import annotations
 
 import codecs
+import datetime
 import gzip
+import io
 import json
 import re
 import tempfile
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import openpyxl
+from workbooks import workbook
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
@@ -43,6 +47,7 @@ class SmallFile:
     csv: Mapping[str, Any] = field(default_factory=dict)
     texts: Sequence[str] = ()
     name: str = "people.csv"
+    sheet: str | None = None  # the key `table`, for Excel files
     others: Mapping[str, str | bytes] = field(default_factory=dict)  # more files of the source
 
     @property
@@ -399,6 +404,64 @@ FORMATS = [
     SmallFile("keys of CSV for JSON", '[{"age": 21}]', {"skip": 1}, name="people.json"),
 ]
 
+PEOPLE: list[list[Any]] = [["age", "sex", "illness"], [21, "m", "asthma"], [53, "w", "flu"]]
+DAY = datetime.date(1999, 12, 31)
+
+
+def excel(title: str, rows: Sequence[Sequence[Any]], sheet: str | None = None, **options: Any) -> SmallFile:
+    return SmallFile(title, workbook(rows, **options), name="people.xlsx", sheet=sheet)
+
+
+WORKBOOKS = [
+    excel("a table", PEOPLE),
+    excel("a title", [["Patients of 2001"], *PEOPLE]),
+    excel("a title over merged cells and a blank row", [["Patients of 2001"], [], *PEOPLE], merged=["A1:C1"]),
+    excel("five titles", [*[[f"title {i}"] for i in range(5)], *PEOPLE]),
+    excel("five titles, with the key", [*[[f"title {i}"] for i in range(5)], *PEOPLE], "Patients!A6"),
+    excel("a title of two cells", [["Ward", 7], [], *PEOPLE]),
+    excel("a table that begins at C3", [[], [], *[[None, None, *row] for row in PEOPLE]]),
+    excel("a blank first row of data", [PEOPLE[0], [], *PEOPLE[1:]]),
+    excel("blank rows and columns", [["age", None, "sex"], [21, None, "m"], [], [53, None, "w"]]),
+    excel("a column without values", [["age", "sex", "note"], [21, "m"], [53, "w"]]),
+    excel("a column without a name", [["age", None, "sex"], [21, "x", "m"], [53, "y", "w"]]),
+    excel("row numbers without a name", [[None, "age", "sex"], [0, 21, "m"], [1, 53, "w"]]),
+    excel("names of two rows", [["", "2019", "", "2020"], ["ward", "m", "w", "m"], ["north", 3, 4, 5]]),
+    excel("names that are years", [["ward", 2019, 2020], ["north", 3, 4], ["south", 5, 6]]),
+    excel("names that are years, with the key", [["ward", 2019, 2020], ["north", 3, 4]], "Patients!A1"),
+    excel("no names", PEOPLE[1:]),
+    excel("a note below the table", [*PEOPLE, [], ["Source: ward 3"]]),
+    excel("a note below the table, with the key", [*PEOPLE, [], ["Source: ward 3"]], "Patients!A1:C3"),
+    excel("a total", [["age", "sex"], [21, "m"], [53, "w"], ["Total", None]]),
+    excel("merged cells in a column", [*PEOPLE, [34, None, "flu"]], merged=["B3:B4"]),
+    excel("merged names", [["age", "illness", None], [21, "flu", "asthma"]], merged=["B1:C1"]),
+    excel("two sheets", PEOPLE, more={"Codes": [["code", "label"], [1, "flu"]]}),
+    excel("two sheets, with the key", PEOPLE, "Codes", more={"Codes": [["code", "label"], [1, "flu"]]}),
+    excel("a hidden sheet", PEOPLE, more={"Codes": [["code", "label"], [1, "flu"]]}, hidden=["Codes"]),
+    excel("an empty sheet beside", PEOPLE, more={"Codes": []}),
+    excel("no sheet of this name", PEOPLE, "People"),
+    excel("no values", []),
+    excel("days", [["born", "sex"], [DAY, "m"], [DAY, "w"]]),
+    excel("days counted from 1904", [["born", "sex"], [DAY, "m"], [DAY, "w"]], from_1904=True),
+    excel("days and moments", [["seen", "sex"], [DAY, "m"], [datetime.datetime(2001, 2, 3, 10, 30), "w"]]),
+    excel("times", [["seen", "sex"], [datetime.time(10), "m"], [datetime.time(23, 59, 59), "w"]]),
+    excel("lengths of time", [["stay", "sex"], [datetime.timedelta(hours=30), "m"]]),
+    excel("days as texts", [["born", "sex"], ["31.12.1999", "m"], ["03.02.2001", "w"]]),
+    excel("days and a word", [["born", "sex"], [DAY, "m"], ["unknown", "w"]]),
+    excel("days and a number", [["born", "sex"], [DAY, "m"], [36525, "w"]]),
+    excel("the day that never was", [["born", "sex"], [60, "m"]], formats={"A2": "yyyy-mm-dd"}),
+    excel("numbers as texts", [["zip", "sex"], ["02139", "m"], ["10115", "w"]]),
+    excel("zeros of a format", [["zip", "sex"], [2139, "m"], [10115, "w"]], formats={"A2": "00000", "A3": "00000"}),
+    excel("numbers and a word", [["age", "sex"], [21, "m"], ["NA", "w"]]),
+    excel("percent", [["share", "sex"], [0.05, "m"], [0.125, "w"]], formats={"A2": "0%", "A3": "0.0%"}),
+    excel("currency", [["cost", "sex"], [1234.5, "m"]], formats={"A2": '#,##0.00 "€"'}),
+    excel("truth values", [["ill", "sex"], [True, "m"], [False, "w"]]),
+    excel("errors", [["age", "sex"], [21, "m"], ["#N/A", "w"], ["#DIV/0!", "w"]]),
+    excel("formulas without results", [["age", "sex"], [21, "m"], ["=A2+1", "w"]]),
+    excel("names that differ in case", [["age", "Age"], [21, 22]]),
+    SmallFile("a workbook that is none", b"PK\x03\x04 and no more", name="people.xlsx"),
+    SmallFile("an old workbook with the new ending", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", name="people.xlsx"),
+]
+
 SUBJECTS: Mapping[str, Sequence[SmallFile]] = {
     "Structure": STRUCTURE,
     "Encodings": ENCODINGS,
@@ -407,6 +470,7 @@ SUBJECTS: Mapping[str, Sequence[SmallFile]] = {
     "Missing values": MISSING,
     "Names": COLUMN_NAMES,
     "Formats": FORMATS,
+    "Excel": WORKBOOKS,
 }
 SMALL_FILES = {f"{subject}: {file.title}": file for subject, files in SUBJECTS.items() for file in files}
 
@@ -415,7 +479,11 @@ def read(file: SmallFile, folder: Path) -> str:
     """The table that sqlanon reads, or why it reads none."""
     for name, content in file.files.items():
         (folder / name).write_bytes(content)
-    section: dict[str, Any] = {"files": [str(folder / name) for name in file.files], "csv": dict(file.csv) or None}
+    section: dict[str, Any] = {
+        "files": [str(folder / name) for name in file.files],
+        "csv": dict(file.csv) or None,
+        "table": file.sheet,
+    }
     with duckdb.connect() as connection:
         try:
             source = bind_files(
@@ -467,6 +535,8 @@ def _content(name: str, content: bytes) -> list[str]:
         return [f"{len(content)} bytes"]
     if content.startswith(b"PAR1"):
         return ["a file of Parquet"]
+    if content.startswith(b"PK") and len(content) > 100:
+        return _sheets(content)
     mark = next(
         (m for m in (codecs.BOM_UTF32_LE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) if content.startswith(m)), None
     )
@@ -481,6 +551,19 @@ def _content(name: str, content: bytes) -> list[str]:
     return _runs(shown)
 
 
+def _sheets(content: bytes) -> list[str]:
+    """The cells of a workbook that have values, as another program reads them."""
+    shown: list[str] = []
+    for sheet in openpyxl.load_workbook(io.BytesIO(content)).worksheets:
+        merged = ", ".join(map(str, sheet.merged_cells.ranges))
+        shown.append(f"{sheet.title}{f' ({sheet.sheet_state})' if sheet.sheet_state != 'visible' else ''}:")
+        for row in sheet.iter_rows():
+            cells = [f"{cell.coordinate} {cell.value!r}" for cell in row if cell.value is not None]
+            shown += [f"    {', '.join(cells)}"] if cells else []
+        shown += [f"    merged: {merged}"] if merged else []
+    return shown
+
+
 def answer(title: str, file: SmallFile, folder: Path) -> str:
     """What stands in the golden file: the content, the keys, and what is read."""
     parts = [f"## {title}", ""]
@@ -488,9 +571,11 @@ def answer(title: str, file: SmallFile, folder: Path) -> str:
         parts += [f"{name}:", *(f"    {line}".rstrip() for line in _content(name, content)), ""]
     for key, value in file.csv.items():
         parts.append(f"{key} = {json.dumps(value)}")
+    if file.sheet:
+        parts.append(f"table = {json.dumps(file.sheet)}")
     if file.texts:
         parts.append(f"texts: {', '.join(file.texts)}")
-    if file.csv or file.texts:
+    if file.csv or file.texts or file.sheet:
         parts.append("")
     return "\n".join([*parts, read(file, folder), ""])
 

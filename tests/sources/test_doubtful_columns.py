@@ -50,7 +50,7 @@ def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) 
 
 def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "age", [*AGES, "Total"], {})
-    assert "footer = 1 under [source.csv] leaves the last line out" in message
+    assert "footer = 1 under [source.csv] leaves the last row out" in message
     assert "footer" not in refusal(tmp_path / "x.csv", "age", ["Total", *AGES], {})
 
 

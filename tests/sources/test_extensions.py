@@ -1,4 +1,4 @@
-"""Sources that need an extension of DuckDB: Excel, SQLite, MySQL, DuckLake, Delta, Iceberg, and files over the network.
+"""Sources that need an extension of DuckDB: SQLite, MySQL, DuckLake, Delta, Iceberg, and files over the network.
 
 Extensions are built for one version of DuckDB. Where this one has none, the tests skip, and the last one runs the file
 in an environment that has them (`pins/extensions.txt`).
@@ -25,6 +25,7 @@ from urllib.parse import quote
 import duckdb
 import pytest
 from environments import ROOT, missing, python_of, run
+from workbooks import write_workbook
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -141,81 +142,6 @@ def refusal(source: dict[str, Any], **more: Any) -> str:
         said, error = said + str(error), error.__cause__
     assert SECRET not in said and quote(SECRET) not in said
     return said
-
-
-# --- Excel
-
-
-@pytest.fixture(scope="module")
-def workbook(data: Path) -> Path:
-    with need("excel") as connection:
-        path = data / "patients.xlsx"
-        connection.execute(
-            f"COPY (FROM '{data / 'patients.parquet'}') TO '{path}' (FORMAT xlsx, HEADER true, SHEET 'Patients')"
-        )
-    return path
-
-
-def test_excel_gives_the_same_release(workbook: Path, expected: list[Any], tmp_path: Path) -> None:
-    assert released({"files": str(workbook)}, tmp_path) == expected
-    assert searched({"files": str(workbook), "table": "Patients"})[:3] == searched({"files": str(workbook)})[:3]
-    assert 'Sheet "Others" not found' in refusal({"files": str(workbook), "table": "Others"})
-
-
-def sheet(path: Path, rows: list[list[Any]]) -> Path:
-    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl writes the workbooks of this test")
-    book = openpyxl.Workbook()
-    for row in rows:
-        book.active.append(row)
-    book.save(path)
-    return path
-
-
-def columns_of(path: Path, **attributes: Any) -> tuple[dict[str, str], list[tuple[Any, ...]]]:
-    with sqlanon.connect(path) as db:
-        asks = sqlanon.Policy(
-            attributes={"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}, **attributes}, privacy={"k": 1}
-        )
-        release = db.anonymize(asks).publish(path.with_suffix(".duckdb"))
-    with duckdb.connect(release.path, read_only=True) as connection:
-        found = connection.execute("FROM release ORDER BY ALL")
-        return {name: str(type_) for name, type_, *_ in found.description}, found.fetchall()
-
-
-def test_excel_types_blanks_and_header(tmp_path: Path) -> None:
-    need("excel").close()
-    noon = datetime.datetime(2026, 1, 2, 12, 0, 1)
-    rows: list[list[Any]] = [
-        [],  # the table begins lower, and further to the right
-        [None, "zip", "n", "share", "day", "at", "time", "mixed", "flag", "late", None, "none"],
-        [None, "02139", 1, 0.5, noon.date(), noon, noon.time(), 1, True, None, "a", None],
-        [],
-        [None, 2140, 2, 1, None, None, None, "007", False, noon.date(), None, None],
-        [None, "02141", None, None, None, None, None, None, None, None, None, None],
-    ]
-    names = ("n", "share", "day", "at", "time", "mixed", "flag", "late", "K2", "none")
-    types, found = columns_of(sheet(tmp_path / "x.xlsx", rows), **{name: {"role": "insensitive"} for name in names})
-    kinds = ["BIGINT", "DOUBLE", "DATE", "TIMESTAMP", "TIME", "VARCHAR", "BOOLEAN", "DATE", "VARCHAR", "VARCHAR"]
-    assert [types[name] for name in names] == kinds
-    first, second, third = found
-    assert first == ("02139", 1, 0.5, noon.date(), noon, noon.time(), "1", True, None, "a", None)
-    assert second == ("02141", *[None] * 10)
-    assert third == ("2140", 2, 1.0, None, None, None, "007", False, noon.date(), None, None)
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([["zip", "Zip"], ["1", "2"]], "differ in case only"),
-        ([["zip", "day"], ["1", datetime.date(2026, 1, 1)], ["2", "Jane Doe"]], "has texts among its dates"),
-        ([], "No rows found"),
-    ],
-)
-def test_excel_that_cannot_be_used(tmp_path: Path, rows: list[list[Any]], message: str) -> None:
-    need("excel").close()
-    with pytest.raises(sqlanon.SourceError, match=message) as caught:
-        columns_of(sheet(tmp_path / "x.xlsx", rows), day={"role": "insensitive"})
-    assert "Jane" not in str(caught.value)
 
 
 # --- SQLite
@@ -440,11 +366,10 @@ def server(data: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json", "xlsx"])
-def test_files_over_http_give_the_same_release(
-    server: Any, kind: str, found: tuple[object, ...], request: pytest.FixtureRequest
-) -> None:
+def test_files_over_http_give_the_same_release(server: Any, kind: str, found: tuple[object, ...], data: Path) -> None:
     if kind == "xlsx":
-        request.getfixturevalue("workbook")
+        rows = [[*ROWS[0]], *[[*row.values()] for row in ROWS]]
+        write_workbook(data / "patients.xlsx", rows, formats={f"F{i}": "yyyy-mm-dd" for i in range(2, len(rows) + 1)})
     assert searched({"files": f"http://{server[0]}/patients.{kind}"})[:3] == found
 
 

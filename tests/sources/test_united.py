@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -130,22 +129,6 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
 def test_many_differences_are_counted(tmp_path: Path) -> None:
     files = write_files(tmp_path, "csv", [FIRST, *({**FIRST, f"x{i}": [1] * 4} for i in range(9))])
     assert "and 4 more differences" in refusal(files)
-
-
-def test_excel_sheets_are_matched_by_name(tmp_path: Path) -> None:
-    from test_extensions import need, sheet  # noqa: PLC0415  (only where there is the extension)
-
-    need("excel").close()
-    day = datetime.date(2026, 1, 2)
-    files = [
-        str(sheet(tmp_path / "f0.xlsx", [["zip", "n", "day"], ["02139", 1, day]])),
-        str(sheet(tmp_path / "f1.xlsx", [["Day", "zip", "n"], [day, "02140", 2.5]])),
-    ]
-    roles = {"zip": "suppress", "n": "insensitive", "day": "insensitive"}
-    rows, types = published(None, roles, tmp_path, source={"files": files}, k=1)
-    assert (list(types), sorted(rows)) == (["zip", "n", "day"], [("02139", 1.0, day), ("02140", 2.5, day)])
-    files[1] = str(sheet(tmp_path / "f2.xlsx", [["zip", "n", "date"], ["02140", 2, day]]))
-    assert "f2.xlsx lacks 'day' of f0.xlsx" in refusal(files, roles)
 
 
 @settings(max_examples=examples(20))

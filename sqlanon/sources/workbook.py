@@ -1,0 +1,369 @@
+"""Workbooks of Excel (.xlsx, .xlsm) as they are stored: their sheets, and the cells of a sheet with what they show.
+
+They are read here, and by no library: of those that are fast, python-calamine reads errors and formulas without a value
+as empty cells, and DuckDB's extension reads a number for a date. Whether a number is a date depends on the format of
+its cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from math import isfinite
+from pathlib import PurePosixPath
+from string import ascii_letters, digits
+from types import TracebackType
+from typing import BinaryIO, Literal, NamedTuple, TypeAlias
+from xml.etree import ElementTree
+from zipfile import BadZipFile, ZipFile
+
+from sqlanon.errors import SourceError
+from sqlanon.records import dataclass
+
+Kind: TypeAlias = Literal[
+    "integer",
+    "long integer",
+    "number",
+    "padded number",
+    "text",
+    "truth",
+    "date",
+    "moment",
+    "time",
+    "error",
+    "unreadable",
+]
+NUMBERS: frozenset[Kind] = frozenset(("integer", "long integer", "number", "padded number"))
+TIMES: frozenset[Kind] = frozenset(("date", "moment", "time"))
+
+_Style: TypeAlias = Literal["number", "date", "time", "duration"]
+
+_OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"
+_BUILT_IN: Mapping[int, _Style] = {
+    **dict.fromkeys((*range(14, 18), 22, *range(27, 32), 36, *range(50, 59)), "date"),
+    **dict.fromkeys((*range(18, 22), *range(32, 36), 45, 47), "time"),
+    46: "duration",
+}
+"""The formats that have a number and no code in the file: ECMA-376, part 1, 18.8.30."""
+
+_NO_CODE = re.compile(r'"[^"]*"|\\.|[_*].|\[(?!h+\]|m+\]|s+\])[^\]]*\]|am/pm|a/p', re.IGNORECASE)
+"""What stands in the code of a format and is no part of a date: texts, colors, conditions."""
+
+_ELAPSED = re.compile(r"\[(h+|m+|s+)\]", re.IGNORECASE)
+_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
+_WHOLE = re.compile("-?[0-9]+")
+_EXACT_DIGITS = 15  # of a number of Excel
+_MOST_DIGITS = 38  # of a whole number of DuckDB
+_ROOT = PurePosixPath()
+_LAST_DAY = 2_958_465  # 9999-12-31, as days since 1899-12-30
+
+
+class Cell(NamedTuple):
+    column: int  # from 0
+    kind: Kind
+    text: str  # what it shows; of one that is unreadable, why
+
+
+class Row(NamedTuple):
+    number: int  # as the sheet shows it
+    cells: Sequence[Cell]  # those that are not empty
+
+
+class Range(NamedTuple):
+    """Cells from one corner to another, both included, as numbers of rows and columns."""
+
+    row: int
+    column: int
+    last_row: int
+    last_column: int
+
+
+@dataclass(frozen=True)
+class Sheet:
+    name: str
+    path: str  # in the workbook
+    is_hidden: bool
+
+
+def column_letters(column: int) -> str:
+    """The name of a column.
+
+    >>> column_letters(0), column_letters(27)
+    ('A', 'AB')
+    """
+    letters = ""
+    column += 1
+    while column:
+        column, digit = divmod(column - 1, 26)
+        letters = chr(ord("A") + digit) + letters
+    return letters
+
+
+@lru_cache(maxsize=20_000)
+def column_number(letters: str) -> int:
+    """
+    >>> column_number("A"), column_number("AB")
+    (0, 27)
+    """
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number - 1
+
+
+class Workbook:
+    """A workbook that is open. ``file`` has its bytes, and ``name`` is what messages call it."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._name = name
+        start = file.read(4)
+        file.seek(0)
+        if start == _OLD_WORKBOOK:
+            raise SourceError(
+                f"{name} has a password, or it is an old workbook (.xls): save it as an Excel workbook (.xlsx) without "
+                "a password"
+            )
+        try:
+            self._zip = ZipFile(file)
+            self._read_book()
+        except (BadZipFile, KeyError, ElementTree.ParseError, ValueError, EOFError, StopIteration) as error:
+            raise self._broken() from error
+        self.merged: Mapping[str, Sequence[Range]] = {}  # by path, of the sheets whose rows were read
+
+    def __enter__(self) -> Workbook:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+
+    def rows(self, sheet: Sheet) -> Iterator[Row]:
+        """The rows of a sheet that have cells with values."""
+        number, merged = 0, list[Range]()
+        try:
+            with self._zip.open(sheet.path) as file:
+                for _, element in ElementTree.iterparse(file):
+                    tag = _tag(element)
+                    if tag == "row":
+                        number = int(element.get("r") or number + 1)
+                        if cells := [*self._cells(element)]:
+                            yield Row(number, cells)
+                        element.clear()
+                    elif tag == "mergeCell":
+                        merged.append(_parse_range(element.attrib["ref"]))
+        except (BadZipFile, KeyError, ElementTree.ParseError, ValueError, EOFError, StopIteration) as error:
+            raise self._broken() from error
+        self.merged = {**self.merged, sheet.path: merged}
+
+    def _broken(self) -> SourceError:
+        return SourceError(f"{self._name} cannot be read as an Excel workbook: the file is broken")
+
+    def _read_book(self) -> None:
+        names = {name.lower(): name for name in self._zip.namelist()}
+        start = self._relations("_rels/.rels").values()
+        path = next(target for type_, target in start if type_ == "officeDocument")
+        folder, base = PurePosixPath(path).parent, PurePosixPath(path).name
+        targets = self._relations(str(folder / "_rels" / f"{base}.rels"), folder)
+        book = self._parse(names[path.lower()])
+        self.sheets: list[Sheet] = []
+        self._has_1904 = False
+        for element in book.iter():
+            if _tag(element) == "workbookPr":
+                self._has_1904 = element.get("date1904") in ("1", "true")
+            elif _tag(element) == "sheet":
+                identifier = next(value for key, value in element.attrib.items() if key.endswith("}id"))
+                type_, target = targets[identifier]
+                if type_ == "worksheet":
+                    is_hidden = element.get("state", "visible") != "visible"
+                    self.sheets.append(Sheet(element.attrib["name"], names[target.lower()], is_hidden))
+        parts = {type_: names.get(target.lower()) for type_, target in targets.values()}
+        self._strings = self._shared_strings(parts.get("sharedStrings"))
+        self._styles = self._cell_styles(parts.get("styles"))
+
+    def _relations(self, path: str, folder: PurePosixPath = _ROOT) -> dict[str, tuple[str, str]]:
+        """The parts that a part names, by their identifiers: what they are, and their paths."""
+        return {
+            element.attrib["Id"]: (
+                element.attrib["Type"].rpartition("/")[2],
+                _resolve(element.attrib["Target"], folder),
+            )
+            for element in self._parse(path).iter()
+            if _tag(element) == "Relationship"
+        }
+
+    def _parse(self, path: str) -> ElementTree.Element:
+        with self._zip.open(path) as file:
+            return ElementTree.parse(file).getroot()
+
+    def _shared_strings(self, path: str | None) -> list[str]:
+        strings: list[str] = []
+        if path is not None:
+            with self._zip.open(path) as file:
+                for _, element in ElementTree.iterparse(file):
+                    if _tag(element) == "si":
+                        strings.append(_text(element))
+                        element.clear()
+        return strings
+
+    def _cell_styles(self, path: str | None) -> list[tuple[_Style, int]]:
+        """For each style what numbers are in it, and how many digits it shows at least."""
+        if path is None:
+            return []
+        root = self._parse(path)
+        codes = {
+            int(element.attrib["numFmtId"]): element.attrib["formatCode"]
+            for element in root.iter()
+            if _tag(element) == "numFmt"
+        }
+        formats = next((element for element in root if _tag(element) == "cellXfs"), ())
+        numbers = [int(element.get("numFmtId", 0)) for element in formats]
+        return [
+            _style(codes[number]) if number in codes else (_BUILT_IN.get(number, "number"), 0) for number in numbers
+        ]
+
+    def _cells(self, row: ElementTree.Element) -> Iterator[Cell]:
+        column = -1
+        for element in row:
+            place = element.get("r")
+            column = column + 1 if place is None else _column_of(place)
+            if (found := self._value(element)) is not None:
+                yield Cell(column, *found)
+
+    def _value(self, cell: ElementTree.Element) -> tuple[Kind, str] | None:
+        """What a cell shows; None where it is empty."""
+        value, has_formula = None, False
+        for part in cell:
+            tag = _tag(part)
+            if tag == "v":
+                value = part.text
+            elif tag == "is":
+                value = _text(part)
+            has_formula = has_formula or tag == "f"
+        if value is None and has_formula:
+            return "unreadable", "has a formula without a result: open the workbook in Excel, and save it"
+        return self._typed(cell, value) if value else None
+
+    def _typed(self, cell: ElementTree.Element, value: str) -> tuple[Kind, str] | None:
+        match cell.get("t", "n"):
+            case "s" | "str" | "inlineStr" as type_:
+                written = self._strings[int(value)] if type_ == "s" else value
+                return ("text", written) if written else None
+            case "b":
+                return "truth", "true" if value in ("1", "true") else "false"
+            case "e":
+                return "error", value
+            case "d":
+                return _stored_date(value)
+        style = cell.get("s")
+        kind, width = self._styles[int(style)] if style is not None and self._styles else ("number", 0)
+        return _number(value, kind, width, self._has_1904)
+
+
+def _column_of(place: str) -> int:
+    return column_number(place.rstrip(digits))
+
+
+def _tag(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _text(element: ElementTree.Element) -> str:
+    """The text of a string, in all of its runs, without the signs that say how it is pronounced."""
+    parts = [part.text or "" for part in element if _tag(part) == "t"]
+    for run in element:
+        if _tag(run) == "r":
+            parts += [part.text or "" for part in run if _tag(part) == "t"]
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), "".join(parts))
+
+
+def _resolve(target: str, folder: PurePosixPath) -> str:
+    """The path of a part in the workbook, which is given from a folder."""
+    return target.lstrip("/") if target.startswith("/") else str(folder / target)
+
+
+def _parse_range(written: str) -> Range:
+    first, _, last = written.partition(":")
+    corners = [(int(place.lstrip(ascii_letters)), _column_of(place)) for place in (first, last or first)]
+    return Range(*corners[0], *corners[1])
+
+
+def _style(code: str) -> tuple[_Style, int]:
+    """What numbers are in a format, and how many digits it shows at least.
+
+    >>> _style("dd.mm.yyyy"), _style('0.00 "days"'), _style("[h]:mm"), _style("00000")
+    (('date', 0), ('number', 0), ('duration', 0), ('number', 5))
+    """
+    plain = _NO_CODE.sub("", code.split(";", maxsplit=1)[0]).lower()
+    if _ELAPSED.search(plain):
+        return "duration", 0
+    has_clock = "h" in plain or "s" in plain
+    if "y" in plain or "d" in plain or ("m" in plain and not has_clock):
+        return "date", 0
+    if has_clock:
+        return "time", 0
+    return "number", len(plain) if len(plain) > 1 and set(plain) == {"0"} else 0
+
+
+@lru_cache(maxsize=50_000)
+def _number(value: str, style: _Style, width: int, has_1904: bool) -> tuple[Kind, str]:
+    """A number as its format shows it."""
+    if style == "number":
+        return _plain_number(value, width)
+    if style == "duration":
+        return "unreadable", "has a length of time ([h]:mm): make it a number, such as hours"
+    return _time_of_day(float(value)) if style == "time" else _day(float(value), has_1904)
+
+
+def _time_of_day(serial: float) -> tuple[Kind, str]:
+    if 0 <= serial < 1:
+        return "time", _moment(serial, datetime.min).time().isoformat()
+    return "unreadable", "has a time of day beyond 24 hours: make it a date with a time, or a number of hours"
+
+
+def _day(serial: float, has_1904: bool) -> tuple[Kind, str]:
+    """Excel counts the 29th of February of 1900, which never was, unless days are counted from 1904."""
+    days = serial + (datetime(1904, 1, 1) - datetime(1899, 12, 30)).days if has_1904 else serial
+    if not (1 <= days < _LAST_DAY + 1) or (not has_1904 and int(serial) == 60):
+        return "unreadable", f"has the number {serial:g} in a format of dates, and it is none: correct it"
+    is_before = not has_1904 and days < 60
+    moment = _moment(days, datetime(1899, 12, 31) if is_before else datetime(1899, 12, 30))
+    if moment.time() == time():
+        return "date", moment.date().isoformat()
+    return "moment", moment.isoformat(" ")
+
+
+def _moment(days: float, origin: datetime) -> datetime:
+    """Excel shows milliseconds at most."""
+    return origin + timedelta(milliseconds=round(days * 86_400_000))
+
+
+def _plain_number(value: str, width: int) -> tuple[Kind, str]:
+    if _WHOLE.fullmatch(value):
+        if len(value) < width:
+            return "padded number", value.zfill(width)
+        length = len(value.lstrip("-"))
+        if length > _MOST_DIGITS:
+            return "unreadable", f"has a number of {length} digits: make it a text"
+        return ("integer" if length <= _EXACT_DIGITS else "long integer"), value
+    number = float(value)
+    if not isfinite(number):
+        return "unreadable", f"has the number {value}, which is too large: correct it"
+    if number.is_integer() and abs(number) < 10**_EXACT_DIGITS:
+        return _plain_number(str(int(number)), width)
+    return "number", repr(number)
+
+
+def _stored_date(value: str) -> tuple[Kind, str]:
+    """A date as ISO 8601 writes it, which strict workbooks have."""
+    try:
+        if "T" not in value and ":" in value:
+            return "time", time.fromisoformat(value).isoformat()
+        moment = datetime.fromisoformat(value.removesuffix("Z"))
+    except ValueError:
+        return "unreadable", f"has the date {value}, which is none: correct it"
+    if moment.time() == time():
+        return "date", date.isoformat(moment.date())
+    return "moment", moment.isoformat(" ")

@@ -1,0 +1,490 @@
+"""Excel files: the table that a person sees in a sheet, or a refusal with the cell and the key that decides."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import openpyxl
+import pytest
+from conftest import examples, make_policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_sources import published
+from workbooks import raw_workbook, workbook, write_workbook
+
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import HierarchyError, SourceError
+from sqlanon.expressions import table
+from sqlanon.policy import SourceSection
+from sqlanon.sources.bound import WorkNames
+from sqlanon.sources.files import bind_files
+
+DAY = datetime.date(2020, 1, 31)
+NOON = datetime.datetime(2020, 1, 31, 12, 0, 1)
+HEADER = ["age", "sex", "illness"]
+ROWS = [[21, "m", "asthma"], [53, "w", "flu"], [34, "w", "flu"]]
+
+
+def read(path: Path, sheet: str | None = None, texts: tuple[str, ...] = ()) -> tuple[dict[str, str], list[Any]]:
+    """The columns of a workbook with their types, and its rows."""
+    section = SourceSection(files=[str(path)], **({} if sheet is None else {"table": sheet}))
+    with duckdb.connect() as connection:
+        engine = DuckDBEngine(connection).in_utc()
+        source = bind_files(engine, section, WorkNames("excel", table("source_copy")), texts)
+        relation = connection.sql(f"FROM {source.relation.sql('duckdb')}")
+        return dict(zip(relation.columns, map(str, relation.types), strict=True)), relation.fetchall()
+
+
+def refusal(path: Path, sheet: str | None = None) -> str:
+    with pytest.raises(SourceError) as caught:
+        read(path, sheet)
+    return str(caught.value)
+
+
+def people(tmp_path: Path, rows: Any, **options: Any) -> Path:
+    return write_workbook(tmp_path / "people.xlsx", rows, **options)
+
+
+def raw(tmp_path: Path, rows: str, **options: Any) -> Path:
+    (tmp_path / "people.xlsx").write_bytes(raw_workbook(rows, **options))
+    return tmp_path / "people.xlsx"
+
+
+def column(*cells: str) -> str:
+    """The rows of a sheet with a column ``x`` beside another one."""
+    header = '<row><c t="inlineStr"><is><t>x</t></is></c><c t="inlineStr"><is><t>y</t></is></c></row>'
+    return header + "".join(f"<row>{cell}<c><v>1</v></c></row>" for cell in cells)
+
+
+def value_of(path: Path) -> tuple[str, list[Any]]:
+    types, rows = read(path)
+    return types["x"], [row[0] for row in rows]
+
+
+# --- Types
+
+
+def test_columns_have_the_types_of_their_cells(tmp_path: Path) -> None:
+    rows = [
+        [],  # the table begins lower, and further to the right
+        [None, "zip", "n", "share", "day", "at", "time", "mixed", "flag", "late", None, "none"],
+        [None, "02139", 1, 0.5, DAY, NOON, NOON.time(), 1, True, None, None, None],
+        [],
+        [None, 2140, 2, 1, None, None, None, "007", False, DAY, None, None],
+        [None, "02141", None, None, None, None, None, None, None, None, None, None],
+        [None, "02142", 3, 2, None, None, None, None, None, None, None, None],
+    ]
+    types, found = read(people(tmp_path, rows))
+    kinds = ["VARCHAR", "BIGINT", "DOUBLE", "DATE", "TIMESTAMP", "TIME", "VARCHAR", "BOOLEAN", "DATE", "VARCHAR"]
+    assert [*types.items()] == [*zip([name for name in rows[1] if name], kinds, strict=True)]
+    assert found == [
+        ("02139", 1, 0.5, DAY, NOON, NOON.time(), "1", True, None, None),
+        ("2140", 2, 1.0, None, None, None, "007", False, DAY, None),
+        ("02141", *[None] * 9),
+        ("02142", 3, 2.0, *[None] * 7),
+    ]
+
+
+@pytest.mark.parametrize("from_1904", [False, True])
+def test_days_are_those_that_excel_shows(from_1904: bool, tmp_path: Path) -> None:
+    days = [datetime.date(1904, 1, 2), datetime.date(1904, 3, 1), DAY, datetime.date(9999, 12, 31)]
+    rows = [["day", "at"], *[[day, datetime.datetime.combine(day, NOON.time())] for day in days]]
+    types, found = read(people(tmp_path, rows, from_1904=from_1904))
+    assert types == {"day": "DATE", "at": "TIMESTAMP"}
+    assert found == [tuple(row) for row in rows[1:]]
+
+
+@pytest.mark.parametrize(("serial", "day"), [(1, (1900, 1, 1)), (59, (1900, 2, 28)), (61, (1900, 3, 1))])
+def test_days_before_march_of_1900_are_those_that_excel_shows(
+    serial: int, day: tuple[int, int, int], tmp_path: Path
+) -> None:
+    path = people(tmp_path, [["day", "n"], [serial, 1]], formats={"A2": "yyyy-mm-dd"})
+    assert read(path)[1] == [(datetime.date(*day), 1)]
+
+
+@pytest.mark.parametrize("serial", [-1, 0, 60, 2_958_466])
+def test_numbers_that_are_no_days_are_refused(serial: int, tmp_path: Path) -> None:
+    path = people(tmp_path, [["day", "n"], [serial, 1]], formats={"A2": "yyyy-mm-dd"})
+    assert "people.xlsx: cell A2 has the number" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "value"),
+    [
+        ("dd.mm.yyyy", 43861, DAY),
+        ("mmm yy", 43861, DAY),
+        ("[$-407]d. mmmm yyyy;@", 43861, DAY),
+        ("yyyy-mm-dd hh:mm", 43861.5, datetime.datetime(2020, 1, 31, 12)),
+        ("dd/mm/yy", 43861.25, datetime.datetime(2020, 1, 31, 6)),
+        ("h:mm AM/PM", 0.5, datetime.time(12)),
+        ("mm:ss", 0.5, datetime.time(12)),
+        ('0.0 "days"', 1.5, 1.5),
+        ("[Red]0", 3, 3),
+        ("0%", 0.12, 0.12),
+        ('#,##0.00 "€"', 1234.5, 1234.5),
+        ("0.00E+00", 1500, 1500),
+        ("General", 43861, 43861),
+    ],
+)
+def test_the_format_of_a_cell_says_what_a_number_is(code: str, number: float, value: Any, tmp_path: Path) -> None:
+    path = people(tmp_path, [["x", "y"], [number, 1]], formats={"A2": code})
+    assert value_of(path)[1] == [value]
+
+
+def test_lengths_of_time_are_refused(tmp_path: Path) -> None:
+    path = people(tmp_path, [["stay", "n"], [datetime.timedelta(hours=30), 1]])
+    assert "cell A2 has a length of time ([h]:mm): make it a number" in refusal(path)
+    path = people(tmp_path, [["stay", "n"], [1.25, 1]], formats={"A2": "h:mm"})
+    assert "cell A2 has a time of day beyond 24 hours" in refusal(path)
+
+
+def test_zeros_that_a_format_shows_are_kept(tmp_path: Path) -> None:
+    path = people(tmp_path, [["zip", "n"], [2139, 1], [10115, 2]], formats={"A2": "00000", "A3": "00000"})
+    assert read(path) == ({"zip": "VARCHAR", "n": "BIGINT"}, [("02139", 1), ("10115", 2)])
+
+
+def test_numbers_are_exact(tmp_path: Path) -> None:
+    cells = [f"<c><v>{number}</v></c>" for number in ("1.1000000000000001", "12", "-3.0", "1E+2", "0.1")]
+    assert value_of(raw(tmp_path, column(*cells))) == ("DOUBLE", [1.1, 12.0, -3.0, 100.0, 0.1])
+    assert value_of(raw(tmp_path, column("<c><v>9007199254740993</v></c>"))) == ("HUGEINT", [9007199254740993])
+    assert read(raw(tmp_path, column("<c><v>1.1000000000000001</v></c>")), texts=("x",))[1] == [("1.1", 1)]
+
+
+# --- What the cells of other programs look like
+
+
+def test_texts_are_read_in_all_of_their_forms(tmp_path: Path) -> None:
+    strings = (
+        "<si><t>plain</t></si><si><r><t>two </t></r><r><t>runs</t></r></si>"
+        '<si><t>東京</t><rPh sb="0" eb="2"><t>とうきょう</t></rPh></si><si><t>a_x000D_b</t></si><si/>'
+    )
+    cells = [
+        *[f'<c t="s"><v>{i}</v></c>' for i in range(5)],
+        '<c t="str"><f>A1</f><v>shown</v></c>',
+        '<c t="inlineStr"><is><t>inline</t></is></c>',
+    ]
+    values = ["plain", "two runs", "東京", "a\rb", None, "shown", "inline"]
+    assert value_of(raw(tmp_path, column(*cells), strings=strings)) == ("VARCHAR", values)
+
+
+def test_strict_workbooks_are_read(tmp_path: Path) -> None:
+    cells = ['<c t="d"><v>2020-01-31</v></c>', '<c t="d"><v>2020-01-31T12:00:01</v></c>']
+    path = raw(tmp_path, column(*cells), main="http://purl.oclc.org/ooxml/spreadsheetml/main")
+    assert value_of(path) == ("TIMESTAMP", [datetime.datetime(2020, 1, 31), NOON])
+
+
+def test_a_formula_is_its_result(tmp_path: Path) -> None:
+    assert value_of(raw(tmp_path, column("<c><f>1+1</f><v>2</v></c>"))) == ("BIGINT", [2])
+    path = raw(tmp_path, column("<c><f>1+1</f></c>"))
+    assert "cell A2 has a formula without a result: open the workbook in Excel, and save it" in refusal(path)
+
+
+def test_a_workbook_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "people.xlsx"
+    path.write_bytes(b"PK\x03\x04 and no more")
+    assert refusal(path) == "people.xlsx cannot be read as an Excel workbook: the file is broken"
+    path.write_bytes(workbook([HEADER, *ROWS])[:-200])
+    assert refusal(path) == "people.xlsx cannot be read as an Excel workbook: the file is broken"
+    path.write_bytes(b"\xd0\xcf\x11\xe0" + b"\0" * 600)
+    assert "people.xlsx has a password, or it is an old workbook (.xls): save it as" in refusal(path)
+    path.rename(old := tmp_path / "people.xls")
+    assert "people.xls has an unknown format" in refusal(old)
+    assert "save it as .xlsx" in refusal(old)
+
+
+# --- Where the table is
+
+
+@pytest.mark.parametrize("titles", [[["Report"]], [["Report"], [], ["Ward 7"], [None, "2020"]]])
+def test_up_to_three_titles_are_above_the_header(titles: list[list[Any]], tmp_path: Path) -> None:
+    types, rows = read(people(tmp_path, [*titles, HEADER, *ROWS]))
+    assert (list(types), rows) == (HEADER, [tuple(row) for row in ROWS])
+
+
+def test_a_merged_title_is_a_title(tmp_path: Path) -> None:
+    path = people(tmp_path, [["Report"], HEADER, *ROWS], merged=["A1:C1"])
+    assert read(path)[1] == [tuple(row) for row in ROWS]
+
+
+def test_more_titles_need_the_cell_where_the_table_begins(tmp_path: Path) -> None:
+    path = people(tmp_path, [[f"title {i}"] for i in range(5)] + [HEADER, *ROWS])
+    assert 'row 6 has 3; if it has the names of the columns, set table = "Patients!A6" under [source]' in refusal(path)
+    assert read(path, "Patients!A6")[1] == [tuple(row) for row in ROWS]
+
+
+def test_values_without_a_name_above_them_are_refused(tmp_path: Path) -> None:
+    path = people(tmp_path, [["Ward", 7], [], HEADER, *ROWS])
+    assert "row 1 is taken for the names of the columns, and has 7 in cell B1" in refusal(path)
+    path = people(tmp_path, [["Ward:", "7"], [], HEADER, *ROWS])
+    assert "cell C3 has a value, and row 1, which has the names of the columns, has none above it" in refusal(path)
+    assert read(path, "Patients!A3")[1] == [tuple(row) for row in ROWS]
+
+
+def test_a_first_column_of_row_numbers_needs_no_name(tmp_path: Path) -> None:
+    types, rows = read(people(tmp_path, [[None, "age", "sex"], [0, 21, "m"], [1, 53, "w"]]))
+    assert (list(types), rows) == (["A1", "age", "sex"], [(0, 21, "m"), (1, 53, "w")])
+
+
+def test_names_that_are_numbers_need_the_cell_where_the_table_begins(tmp_path: Path) -> None:
+    path = people(tmp_path, [["region", 2019, 2020], ["north", 3, 4]])
+    assert 'has 2019 in cell B1; if these are the names, set table = "Patients!A1" under [source]' in refusal(path)
+    assert read(path, "Patients!A1") == ({"region": "VARCHAR", "2019": "BIGINT", "2020": "BIGINT"}, [("north", 3, 4)])
+
+
+@pytest.mark.parametrize("blank", [[], [[]]], ids=["at once", "behind a blank row"])
+def test_notes_below_the_table_need_its_end(blank: list[Any], tmp_path: Path) -> None:
+    path = people(tmp_path, [HEADER, *ROWS, *blank, ["Source: ward 7"], ["checked"]])
+    first, last = 5 + len(blank), 6 + len(blank)
+    assert (
+        f"the last rows, from row {first} on, have one value each, such as cell A{first}; if they are below the table, "
+        f'set table = "Patients!A1:C4" under [source], else table = "Patients!A1:C{last}" under [source]'
+    ) in refusal(path)
+    assert read(path, "Patients!A1:C4")[1] == [tuple(row) for row in ROWS]
+    assert read(path, f"Patients!A1:C{last}")[1][-1] == ("checked", None, None)
+
+
+@pytest.mark.parametrize("range_", ["B1:C3", "$B$1:$C$3", "b1:c3"])
+def test_a_range_is_the_table(range_: str, tmp_path: Path) -> None:
+    path = people(tmp_path, [HEADER, *ROWS])
+    assert read(path, f"Patients!{range_}") == (
+        {"sex": "VARCHAR", "illness": "VARCHAR"},
+        [("m", "asthma"), ("w", "flu")],
+    )
+    assert read(path, "Patients!B1:B")[1] == [("m",), ("w",), ("w",)]
+
+
+@pytest.mark.parametrize(
+    ("sheet", "message"),
+    [
+        ("Others", "source.table: people.xlsx has no sheet 'Others'; it has 'Patients'"),
+        ("Patients!3", "source.table: '3' is no range of cells: write it as in A3:F200, A3:F or A3"),
+        ("Patients!C3:A1", "source.table: the range 'C3:A1' ends before it begins"),
+        ("Patients!A9", "row 9 of sheet 'Patients' has no cells with values"),
+    ],
+)
+def test_a_range_that_is_none_is_refused(sheet: str, message: str, tmp_path: Path) -> None:
+    assert message in refusal(people(tmp_path, [HEADER, *ROWS]), sheet)
+
+
+def test_merged_cells_of_the_table_are_refused(tmp_path: Path) -> None:
+    path = people(tmp_path, [HEADER, *ROWS], merged=["C3:C4"])
+    assert "cells C3:C4 are merged, so that one value stands for several cells" in refusal(path)
+    path = people(tmp_path, [["age", "illness", None], ["years", "first", "second"], *ROWS], merged=["B1:C1"])
+    assert "cell C2 has a value, and row 1" in refusal(path)
+
+
+def test_one_of_several_sheets_is_named(tmp_path: Path) -> None:
+    more = {"Codes": [["code", "label"], [1, "flu"]], "Empty": []}
+    path = people(tmp_path, [HEADER, *ROWS], more=more)
+    assert (
+        "people.xlsx has 2 sheets with values ('Patients', 'Codes'): name one, table = \"Patients\" under [source]"
+    ) in refusal(path)
+    assert read(path, "codes")[1] == [(1, "flu")]
+    path = people(tmp_path, [HEADER, *ROWS], more=more, hidden=["Codes"])
+    assert read(path)[1] == [tuple(row) for row in ROWS]
+    assert read(path, "Codes")[1] == [(1, "flu")]
+
+
+def test_a_sheet_may_have_any_name(tmp_path: Path) -> None:
+    path = people(tmp_path, [], more={"2020! all": [["age", "n"], [21, 3]]})
+    assert read(path, "2020! all")[1] == [(21, 3)]
+    assert read(path, "'2020! all'!A1:B")[1] == [(21, 3)]
+
+
+def test_a_workbook_without_values_is_refused(tmp_path: Path) -> None:
+    assert refusal(people(tmp_path, [])) == "source.files: people.xlsx: no sheet has cells with values"
+
+
+def test_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    assert "differ in case only" in refusal(people(tmp_path, [["zip", "Zip"], ["1", "2"]]))
+
+
+# --- Attributes
+
+
+AGE = {"role": "quasi", "hierarchy": {"intervals": [10]}}
+BORN = {"role": "quasi", "hierarchy": {"dates": ["year"]}}
+
+
+def released(tmp_path: Path, rows: list[list[Any]], attribute: dict[str, Any]) -> list[Any]:
+    """The values of the first column of a workbook in a release of k = 1."""
+    roles = {rows[0][0]: attribute, "ward": "insensitive"}
+    found, _ = published(people(tmp_path, rows), roles, tmp_path, k=1, source={"person": False})
+    return [value for value, _ in found]
+
+
+def attribute_refusal(tmp_path: Path, rows: list[list[Any]], attribute: dict[str, Any]) -> str:
+    with sqlanon.connect(people(tmp_path, rows)) as db, pytest.raises((SourceError, HierarchyError)) as caught:
+        db.anonymize(make_policy({rows[0][0]: attribute, "ward": "insensitive"}, k=1, source={"person": False}))
+    return str(caught.value)
+
+
+def in_wards(name: str, *values: Any) -> list[list[Any]]:
+    return [[name, "ward"], *[[value, "north"] for value in values]]
+
+
+def test_words_among_numbers_are_decided_by_missing(tmp_path: Path) -> None:
+    rows = in_wards("age", *range(30), "NA", 31)
+    assert "'NA' (cell A32); decide what they are: missing = [\"NA\"]" in attribute_refusal(tmp_path, rows, AGE)
+    ages = released(tmp_path, rows, {**AGE, "missing": ["NA"]})
+    assert sorted(ages, key=str) == sorted([*range(30), None, 31], key=str)
+
+
+def test_a_last_row_of_another_kind_may_be_left_out_by_a_range(tmp_path: Path) -> None:
+    rows = [*in_wards("age", *range(30)), ["Total", "435"]]
+    assert 'table = "Patients!A1:B31" under [source] leaves the last row out' in attribute_refusal(tmp_path, rows, AGE)
+
+
+def test_numbers_in_cells_of_texts_need_a_type(tmp_path: Path) -> None:
+    rows = in_wards("age", "21", "53")
+    assert "declare its type" in attribute_refusal(tmp_path, rows, AGE)
+    assert sorted(released(tmp_path, rows, {**AGE, "type": "integer"})) == [21, 53]
+    assert "'1,5' (cell A3)" in attribute_refusal(tmp_path, in_wards("age", "21", "1,5"), {**AGE, "type": "integer"})
+
+
+def test_texts_are_read_as_dates_in_their_format(tmp_path: Path) -> None:
+    rows = in_wards("born", "31.01.20", "01.02.99")
+    keys = {"type": "date", "format": "%d.%m.%y", "pivot": 2026}
+    assert sorted(released(tmp_path, rows, {**BORN, **keys})) == [datetime.date(1999, 2, 1), DAY]
+
+
+def test_texts_among_dates_are_decided(tmp_path: Path) -> None:
+    rows = in_wards("born", DAY, "unknown")
+    assert (
+        "column 'born' has dates or times, and other values: '2020-01-31' in cell A2, 'unknown' in cell A3"
+    ) in attribute_refusal(tmp_path, rows, BORN)
+    for keys in ({"missing": ["unknown"]}, {"type": "date", "missing": ["unknown"]}):
+        assert sorted(released(tmp_path, rows, {**BORN, **keys}), key=str) == [DAY, None]
+    assert "'unknown' (cell A3)" in attribute_refusal(tmp_path, rows, {**BORN, "type": "date"})
+    texts = {"role": "quasi", "hierarchy": "suppress", "type": "text"}
+    assert sorted(released(tmp_path, rows, texts)) == ["2020-01-31", "unknown"]
+
+
+def test_a_day_number_among_dates_is_refused(tmp_path: Path) -> None:
+    assert "'43831' in cell A3" in attribute_refusal(tmp_path, in_wards("born", DAY, 43831), BORN)
+
+
+def test_errors_are_refused_or_missing(tmp_path: Path) -> None:
+    rows = in_wards("age", 21, "#N/A", 53)
+    assert "people.xlsx: cell A3 has the error #N/A; correct it, or add missing" in attribute_refusal(
+        tmp_path, rows, AGE
+    )
+    assert sorted(released(tmp_path, rows, {**AGE, "missing": ["#N/A"]}), key=str) == [21, 53, None]
+
+
+def test_codes_of_missing_numbers_are_null(tmp_path: Path) -> None:
+    assert sorted(released(tmp_path, in_wards("age", 21, -9), {**AGE, "missing": ["-9"]}), key=str) == [21, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "keys", "message"),
+    [
+        (
+            DAY,
+            {"type": "date", "format": "%d.%m.%Y"},
+            "attributes.x.format: says how texts are read, and column 'x' is DATE",
+        ),
+        (DAY, {"type": "integer"}, "attributes.x.type: says how texts are read, and column 'x' is DATE already"),
+        (21, {"type": "date"}, "attributes.x.type: says how texts are read, and column 'x' is BIGINT already"),
+        (21, {"missing": ["NA"]}, "attributes.x.missing: 'NA' is no value of column 'x', which is BIGINT"),
+        (DAY, {"missing": ["NA"]}, "attributes.x.missing: applies to texts and numbers, and column 'x' is DATE"),
+    ],
+)
+def test_keys_that_do_not_apply_are_refused(value: Any, keys: dict[str, Any], message: str, tmp_path: Path) -> None:
+    attribute = {"role": "quasi", "hierarchy": "suppress", **keys}
+    assert message in attribute_refusal(tmp_path, in_wards("x", value, value), attribute)
+
+
+def test_numbers_and_dates_are_texts_where_the_policy_reads_texts(tmp_path: Path) -> None:
+    mask = {"role": "quasi", "hierarchy": {"mask": "right"}}
+    assert sorted(released(tmp_path, in_wards("x", 21, "007"), mask)) == ["007", "21"]
+    assert released(tmp_path, in_wards("x", DAY, DAY), mask) == ["2020-01-31"] * 2
+    assert released(tmp_path, in_wards("x", 21, 21), {**mask, "hierarchy": "suppress", "type": "text"}) == ["21"] * 2
+
+
+# --- Other verbs
+
+
+def test_inspect_shows_columns(tmp_path: Path) -> None:
+    path = people(tmp_path, [["Report"], HEADER, *ROWS])
+    with sqlanon.connect(path) as db:
+        found = db.inspect()
+        again = db.inspect("Patients!A2:B3")
+    assert found.rows == 3
+    assert [(column.name, column.type, column.values) for column in found.columns] == [
+        ("age", "BIGINT", 3), ("sex", "VARCHAR", 3), ("illness", "VARCHAR", 3),
+    ]  # fmt: skip
+    assert (again.rows, len(again.columns)) == (1, 2)
+
+
+def test_suggest_names_values_that_do_not_fit_with_their_cells(tmp_path: Path) -> None:
+    path = people(tmp_path, in_wards("age", *range(60), "4e"))
+    with sqlanon.connect(path) as db:
+        text = db.suggest()
+    assert '60 numbers, and 1 value that is none: "4e" (cell A62)' in text.replace("\n#", "").replace("'", '"')
+    assert 'table = "Patients!A1:B61" under [source]' in text.replace("\n#", "")
+
+
+def test_a_plan_has_the_columns(tmp_path: Path) -> None:
+    path = people(tmp_path, [HEADER, *ROWS])
+    roles = {"age": AGE, "sex": "sensitive", "illness": "insensitive"}
+    with sqlanon.connect(path) as db:
+        assert "age" in str(db.plan(make_policy(roles, k=1, source={"person": False})))
+
+
+def test_sheets_of_several_files_are_matched_by_name(tmp_path: Path) -> None:
+    files = [
+        str(write_workbook(tmp_path / "f0.xlsx", [["zip", "n", "day"], ["02139", 1, DAY]])),
+        str(write_workbook(tmp_path / "f1.xlsx", [["Day", "zip", "n"], [DAY, "02140", 2.5]])),
+    ]
+    roles = {"zip": "suppress", "n": "insensitive", "day": "insensitive"}
+    rows, types = published(None, roles, tmp_path, source={"files": files}, k=1)
+    assert (list(types), sorted(rows)) == (["zip", "n", "day"], [("02139", 1.0, DAY), ("02140", 2.5, DAY)])
+    files[1] = str(write_workbook(tmp_path / "f2.xlsx", [["zip", "n", "date"], ["02140", 2, DAY]]))
+    with sqlanon.connect() as db, pytest.raises(SourceError, match=r"f2\.xlsx lacks 'day' of f0\.xlsx"):
+        db.anonymize(make_policy(roles, source={"files": files}, k=1))
+
+
+cells = st.one_of(
+    st.none(),
+    st.integers(-(10**15) + 1, 10**15 - 1),
+    st.floats(-1e9, 1e9).map(lambda number: round(number, 4) + 0.0),
+    st.booleans(),
+    st.dates(datetime.date(1900, 3, 1)),
+    st.datetimes(datetime.datetime(1900, 3, 1), datetime.datetime(2100, 1, 1)).map(
+        lambda moment: moment.replace(microsecond=0)
+    ),
+    st.text(st.sampled_from("abÄé07.,-#"), min_size=1, max_size=5).filter(lambda text: text[0] not in "#=-"),
+)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=6), st.booleans())
+def test_each_cell_shows_what_openpyxl_reads(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, Any]], from_1904: bool
+) -> None:
+    content = workbook([["a", "b", "c", "d"], *[[*row, "x", "y"] for row in rows]], from_1904=from_1904)
+    path = tmp_path_factory.mktemp("books") / "people.xlsx"
+    path.write_bytes(content)
+    if from_1904 and any(isinstance(cell, datetime.date) and cell.year < 1904 for row in rows for cell in row):
+        assert "is none" in refusal(path)
+        return
+    sheet = openpyxl.load_workbook(io.BytesIO(content)).active
+    expected = [row[:2] for row in sheet.iter_rows(min_row=2, values_only=True)]
+    _, found = read(path, texts=("a", "b"))
+    assert [row[:2] for row in found] == [tuple(map(shown, row)) for row in expected]
+
+
+def shown(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        return value.date().isoformat()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return None if value is None else str(value)
