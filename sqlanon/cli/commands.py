@@ -617,6 +617,8 @@ def suggest(
     write_private(output, f"#:schema ./{SCHEMA}\n{text}")
     for line in write_schema(output.absolute().with_name(SCHEMA), force):
         say(line)
+    for name, reason in suggestion.unreleased.items():
+        say(f"not released: {printable(name)} ({printable(reason)})")
     say(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {shlex.quote(str(output))}")
     if "--hierarchies" in text:  # a comment advises it
         say("Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force")

@@ -51,9 +51,49 @@ _OF_MONEY = r"(?!(?:.*_)?(?:codes?|type|kind|name|text|list|status|nr|zone)(?:_|
 """Beside a word of money, these make a code of it: what is not an amount."""
 _BEFORE, _AFTER = rf"(?:(?:{_QUALIFIER}|\d+)_)*", rf"(?:_(?:{_QUALIFIER}|\d+))*"
 
+_OF_HEALTH = (
+    f"{_QUALIFIER}|history|hx|dx|ever|prior|previous|past|baseline|follow_?up|pre|post|max|min|fasting|serum|plasma|blood|urine|"
+    "mg|dl|mmol|mol|ml|pct|percent|score|index|count|cnt|size|stages?|grade|grading|site|location|severity|duration|onset|"
+    "flag|yn|ind|indicator|positive|negative|pos|neg|test|tests|use|self|rated|reported|general|mother|father|parents?|maternal|"
+    "breast|lung|colon|colorectal|rectal|prostate|skin|liver|kidney|brain|cervical|ovarian|bladder|gastric|pancreatic|"
+    "gest|gestational|mom|pulmonary|heart|cardiac|coronary|vascular|renal|infectious|mental|diastolic|systolic|resting|primary|"
+    "med|meds|new|active|stadium|stadien|stadio|stade|estadio|estadi[oa]mento|grado|grad|graad|art|groesse|dauer|tipo|"
+    "status|anzahl|wert|valore|valor|valeur|waarde|d[ie]"
+)
+"""Words that leave one of health beside them what it is: `tumor_size`, `family_history_of_cancer`."""
+_BEFORE_HEALTH, _AFTER_HEALTH = (
+    rf"(?:(?:{_OF_HEALTH}|\d+)_)*",
+    rf"(?:_?(?:{_OF_HEALTH}|\d+))?(?:_(?:{_OF_HEALTH}|\d+))*",
+)
+
+_DISEASES = (
+    r"(?:pre_?)?diab(?:et(?:es|ics?|iker|ico|ica|ique|e))?|t_?[12]_?dm|dm_?[12]|tumou?r(?:s|en|e|es|i|ale)?|tumeurs?|neoplas(?:ms?|ia|ie)|"
+    r"cancers?|krebs|kanker|cancro|carcinom(?:as?|e)|karzinom|leuka?emi(?:a|e)|leucemi[ae]|lymphom(?:a|e)?|linfoma|"
+    r"melanom(?:a|e)?|sarcom(?:a|e)?|metasta(?:sis|ses|sen|si|tic)|asthma|asthme|astma|asma|copd|bpco|epoc|emphysema|"
+    r"hypertension|hypertonie|hypertensive|hypertensie|ipertensione|hipertension|hipertensao|bluthochdruck|"
+    r"high_?(?:blood_?(?:pressure|sugar)|bp|chol(?:esterol)?)|hbp|stroke|schlaganfall|heart_?(?:attack|disease|failure|problems?)|herzinfarkt|"
+    r"(?:myocardial_)?infarct(?:ion|us)?|infarkt|coronary_artery_disease|chd|ckd|angina|arrhythmia|atrial_fibrillation|"
+    r"(?:hyper)?cholesterolemia|depress(?:ion|ione|ive|ao|ie)|depresion|anxiety|angststoerung|ansiedad|ansia|anxiete|ansiedade|"
+    r"schizophreni[ae]|bipolar|psychos(?:is|e)|dementia|demenz|demence|demencia|demenza|alzheimers?|parkinsons?|epileps(?:y|ie)|"
+    r"epilepsia|autism|autismus|adhd|ptsd|hepatitis(?:_[a-e])?|tuberculos(?:is|e|i)|tuberkulose|malaria|covid(?:_?19)?|influenza|"
+    r"hiv|aids|sida|syphilis|chlamydia|gonorrh(?:ea|oea)|hpv|arthritis|osteoporosis|psoriasis|eczema|an[a]?emia|obesity|obese|"
+    r"adipositas|obesidad|obesidade|obesita|obesite|migraine|pneumonia|bronchitis|seps(?:is|e)|hay_?fever|heuschnupfen|polio|colitis|(?:peptic_?)?ulcers?|headaches?|kopfschmerzen|"
+    r"weak_?heart|infections?|infektion(?:en)?|infeccion|infezione|infectie|infeccao"
+)
+_LAB_VALUES = (
+    r"(?:hb_?)?a_?1_?c|creatinine?|creatinina|kreatinin|creat|e?gfr|glucose|glukose|glucosa|glicemia|glycemi[ae]|blutzucker|"
+    r"cholesterol|cholesterin|cholesterine?|colesterolo?|chol|ldl|hdl|triglyceri(?:des?|de)|triglyzeride|trigliceri(?:di|dos|deos)|"
+    r"ha?emoglobine?|haemoglobin|hgb|ha?ematocrit|hct|platelets?|platelet_count|thrombozyten|leukocytes|leukozyten|wbc|rbc|crp|"
+    r"c_reactive_protein|albumin|bilirubin|sgot|sgpt|ggt|alk_?phos|alkaline_phosphatase|psa|tsh|ferritin|insulin|troponin|"
+    r"cd_?[48]|viral_?load|viruslast|sbp|dbp|(?:systolic|diastolic)(?:_?(?:bp|blood_?pressure))?|systolisch|diastolisch|"
+    r"blood_?(?:pressure|type|group|sugar|glucose|test)|bp|blutdruck|bloeddruk|presion_arterial|tension_arterielle|"
+    r"pressione_arteriosa|pressao_arterial|heart_?rate|pulse_?rate|herzfrequenz|spo_?2|oxygen_saturation|fev_?1?|fvc|ecg|ekg|"
+    r"apgar|ecog(?:_?ps)?|karnofsky|gleason|nyha|tnm|histolog(?:y|ie)|bone_?density"
+)
+_CODES_OF_HEALTH = r"icd(?:_?\d+)?(?:_?(?:cm|gm|o))?|atc|snomed(?:_?ct)?|loinc|drg|ndc|cpt|hcpcs|opcs|read_code|diag"
 _NUMBER = "id|ids|uid|pid|nr|no|num|number|nummer|key|code|kennung|schluessel|numero|identifier"
 
-NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK, ICD = (
+NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK, ICD, HEALTH = (
     "names",
     "geographic subdivisions: a street address",
     "geographic subdivisions",
@@ -69,7 +109,10 @@ NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, 
     "family",
     "education and work",
     "ICD-10 codes",
+    "health",
 )
+HOUSEHOLD = "household numbers, which all members of a household share"
+SURVEY_WEIGHT = "sampling weights, which tell the stratum of a person"
 
 KINDS: tuple[Kind, ...] = (
     Kind(
@@ -133,6 +176,12 @@ KINDS: tuple[Kind, ...] = (
         r"(?:health_?)?(?:plan|beneficiary|insurance|policy|subscriber|medicare|medicaid)_?(?:id|nr|no|number)|nhs|"
         r"nhs_?(?:nr|no|number)|kvnr|versicherungs_?(?:nummer|nr)|versicherten_?(?:nummer|nr|id)|"
         r"krankenkassen_?(?:nummer|nr)|krankenversicherungs?_?(?:nummer|nr)",
+    ),
+    Kind(
+        HOUSEHOLD,
+        "identifying",
+        rf"(?:hh|house_?hold|family|fam|haushalts?|familien|menage|hogar|famiglia|huishouden|agregado)_?(?:{_NUMBER}|serial)|"
+        rf"id_?(?:hh|household|family|menage|hogar|famiglia|agregado|huishouden)|idmen|idhogar|idfam",
     ),
     Kind(
         "certificate and license numbers",
@@ -249,7 +298,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         AGE,
         "quasi",
-        r"(?:[a-z]+_)?age(?:_?(?:in_?)?(?:years|yrs|group))?|age|alter|lebensalter|altersgruppe|edad|eta|"
+        r"(?:[a-z]+_)?age(?:_?(?:in_?)?(?:years|yrs|group))?|age_(?:at|of)_[a-z_]+|alter|lebensalter|altersgruppe|edad|eta|"
         r"leeftijd|idade",
     ),
     Kind(
@@ -281,23 +330,42 @@ KINDS: tuple[Kind, ...] = (
         r"ocupacao|habilitacoes",
     ),
     Kind(
+        SURVEY_WEIGHT,
+        "quasi",
+        r"(?:(?:sampl(?:e|ing)|survey|person|population|design|analysis|analytic|final|base|post_?strat(?:ification)?|household|replicate|"
+        r"probability|inverse_probability|expansion|pspw?|an|d|p|w|hh|per|pw)_?)(?:weights?|weighting|wght|wgt|wt)|weights|weighting|"
+        r"(?:weight|wgt|wght|wt)_?(?:final|sample|survey|person|pop|hh|int|mec)(?:_?\d*yr)?|wt(?:int|mec|ssall|ss|supp|saf)(?:_?\d*_?yr)?|"
+        r"(?:fnl|final|fin|llcp|asec|marsup|person)_?(?:wgt|wt|wght)|perwt|hhwt|slwt|expansion_factor|"
+        r"(?:stichproben|erhebungs|hochrechnungs|person(?:en)?|haushalts)_?gewicht(?:ung)?|gewichtung(?:sfaktor)?|hochrechnungs_?faktor|"
+        r"ponderation|poids_?(?:de_)?sondage|factor_?(?:de_)?expansion|fexp|ponderacion|ponderador|peso_?campionario|"
+        r"coefficiente_di_riporto|peso_amostral|fator_de_expansao|wegingsfactor|weegfactor",
+    ),
+    Kind(
         "build of the body",
         "quasi",
         r"height|weight|bmi|groesse|koerpergroesse|gewicht|koerpergewicht|eye_?colou?r|"
         r"hair_?colou?r|augenfarbe|haarfarbe",
     ),
     Kind(
-        "health",
+        HEALTH,
         "sensitive",
-        rf"{_BEFORE}(?:diagnos[ei]s|diagnose|diagnosen|diseases?|illness(?:es)?|disorders?|symptoms?|icd|icd_?\d+|"
-        r"treatments?|therapy|medications?|drugs?|prescriptions?|medical_(?:condition|problem|complaint|procedure)|"
-        r"allerg(?:y|ies)|hiv|pregnan(?:t|cy)|smok(?:er|ing)|mental_health|disability|vaccin(?:e|ation)|"
-        r"lab_results?|test_result|blood_?(?:pressure|type|group|sugar)|krankheit(?:en)?|erkrankung(?:en)?|befund|"
-        r"therapie|medikamente?|medikation|blutgruppe|blutdruck|symptome?n?|beschwerden|schwanger(?:schaft)?|impfung|"
+        rf"{_BEFORE_HEALTH}(?:{_DISEASES}|{_LAB_VALUES}|{_CODES_OF_HEALTH}|"
+        r"diagnos[ei]s|diagnose|diagnosen|diagnosed|diseases?|illness(?:es)?|disorders?|symptoms?|(?:co_?|multi_?)morbidit(?:y|ies)|"
+        r"comorb|komorbiditaet(?:en)?|comorbilid?ad(?:es)?|comorbidita|comorbidades?|charlson|complications?|komplikation(?:en)?|"
+        r"treatments?|therap(?:y|ies)|(?:chemo|radio|immuno|hormone?|psycho)_?therap(?:y|ie|ia)|chemo|medications?|drugs?|dos(?:e|es|age|is|ierung)|"
+        r"posologie|dosificacion|dosaggio|prescriptions?|surger(?:y|ies)|transplant(?:ation)?|medical_(?:condition|problem|complaint|procedure)|"
+        r"procedure_codes?|allerg(?:y|ies)|hiv|pregnan(?:t|cy)|gravida|gestation(?:al)?(?:_age)?|smok(?:er|ing|es|ed)|smoke|raucher|rauchen|"
+        r"rauchstatus|fumador|fumatore|fumeur|roker|alcohol|alcoholism|alkohol|alcool|substance_(?:use|abuse)|addiction|"
+        r"contracepti(?:on|ves?)|birth_?control|mental_?health|health(?:_?status)?|gesundheit(?:szustand)?|salud|sante|"
+        r"disab(?:ility|ilities|led)|handicap(?:ped)?|behinderung(?:sgrad)?|pflegegrad|discapacidad|disabilita|invalidite|deficiencia|"
+        r"vaccin(?:e|ation|ated)|immuni[sz]ations?|lab_(?:results?|values?)|test_result|cause_of_death|todesursache|causa_de_muerte|"
+        r"cause_(?:de|du)_deces|prognosis|relapse|remission|recurrence|readmi(?:ssion|tted)|hospitali[sz](?:ed|ations?)|krankheit(?:en)?|erkrankung(?:en)?|vorerkrankung(?:en)?|"
+        r"befund|laborwerte?|therapie|medikamente?|medikation|blutgruppe|symptome?n?|beschwerden|schwanger(?:schaft)?|impfung|"
         r"diagnosi|malattia|diagnostico|diagnostic|enfermedad|doenca|maladie|ziekte|farmaco|medicamento|medicament|"
         r"sintom[ao]s?|sintomi|klachten|allergien?|alergias?|allergie[es]n?|tratamiento|tratamento|traitement|"
-        r"trattamento|behandlung|behandeling|medicijn(?:en)?|medicaments|medicamentos|farmaci)"
-        rf"{_AFTER}",
+        r"trattamento|behandlung|behandeling|medicijn(?:en)?|medicaments|medicamentos|farmaci|embarazo|gravidanza|grossesse|"
+        r"gravidez|zwanger(?:schap)?|vacuna|vaccino|vacina)"
+        rf"{_AFTER_HEALTH}",
     ),
     Kind(
         "belief, politics, sexual life, crime",
@@ -350,6 +418,9 @@ MENTIONS: Mapping[str, tuple[str, float]] = {
 }
 """What texts may mention among other words: a pattern, and the share of the values above which the column is
 identifying."""
+
+A_HOUSEHOLD = re.compile(r"hh|house_?hold|family|fam|haushalt|familie|menage|hogar|famiglia|huishouden|agregado")
+"""Words of a column that may number households: its values tell."""
 
 NUMBERED = re.compile(rf"(?:[a-z0-9]+_)*(?:{_NUMBER})|[a-z]+(?:nummer|nr)|id_[a-z_]+")
 """Words of a column that may number persons, or wards: its values tell."""

@@ -25,7 +25,8 @@ _WIDTH = 100  # columns
 @dataclass(frozen=True)
 class Seen:
     """What was seen of a table, every ``step``-th row of it: for the comments. ``combinations``: sets of columns, with
-    their distinct combinations and the rows that were looked at; ``warnings``: what was left out of files."""
+    their distinct combinations and the rows that were looked at; ``warnings``: what was left out of files;
+    ``unmeasured``: the quasi-identifiers of which it was not measured what gives them away."""
 
     rows: int
     step: int
@@ -35,6 +36,7 @@ class Seen:
     diversity: Sequence[Diversity]
     person: PersonColumn | None = None
     warnings: Sequence[str] = ()
+    unmeasured: Sequence[str] = ()
 
 
 def policy_text(
@@ -63,8 +65,10 @@ def policy_text(
         "",
         *_comment("identifying: never released. quasi: others may know it, so it is generalized."),
         *_comment("sensitive: nobody should learn it. insensitive: neither. Both are released unchanged."),
+        *_not_released(proposals),
         *_most_combinations(seen),
         *_what_narrows(seen.narrowing),
+        *_not_measured(seen.unmeasured),
         "[attributes]",
         *(line for one in proposals for line in _attribute(one)),
         "",
@@ -182,6 +186,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(toml_key, names))
 
 
+def _not_released(proposals: Sequence[Proposal]) -> list[str]:
+    """Name the columns that the policy does not release; their reasons stand beside their roles."""
+    names = [one.column.name for one in proposals if one.role == "identifying"]
+    return _comment(f"Not released, {len(names)} of {len(proposals)} columns: {_listed(names)}.") if names else []
+
+
 def _most_combinations(seen: Seen) -> list[str]:
     """The sets of columns with the most combinations: they single out the most rows."""
     several = [one for one in seen.combinations if len(one[0]) > 1 and one[2]]
@@ -203,6 +213,10 @@ def _what_narrows(dependencies: Sequence[Narrowing]) -> list[str]:
         rest = f"of {one.before:,.1f} values of {toml_key(one.quasi)}, {one.after:,.1f} are left"
         lines += _comment(f"  {_listed(one.columns)}: {rest}", "    ")
     return lines
+
+
+def _not_measured(names: Sequence[str]) -> list[str]:
+    return _comment(f"What gives these away was not measured; `anonymize` does: {_listed(names)}") if names else []
 
 
 def _about_strategies(seen: Seen, best: Trial | None) -> list[str]:

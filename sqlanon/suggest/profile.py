@@ -35,8 +35,8 @@ _CLOSER = 10_000
 CODES = -1
 """The number of the pattern of short codes."""
 
-NUMBERS, WHOLE_NUMBERS, MISSING = -2, -3, -4
-"""The numbers of the patterns of numbers, of whole ones, and of words for a missing value."""
+NUMBERS, WHOLE_NUMBERS, MISSING, YES_OR_NO = -2, -3, -4, -5
+"""The numbers of the patterns of numbers, of whole ones, of words for a missing value, and of yes and no."""
 
 _FIRST_MENTION = -10
 
@@ -48,9 +48,12 @@ MISSING_WORDS = r"(?i)(\*+|#?n/?a|n\.a\.|nan|null|\?+|-+|\.+|unknown|missing|-9|
 _MISSING = r"(?i)\s*(#?n/?a|n\.a\.|nan|null|none|nil|\?+|-+|\.+|unknown|missing|k\.?\s?a\.?|s/?d|n\.?d\.?|" + (
     r"unbekannt|inconnue?|desconocid[oa]|desconhecid[oa]|sconosciut[oa]|onbekend)?\s*"
 )
+_YES_OR_NO = r"(?i)\s*([01](\.0+)?|[ynjtfsox]|yes|no|true|false|ja|nein|oui|non|s[ií]|sì|n[aã]o|sim|nee|)\s*"
 _CODE = r"[A-Z0-9][A-Z0-9 ./_-]{0,11}"
+_ARE_NUMBERS = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
 _WORDS = 1000  # distinct texts: more of them are no categories
 _MOSTLY = 0.8  # of the texts
+_MOST_FLAGS = 4  # texts: yes, no, and both in capitals
 _SOME = 20  # values: of fewer, that they are all different says little
 
 
@@ -99,6 +102,21 @@ class Profile:
         return any(kind.name == ICD and self.likes.get(i, 0.0) >= kind.share for i, kind in enumerate(KINDS))
 
     @property
+    def is_flag(self) -> bool:
+        """Whether its values are yes and no, 0 and 1, or true and false."""
+        if self.type == "BOOLEAN":
+            return True
+        if self.kind is ColumnKind.TEXT:
+            return 0 < self.distinct <= _MOST_FLAGS and math.isclose(self.likes.get(YES_OR_NO, 0.0), 1)
+        is_number = self.kind in _ARE_NUMBERS
+        return (
+            is_number
+            and self.quantiles is not None
+            and self.distinct <= 2
+            and {self.quantiles[0], self.quantiles[-1]} <= {0, 1}
+        )
+
+    @property
     def nested(self) -> bool:
         return is_nested(self.type)
 
@@ -140,8 +158,7 @@ def profile_table(run: Run) -> TableProfile:
     sample = steps.make(run.work("looked_rows"), some_rows(run.source.relation, [*plain.values()], step))
     kinds = {i: column_kind(columns[name]) for i, name in plain.items()}
     texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}
-    are_numbers = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
-    numbers = {i: name for i, name in plain.items() if kinds[i] in are_numbers}
+    numbers = {i: name for i, name in plain.items() if kinds[i] in _ARE_NUMBERS}
     moments = {i: name for i, name in plain.items() if kinds[i] in (ColumnKind.DATE, ColumnKind.ZONED)}
     # DuckDB does not say which of these are finite.
     dates = {i: name for i, name in moments.items() if columns[name] != ZONED_NANOSECONDS}
@@ -209,7 +226,7 @@ def _quantiles(found: Sequence[float | None] | None) -> tuple[float, ...] | None
 def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
     """By column of texts: the share of its values that look like each kind."""
     patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None}
-    patterns |= {CODES: _CODE, NUMBERS: _NUMBER, WHOLE_NUMBERS: _WHOLE, MISSING: _MISSING}
+    patterns |= {CODES: _CODE, NUMBERS: _NUMBER, WHOLE_NUMBERS: _WHOLE, MISSING: _MISSING, YES_OR_NO: _YES_OR_NO}
     patterns |= {_FIRST_MENTION - j: pattern for j, (pattern, _) in enumerate(MENTIONS.values())}
     found = steps.figures(content_figures(rows, texts, patterns))
     return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

@@ -12,12 +12,15 @@ from decimal import Decimal
 from typing import Any
 
 from sqlanon.hierarchies.parts import ColumnKind
+from sqlanon.policy.toml import toml_value
 from sqlanon.records import dataclass
 from sqlanon.sources.column_kinds import (
+    A_HOUSEHOLD,
     AGE,
     BIRTH,
     DATE,
     FAMILY,
+    HOUSEHOLD,
     ICD,
     KINDS,
     NAME,
@@ -37,8 +40,8 @@ from sqlanon.sources.column_kinds import (
 from sqlanon.suggest.profile import CODES, Profile
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading
 
-MOST = 10
-"""The most quasi-identifiers that are proposed: more of them leave nothing of a table."""
+MOST = 30
+"""The most quasi-identifiers that are proposed: `mondrian` and `optimal` keep something of so many within minutes."""
 
 NEEDS_FILES = "numbers and words such as NA; for round widths: --hierarchies"
 """A comment on columns that intervals cannot have: they need numbers."""
@@ -53,6 +56,7 @@ _ENOUGH = 20  # values: of fewer, that they differ says little
 _FEW = 12  # distinct numbers that are categories
 _SOME_CODES = 20
 _WIDE = 24  # characters: of longer texts a mask would have too many levels
+_TIMES = (DATE, BIRTH, YEAR, AGE)
 _CATEGORIES = (PLACE, SEX, RACE, FAMILY, WORK)  # numbers that are no measurements
 _OF_WHOLE_NUMBERS: dict[str | None, Rule] = {
     ZIP: {"mask": "right"},
@@ -92,8 +96,8 @@ def propose(columns: Sequence[Profile]) -> list[Proposal]:
 
 def _role_of(column: Profile) -> Proposal:
     by_name = kind_by_name(column.name)
-    if by_name is not None and by_name.role == "identifying" and column.type == "BOOLEAN":
-        by_name = None  # "phone": whether there is one
+    if by_name is not None and column.is_flag and (by_name.role == "identifying" or by_name.name in _TIMES):
+        by_name = None  # "phone", "death": whether there is one
     by_content = _by_content(column, by_name)
     return (
         _unseen(column)
@@ -126,6 +130,8 @@ def _identifying(column: Profile, by_name: Kind | None, by_content: tuple[Kind, 
         reason = f"{_share(column.mentions[1])} of its texts mention {column.mentions[0]}"
     elif by_name is None and NUMBERED.fullmatch(words_of(column.name)) and _can_number(column):
         reason = f"by its name, and its many values: {OTHER_CODE}"
+    elif by_name is None and A_HOUSEHOLD.fullmatch(words_of(column.name)) and column.many:
+        reason = f"by its name, and its many values: {HOUSEHOLD}"
     return None if reason is None else Proposal(column, "identifying", reason, known=True)
 
 
@@ -174,7 +180,8 @@ def _unknown(column: Profile) -> Proposal:
         return Proposal(column, "identifying", "nearly every row has another value")
     if column.kind is ColumnKind.TEXT and column.many and column.mean_length >= _FREE and not column.written_numbers:
         return Proposal(column, "identifying", "free text may say anything")
-    return Proposal(column, "quasi", "not recognized: quasi, to be safe", hierarchy_for(column, None))
+    what = "yes or no, and not recognized" if column.is_flag else "not recognized"
+    return Proposal(column, "quasi", f"{what}: quasi, to be safe", hierarchy_for(column, None))
 
 
 def _looks_like(kind: Kind, share: float) -> str:
@@ -296,9 +303,14 @@ def _not_too_many(proposals: list[Proposal]) -> list[Proposal]:
     """Leave out the quasi-identifiers that are too many: first what nothing is known of, then what tells most apart."""
     quasi = [one for one in proposals if one.role == "quasi"]
     kept = sorted(quasi, key=lambda one: (not one.known, one.column.distinct))[:MOST]
-    reason = f"left out, as the policy has {MOST} quasi-identifiers"
+    reason = f"beyond the {MOST} quasi-identifiers of this policy, to add it"
     return [
-        replace(one, role="identifying", hierarchy=None, reason=f"{one.reason}; {reason}")
+        replace(
+            one,
+            role="identifying",
+            hierarchy=None,
+            reason=f"{one.reason}; {reason}: {toml_value({'role': 'quasi', 'hierarchy': one.hierarchy})}",
+        )
         if one.role == "quasi" and one not in kept
         else one
         for one in proposals

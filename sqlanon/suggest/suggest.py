@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -34,16 +35,22 @@ from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading, find_missing_codes, find_readings
 from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
 
-SIZE = 3
-"""The size of the largest sets of quasi-identifiers."""
+SIZE, MOST_SETS = 3, 1000
+"""The size of the largest sets of quasi-identifiers that are counted, and the most sets of a size that are."""
+
+
+MOST_PAIRS = 240
+"""The most pairs of an unchanged column and a quasi-identifier that are measured: about ten seconds."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The text of a policy, and what was left out of the files of its source."""
+    """The text of a policy, what was left out of the files of its source, and the columns that it does not release,
+    each with its reason."""
 
     text: str
     warnings: tuple[str, ...] = ()
+    unreleased: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,7 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
             rules = _with_labels(run, profile, _with_person(proposed, person), folder, place)
             combinations = _combinations(run, profile, rules)
             narrowing = _dependencies(run, profile, rules, None if person is None else person.name)
+            unmeasured = [one.column.name for one in rules if one.role == "quasi"][len(_narrowed(rules)) :]
     if instead is not None:
         return _suggest(begin, instead)
     of_person = {} if person is None else {"person": person.name}
@@ -142,8 +150,9 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
     trials, diversity = _trials(begin, proposals, place.read | of_person)
     file_name = re.sub(r"\W+", "_", place.name).strip("_") or "table"
     release = {"database": f"{file_name}_release.duckdb", "table": place.name if place.table else file_name}
-    seen = Seen(profile.rows, profile.step, combinations, narrowing, trials, diversity, person, warnings)
-    return Suggestion(policy_text(place.source | of_person, release, proposals, seen), warnings)
+    seen = Seen(profile.rows, profile.step, combinations, narrowing, trials, diversity, person, warnings, unmeasured)
+    unreleased = {one.column.name: one.reason for one in proposals if one.role == "identifying"}
+    return Suggestion(policy_text(place.source | of_person, release, proposals, seen), warnings, unreleased)
 
 
 def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> None:
@@ -255,7 +264,8 @@ def _combinations(
     if len(names) < 2:
         return []
     steps = StatementRunner(run.engine)
-    query = figures_of(steps, run.work, table_profile.sample, names, names, SIZE)
+    size = next(size for size in range(SIZE, 0, -1) if size == 1 or math.comb(len(names), size) <= MOST_SETS)
+    query = figures_of(steps, run.work, table_profile.sample, names, names, size)
     return [(attributes, distinct, rows) for attributes, _, distinct, rows, *_ in steps.ask(query, [])]
 
 
@@ -263,10 +273,8 @@ def _dependencies(
     run: Run, table_profile: TableProfile, proposals: Sequence[Proposal], person: str | None
 ) -> Sequence[Narrowing]:
     """The columns that would be released as they are, and narrow a quasi-identifier."""
-    columns = [
-        one.column.name for one in proposals if one.role in ("sensitive", "insensitive") and not one.column.constant
-    ]
-    quasi = [one.column.name for one in proposals if one.role == "quasi"]
+    columns = [one.column.name for one in proposals if _may_narrow(one)]
+    quasi = _narrowed(proposals)
     rows = table_profile.rows // table_profile.step
     return narrowing_columns_of_source(
         StatementRunner(run.engine),
@@ -279,6 +287,16 @@ def _dependencies(
         SourceSection(),
         person,
     )
+
+
+def _narrowed(proposals: Sequence[Proposal]) -> list[str]:
+    """The quasi-identifiers of which it is measured what narrows them: all of them, or the first that time allows."""
+    quasi = [one.column.name for one in proposals if one.role == "quasi"]
+    return quasi[: MOST_PAIRS // max(1, sum(_may_narrow(one) for one in proposals))]
+
+
+def _may_narrow(one: Proposal) -> bool:
+    return one.role in ("sensitive", "insensitive") and not one.column.constant
 
 
 def find_person(run: Run, profile: TableProfile, proposals: Sequence[Proposal]) -> PersonColumn | None:
