@@ -40,6 +40,6 @@ def test_what_the_table_quotes_is_printed_below_it() -> None:
 
 
 def test_the_keys_of_the_page_are_keys_of_the_policy() -> None:
-    keys = set(re.findall(r"`(\w+) = ", PAGE)) - {"hierarchy"}
+    keys = set(re.findall(r"`(\w+) = ", PAGE)) - {"hierarchy", "table"}
     assert keys <= CsvSection.model_fields.keys()
     assert {"encoding", "delimiter", "skip", "footer", "missing", "on_bad_line"} <= keys
