@@ -47,6 +47,7 @@ from sqlanon.expressions import (
     select,
     star,
     subquery,
+    table,
     template,
     text,
     union_all,
@@ -58,6 +59,7 @@ from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
 from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
 from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.typed_columns import SHORT_NUMBER, projection, read_columns
 from sqlanon.sources.united import refuse_different_columns
 from sqlanon.workdir import spill_directory
 
@@ -72,7 +74,7 @@ _PLAIN = {
     "BOOLEAN": "(?i)true|false",
     "BIGINT": _INTEGER % 17,
     "HUGEINT": _INTEGER % 36,
-    "DOUBLE": _INTEGER % 300 + "([.][0-9]+)?([eE][-+]?[0-9]+)?",
+    "DOUBLE": _INTEGER % 300 + "([.][0-9]+([eE][-+]?[0-9]{1,2})?|[eE][-+][0-9]{1,2})?",
     "DATE": _DAY,
     "TIME": _CLOCK,
     "TIMESTAMP": f"{_DAY}([ T]{_CLOCK})?",
@@ -125,6 +127,7 @@ _OR_ERROR = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read 
 
 _NO_TEXT = "\x1f no text \x1e"  # that no value is spelled like
 _FINDS_EXTRA_DELIMITERS = int(duckdb.__version__.split(".")[0]) >= 2
+_IS_SHOWN_AGAIN = fragment("length(:column) <= :short OR :column::DOUBLE::VARCHAR = :column")
 _IF_ANY_TEXT = fragment("nullif(:column, '')")
 _UNLESS_MISSING = fragment("CASE WHEN NOT :column IN (:missing) THEN :column END")
 _COUNT = template("SELECT count(*) FROM :rows")
@@ -140,7 +143,7 @@ _IS_COMMENT = fragment("starts_with(line, :comment) AND length(string_split(line
 _ANY_MATCH = template("SELECT count(*) > 0 FROM (SELECT 1 FROM :rows WHERE :condition LIMIT 1) AS r")
 _LONGEST_PATTERN = 500  # fields: the engine's patterns repeat a part at most 1,000 times
 
-_NUMBERS = ("BIGINT", "HUGEINT", "DOUBLE")
+_NUMBERS = ("BIGINT", "HUGEINT", "BIGNUM", "DOUBLE")
 
 Options = Mapping[str, str | bool | int]
 
@@ -311,6 +314,8 @@ def _copy_rows(reader: _Reader, target: exp.Table) -> Layout:
         layout = None  # the first rows misled, or the files are broken: then the sniffer knows more
     if layout is None:
         layout = _sniff_files(reader, sample_size=_WHOLE_FILE)
+        numbers = {name.lower() for name, type_ in layout.columns.items() if type_ in _NUMBERS}
+        layout = _with_types(layout, dict.fromkeys(numbers, "VARCHAR"))
         names = _wanted(layout, reader.wanted)
         for file in layout.files:  # below, the engine reads numbers, and NULL where a field is empty
             engine.rows(_COUNT(rows=_read([_as_text(file)], nullstr=_NO_TEXT)))
@@ -319,7 +324,26 @@ def _copy_rows(reader: _Reader, target: exp.Table) -> Layout:
         except duckdb.InvalidInputException:
             _refuse_strange_values(engine, layout, names)
             raise
+        layout = _with_types(layout, _read_numbers(engine, target, numbers))
     return layout
+
+
+def _with_types(layout: Layout, types: Mapping[str, str]) -> Layout:
+    """A layout whose columns have other types, by their names in lower case."""
+    return replace(layout, columns={name: types.get(name.lower(), type_) for name, type_ in layout.columns.items()})
+
+
+def _read_numbers(engine: DuckDBEngine, target: exp.Table, numbers: Collection[str]) -> dict[str, str]:
+    """Read the numbers in columns of texts: the engine takes 0x10 and 1e400 for numbers, and rounds long ones. Returns
+    the types of these columns."""
+    values = read_columns(engine, target, {}, undeclared=numbers)
+    if values:
+        texts = table(f"{target.name}_texts", target.db, target.catalog)
+        engine.execute(create_table(texts.copy(), star(target.copy())))
+        engine.execute(drop_table(target.copy()))
+        engine.execute(create_table(target.copy(), select(projection([*engine.columns(texts)], values), texts.copy())))
+        engine.execute(drop_table(texts))
+    return {name.lower(): type_ for name, (_, type_) in values.items()}
 
 
 def find_values(
@@ -446,7 +470,9 @@ def _convert_plainly(name: str, type_: str, options: Options) -> exp.Expr | None
         return None
     if _format_of(type_, options) is not None:
         return _convert_exactly(name, type_, options)
-    plain = anonymous("regexp_full_match", col(name), text(_PLAIN[type_]))
+    plain: exp.Expr = anonymous("regexp_full_match", col(name), text(_PLAIN[type_]))
+    if type_ == "DOUBLE":  # of more digits it may be another number
+        plain = exp.and_(plain, exp.Paren(this=_IS_SHOWN_AGAIN(column=col(name), short=exp.convert(SHORT_NUMBER))))
     cases = [exp.If(this=plain, true=cast(col(name), type_)), exp.If(this=is_there(col(name)), true=_ERROR())]
     return exp.Case(ifs=cases)
 

@@ -93,8 +93,17 @@ def column_readings(attributes: Mapping[str, Attribute], text_columns: Collectio
     }
 
 
+UNITS = r"\p{Sc}|%|[A-Z]{3}"
+"""What may stand at one end of numbers: a sign of a currency, or its code, or percent."""
+
+_SPACE = "[ \u00a0\u202f]?"
 _TRIMMED = fragment("trim(:text)")
-_IF_NUMBER = fragment("CASE WHEN regexp_full_match(trim(:text), :pattern) THEN :number END")
+_WITHOUT_UNIT = fragment("regexp_replace(regexp_replace(trim(:text), :before, '\\1'), :behind, '')")
+_UNIT = fragment("regexp_extract(trim(:text), :before, 2) || regexp_extract(trim(:text), :behind, 1)")
+_UNITS_OF_VALUES = fragment("count(DISTINCT :unit) FILTER (WHERE NOT :text IS NULL)")
+_USUAL_UNIT = fragment("mode(:unit) FILTER (WHERE NOT :text IS NULL)")
+_IF_UNIT = fragment("CASE WHEN :unit = :usual THEN true END")
+_IF_NUMBER = fragment("CASE WHEN regexp_full_match(:written, :pattern) THEN :number END")
 _WITHOUT = fragment("replace(:number, :mark, '')")
 _WITH_POINT = fragment("replace(:number, :mark, '.')")
 _IN_ISO = fragment("CASE WHEN regexp_full_match(trim(:text), :pattern) THEN :value END")
@@ -132,8 +141,8 @@ def number_pattern(marks: NumberMarks, is_integer: bool = False, leading_zeros: 
         whole = f"(?:{first}(?:{re.escape(marks.thousands)}[0-9]{{3}})+|{whole})"
     if is_integer:
         return f"[-+]?{whole}"
-    decimals = f"{re.escape(marks.decimal)}[0-9]+"
-    return f"[-+]?(?:{whole}(?:{decimals})?|{decimals})(?:[eE][-+]?[0-9]{{1,3}})?"
+    mark = re.escape(marks.decimal)
+    return f"[-+]?(?:{whole}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][-+]?[0-9]{{1,3}})?"
 
 
 def _signs_pattern(marks: NumberMarks) -> str:
@@ -141,14 +150,26 @@ def _signs_pattern(marks: NumberMarks) -> str:
     return f"[-+]?[0-9][0-9.,{re.escape(marks.thousands or '')}]*"
 
 
-def _number(value: exp.Expr, pattern: str, marks: NumberMarks) -> exp.Expr:
+def _unit_patterns() -> dict[str, exp.Expr]:
+    return {"before": text(f"^([-+]?)({UNITS}){_SPACE}"), "behind": text(f"{_SPACE}({UNITS})$")}
+
+
+def _unit(value: exp.Expr) -> exp.Expr:
+    """The unit of a number, at either end; empty without one."""
+    return _UNIT(text=value, **_unit_patterns())
+
+
+def _number(value: exp.Expr, pattern: str, marks: NumberMarks, may_have_unit: bool = False) -> exp.Expr:
     """A text as the engine writes numbers; NULL where it is none."""
-    number: exp.Expr = _TRIMMED(text=value)
+    written: exp.Expr = _TRIMMED(text=value)
+    if may_have_unit:
+        written = _WITHOUT_UNIT(text=value, **_unit_patterns())
+    number = written
     if marks.thousands is not None:
         number = _WITHOUT(number=number, mark=text(marks.thousands))
     if marks.decimal != ".":
         number = _WITH_POINT(number=number, mark=text(marks.decimal))
-    return _IF_NUMBER(text=value, pattern=text(pattern), number=number)
+    return _IF_NUMBER(written=written, pattern=text(pattern), number=number)
 
 
 def _day_or_time(value: exp.Expr, reading: ColumnReading, type_: Literal["DATE", "TIMESTAMP"]) -> exp.Expr:
@@ -173,6 +194,19 @@ _FITTING = fragment("count(:read)")
 _WHOLE_DIGITS = fragment("max(length(ltrim(regexp_extract(:number, '^[-+]?([0-9]*)', 1), '0')))")
 _DECIMALS = fragment("max(length(regexp_extract(:number, '[.]([0-9]*)', 1)))")
 _HAS_EXPONENT = fragment("coalesce(bool_or(contains(lower(:number), 'e')), false)")
+SHORT_NUMBER = 16
+"""Numbers of so many characters, fifteen digits and a point, are those that DOUBLE shows again."""
+
+_FITTING_DOUBLE = fragment("""
+    count(*) FILTER (
+        WHERE isfinite(TRY_CAST(:number AS DOUBLE))
+        AND (
+            (length(:number) <= :short AND NOT regexp_matches(:number, '[eE][-+]?[0-9]{3}'))
+            OR TRY_CAST(:number AS DOUBLE)::VARCHAR = :number
+        )
+    )
+""")
+_IS_PLAIN_EXPONENT = fragment("coalesce(bool_or(regexp_matches(:number, '^-.*[eE]|[.].*[eE]|[eE][-+]')), false)")
 _LOOKING_LIKE_NUMBERS = fragment("count(*) FILTER (WHERE regexp_full_match(trim(:text), :pattern))")
 _MISFITS = template("""
     SELECT min(row) AS row, value
@@ -206,6 +240,13 @@ class _Candidate:
                 named(_WHOLE_DIGITS(number=number), f"digits_{i}"),
                 named(_DECIMALS(number=number), f"decimals_{i}"),
                 named(_HAS_EXPONENT(number=number), f"exponent_{i}"),
+                named(_IS_PLAIN_EXPONENT(number=number), f"plain_exponent_{i}"),
+                named(_FITTING_DOUBLE(number=number, short=exp.convert(SHORT_NUMBER)), f"doubles_{i}"),
+            ]
+        if self.reading.type in ("integer", "number"):
+            output += [
+                named(_UNITS_OF_VALUES(unit=_unit(value), text=value), f"units_{i}"),
+                named(_USUAL_UNIT(unit=_unit(value), text=value), f"usual_unit_{i}"),
             ]
         if self.day is not None:
             output.append(named(_FITTING(read=col(f"day_{i}")), f"days_{i}"))
@@ -276,7 +317,8 @@ def _candidate(i: int, name: str, reading: ColumnReading, marks: NumberMarks, is
         day, time = _day_or_time(value, reading, "DATE"), _day_or_time(value, reading, "TIMESTAMP")
         return replace(candidate, number=number, day=day, time=time)
     if reading.type in ("integer", "number"):
-        return replace(candidate, number=_number(value, number_pattern(marks, reading.type == "integer"), marks))
+        pattern = number_pattern(marks, reading.type == "integer")
+        return replace(candidate, number=_number(value, pattern, marks, may_have_unit=True))
     if reading.type == "date":
         return replace(candidate, day=_day_or_time(value, reading, "DATE"))
     return replace(candidate, time=_day_or_time(value, reading, "TIMESTAMP"))
@@ -335,12 +377,15 @@ def _read(asked: _Asked, candidate: _Candidate) -> tuple[exp.Expr, str] | None:
     seen = figures.get(f"seen_{candidate.i}", 0)
     if not seen:
         return own
-    if figures[f"numbers_{candidate.i}"] == seen and (number := _typed_number(candidate, figures)) is not None:
+    if (
+        figures[f"numbers_{candidate.i}"] == seen
+        and (number := _typed_number(candidate, figures, asked[3])) is not None
+    ):
         return number
     for part, name, type_ in ((candidate.day, "days", "DATE"), (candidate.time, "times", "TIMESTAMP")):
         if part is not None and figures[f"{name}_{candidate.i}"] == seen:
             return part, type_
-    if not candidate.is_declared:
+    if not candidate.is_declared and asked[3].are_declared:
         _refuse_strange_numbers(asked, candidate)
     return own
 
@@ -354,26 +399,35 @@ def _read_declared(asked: _Asked, candidate: _Candidate, type_: ColumnType) -> t
         raise _misfits_error(asked, candidate, type_, read, misfits)
     if name != "numbers":
         return read, "DATE" if name == "days" else "TIMESTAMP"
-    number = _typed_number(candidate, figures)
+    if figures.get(f"units_{candidate.i}", 0) > 1:
+        raise _different_units_error(asked, candidate, figures[f"usual_unit_{candidate.i}"])
+    number = _typed_number(candidate, figures, asked[3])
     if number is None:
         raise SourceError(
             f"attributes.{candidate.reading.name}.type: column {candidate.column!r} has numbers of more than "
-            f'{_MOST_DIGITS} digits, which no type holds exactly; set type = "text"'
+            f'{_MOST_DIGITS} digits, or beyond 1e308, which no type holds exactly; set type = "text"'
         )
     return number
 
 
-def _typed_number(candidate: _Candidate, figures: Mapping[str, Any]) -> tuple[exp.Expr, str] | None:
+def _typed_number(candidate: _Candidate, figures: Mapping[str, Any], marks: NumberMarks) -> tuple[exp.Expr, str] | None:
     """The type that holds all numbers of a column exactly; None where there is none.
 
-    Numbers with an exponent are written for floating-point numbers, and are read as such."""
+    Numbers with an exponent are written for floating-point numbers, and are read as such; 1E5 alone may be a code. So
+    are decimals where no key is about the numbers, if DOUBLE shows all of them again."""
     i = candidate.i
     assert candidate.number is not None
     digits, decimals = figures.get(f"digits_{i}"), figures.get(f"decimals_{i}")
     if not figures and candidate.reading.type == "number":
         digits, decimals = _ANY_DIGITS[0] - _ANY_DIGITS[1], _ANY_DIGITS[1]
     digits, decimals = max(digits or 0, 1), decimals or 0
+    fits_double = bool(figures) and figures[f"doubles_{i}"] == figures[f"numbers_{i}"]
+    is_known = candidate.is_declared or marks.are_declared
     if figures.get(f"exponent_{i}"):
+        if not fits_double or not (is_known or figures[f"plain_exponent_{i}"]):
+            return None
+        type_ = "DOUBLE"
+    elif decimals and fits_double and not is_known:
         type_ = "DOUBLE"
     elif digits + decimals > _MOST_DIGITS:
         return None
@@ -410,6 +464,16 @@ def _misfits_error(asked: _Asked, candidate: _Candidate, type_: ColumnType, read
         f"attributes.{reading.name}.{key}: {count:,} {are} {_WORDS[type_]}{written}: "
         f"{_show_misfits(asked, candidate, read)}; correct them, list those that mean NULL under missing = [...], or "
         'set type = "text"'
+    )
+
+
+def _different_units_error(asked: _Asked, candidate: _Candidate, usual: str) -> SourceError:
+    read = _IF_UNIT(unit=_unit(candidate.value), usual=text(usual))
+    most = f"most numbers have {in_words(usual)}" if usual else "most numbers have no unit"
+    return SourceError(
+        f"attributes.{candidate.reading.name}.type: {most}, and others have not: "
+        f"{_show_misfits(asked, candidate, read)}; write all of them in one unit, list those that mean NULL under "
+        'missing = [...], or set type = "text"'
     )
 
 

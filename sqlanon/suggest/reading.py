@@ -19,6 +19,7 @@ from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.notices import with_noun
 from sqlanon.policy.toml import toml_value
 from sqlanon.records import dataclass
+from sqlanon.sources.column_kinds import kind_by_name
 from sqlanon.sources.doubtful_columns import (
     MOSTLY,
     DoubtfulColumn,
@@ -28,10 +29,16 @@ from sqlanon.sources.doubtful_columns import (
     has_short_years,
 )
 from sqlanon.sources.run import Run
-from sqlanon.sources.typed_columns import ONLY_POINT, POINT
+from sqlanon.sources.typed_columns import ONLY_POINT, POINT, UNITS
 from sqlanon.suggest.profile import MISSING_WORDS, TableProfile
 
 _WORDS = re.compile(MISSING_WORDS)
+_MARKED_NUMBER = (
+    f"[-+]?(?:{UNITS})?[ \u00a0\u202f]?"
+    "(?:[0-9]{1,3}(?:[.,' ’_\u00a0\u202f][0-9]{3})*(?:[.,][0-9]+)?|[0-9]+(?:[.,][0-9]+)?|[0-9]+[eE][0-9]{1,3})"
+    f"[ \u00a0\u202f]?(?:{UNITS})?"
+)
+"""How numbers look that are read as texts: with units, with marks between digits, or with an exponent as codes have."""
 _CODES = ("-9", "-99", "-999", "98", "99", "998", "999", "9998", "9999", "99999")
 """Numbers that often stand for a missing value."""
 
@@ -73,7 +80,44 @@ def find_readings(run: Run) -> dict[str, Reading]:
     short = [name for name, format_ in formats.items() if has_short_years(format_)]
     for name in dict.fromkeys([*short, *ambiguous_dates(engine, source.relation, formats)]):
         readings[name] = _of_dates(formats[name])
+    for name in source.columns:
+        if name not in readings and (example := _find_marked_number(run, name)) is not None:
+            readings[name] = _of_marked_numbers(example, is_csv=bool(source.csv_files))
     return readings
+
+
+_MARKED = template("""
+    SELECT count(*) FILTER (WHERE regexp_full_match(trim(value), :pattern)) >= :share * count(*),
+        any_value(value ORDER BY value) FILTER (
+            WHERE regexp_full_match(trim(value), :pattern) AND NOT regexp_full_match(trim(value), :plain)
+        )
+    FROM (SELECT DISTINCT :column AS value FROM :rows WHERE NOT :column IS NULL) AS v
+""")
+
+
+def _find_marked_number(run: Run, name: str) -> str | None:
+    """A number with a unit or marks, in a column of texts of which most are such numbers."""
+    source = run.source
+    kind = kind_by_name(name)
+    if source.columns[name] != "VARCHAR" or (kind is not None and kind.role == "identifying"):
+        return None
+    query = _MARKED(
+        column=col(name),
+        rows=source.relation,
+        pattern=text(_MARKED_NUMBER),
+        plain=text("[-+]?[0-9]+"),
+        share=exp.convert(MOSTLY),
+    )
+    are_marked, example = StatementRunner(run.engine).ask(query, [])[0]
+    return str(example) if are_marked and example is not None else None
+
+
+def _of_marked_numbers(example: str, is_csv: bool) -> Reading:
+    marks = "; decimal and thousands under [source.csv] say what points and commas mean" if is_csv else ""
+    return Reading(
+        trials={"type": "text"},
+        comments=[f'Texts such as {toml_value(example)} may be numbers. If they are, set type = "number"{marks}'],
+    )
 
 
 def _of_doubtful(column: DoubtfulColumn) -> Reading:

@@ -103,7 +103,7 @@ def test_a_word_beside_a_late_date_is_never_dropped(tmp_path: Path, late: str) -
 
 LIKE = [
     ("1", "-20", ""),
-    ("1.5", "2", "-1e5"),
+    ("1.5", "2", "-1e+5"),
     ("true", "FALSE"),
     ("a", "", "1", '"b,c"'),
     ("2020-01-01", "1999-12-31"),

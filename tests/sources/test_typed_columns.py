@@ -421,3 +421,60 @@ def test_a_population_is_read_as_its_source(tmp_path: Path) -> None:
         str(tmp_path / "source.csv"), attributes, tmp_path, table=None, source={"person": False}, **sections
     )
     assert len(rows) == 9 and not {"-9", -9} & {row[0] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("values", "csv", "numbers"),
+    [
+        (["$1,234.50", "-$7.00"], {"thousands": ","}, [Decimal("1234.50"), Decimal("-7.00")]),
+        (["1.234,50 €", "7,00\u00a0€"], {"decimal": ",", "thousands": "."}, [Decimal("1234.50"), Decimal("7.00")]),
+        (["12 %", "7%"], {}, [12, 7]),
+        (["CHF 5", "CHF 6.5"], {}, [Decimal("5.0"), Decimal("6.5")]),
+    ],
+)
+def test_numbers_in_one_unit_are_read_where_they_are_declared(
+    values: list[str], csv: dict[str, Any], numbers: list[Any], tmp_path: Path
+) -> None:
+    assert column(tmp_path / "x.csv", values, {"type": "number"}, csv)[0] == numbers
+    assert column(tmp_path / "x.csv", values, {"type": "text"}, csv) == (values, "VARCHAR")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["€5", "$7", "€9"], "most numbers have '€', and others have not: '$7' (line 3)"),
+        (["5", "7", "9 %"], "most numbers have no unit, and others have not: '9 %' (line 4)"),
+        (["12 kg", "7 kg"], "2 values of the column are not a number: '12 kg' (line 2), '7 kg' (line 3)"),
+        (["1e400", "7"], "numbers of more than 38 digits, or beyond 1e308, which no type holds exactly"),
+        (["0x10", "7"], "1 value of the column is not a number: '0x10' (line 2)"),
+    ],
+)
+def test_declared_numbers_that_are_not_certain_are_refused(values: list[str], message: str, tmp_path: Path) -> None:
+    assert message in refusal(tmp_path / "x.csv", values, {"type": "number"})
+
+
+@pytest.mark.parametrize("late", [0, 2_500], ids=["early", "late"])
+@pytest.mark.parametrize(
+    ("value", "type_", "read"),
+    [
+        ("0.12345678901234567891", "DECIMAL(21,20)", Decimal("0.12345678901234567891")),
+        ("9007199254740993.5", "DECIMAL(17,1)", Decimal("9007199254740993.5")),
+        ("0.30000000000000004", "DOUBLE", 0.1 + 0.2),
+        ("18446744073709551617", "HUGEINT", 2**64 + 1),
+        (str(10**40), "VARCHAR", str(10**40)),
+        ("1e400", "VARCHAR", "1e400"),
+        ("1e-400", "VARCHAR", "1e-400"),
+        ("1E5", "VARCHAR", "1E5"),
+        ("1E+5", "DOUBLE", 1e5),
+        ("0x10", "VARCHAR", "0x10"),
+        ("nan", "VARCHAR", "nan"),
+        (" 007", "VARCHAR", " 007"),
+        (" 7 ", "BIGINT", 7),
+    ],
+)
+def test_numbers_without_keys_are_exact_or_texts(value: str, type_: str, read: Any, late: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("value,other\n" + "1,x\n" * (late or 2) + f"{value},x\n")
+    attributes = dict.fromkeys(("value", "other"), "insensitive") | {"other": "suppress"}
+    rows, types = bound_rows(str(path), attributes, source={"person": False})
+    assert (types["value"], rows[-1][0]) == (type_, read)

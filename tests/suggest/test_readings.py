@@ -95,3 +95,19 @@ def test_nothing_is_read_of_other_sources(tmp_path: Path) -> None:
     assert "missing" not in text
     with sqlanon.connect(str(tmp_path / "nothing.csv")) as db, pytest.raises(SourceError):
         db.suggest()
+
+
+@pytest.mark.parametrize(
+    "values", [["$1,234.50", "$7.00"], ["1.234,50 €", "7,00 €"], ["12 %", "7%"], ["1,5", "2,25"], ["1E5", "2E7"]]
+)
+def test_numbers_with_units_and_marks_are_named(values: list[str], tmp_path: Path) -> None:
+    text, attributes = suggested(tmp_path, people(cost=[values[i % 2] for i in range(200)]))
+    example = min(values)
+    assert f'cost: Texts such as "{example}" may be numbers. If they are, set type = "number"' in text
+    assert "type" not in attributes["cost"]
+
+
+@pytest.mark.parametrize("values", [["02139", "10115"], ["31.12.1999", "a"], ["A1", "B2"], ["10.0.0.1", "1.2"]])
+def test_codes_are_not_taken_for_numbers(values: list[str], tmp_path: Path) -> None:
+    text, _ = suggested(tmp_path, people(code_of_ward=[values[i % 2] for i in range(200)]))
+    assert "may be numbers" not in text
