@@ -15,7 +15,7 @@ def read_number(text: str, decimal: str, thousands: str | None) -> Decimal | Non
     if text[:1] in ("+", "-"):
         sign, text = text[0], text[1:]
     whole, mark, decimals = text.partition(decimal)
-    if (mark and not decimals) or not set(decimals) <= DIGITS:
+    if not (whole or decimals) or not set(decimals) <= DIGITS:
         return None
     if thousands is not None and thousands in whole:
         first, *groups = whole.split(thousands)
