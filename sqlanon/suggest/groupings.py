@@ -24,7 +24,6 @@ SHARE = 0.8
 
 _FEWEST = 3  # distinct values of a grouping
 _UNKNOWN = "unknown"  # words such as "n/a", which are in all groupings
-_MOST_VALUES = 1000
 
 RULES: Mapping[str, str] = {
     "countries": "by UN region, then continent",
@@ -84,7 +83,7 @@ _LABELLED = template("""
     ) AS w
     LEFT JOIN (SELECT * FROM :vocabulary AS a WHERE grouping IN (:grouping, :unknown)) AS v ON :word = v.word
     ORDER BY w.n DESC, w.value
-    LIMIT :most
+    LIMIT coalesce(:most, 9223372036854775807)
 """)
 
 
@@ -122,9 +121,10 @@ def find_groupings(
 
 
 def labelled_values(
-    steps: StatementRunner, known: exp.Table, rows: exp.Expr, column: str, grouping: str | None
+    steps: StatementRunner, known: exp.Table, rows: exp.Expr, column: str, grouping: str | None, most: int | None = None
 ) -> Sequence[Labelled] | None:
-    """The distinct values of a column, the most frequent first, with their labels; None where they are too many."""
+    """The distinct values of a column, the most frequent first, with their labels; None where they are more than
+    ``most``."""
     value = col(column)
     query = _LABELLED(
         value=value,
@@ -133,9 +133,9 @@ def labelled_values(
         vocabulary=known,
         grouping=text(grouping or ""),
         unknown=text(_UNKNOWN if grouping else ""),
-        most=_MOST_VALUES + 1,
+        most=exp.null() if most is None else number(most + 1),
     )
     found = steps.ask(query, [])
-    if len(found) > _MOST_VALUES:
+    if most is not None and len(found) > most:
         return None
     return [Labelled(one, n, tuple(filter(None, (fine, coarse)))) for one, n, fine, coarse in found]

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import ROUND_FLOOR, Decimal
+from itertools import islice
 from pathlib import Path
 
 from sqlanon.hierarchies.parts import TOP, ColumnKind
@@ -26,6 +27,7 @@ INLINE = 60
 
 _BY_FREQUENCY = 60  # distinct values; of more than these, the alphabet groups
 _RARE = (0.02, 0.1)  # of the rows
+_BY_TWO_LETTERS, _BY_THREE_LETTERS = 1_000, 20_000  # distinct values from which so many letters are a level, too
 
 _ICD_10 = (
     ("A00", "B99", "infections"), ("C00", "D49", "neoplasms"), ("D50", "D89", "blood"), ("E00", "E90", "metabolism"),
@@ -83,6 +85,11 @@ def needs_labels(one: Proposal) -> bool:
     return one.role == "quasi" and texts and is_plain and column.distinct > 2
 
 
+def can_write_file(one: Proposal) -> bool:
+    """Whether ``--hierarchies`` writes a file for a column."""
+    return needs_labels(one) and file_name(one.column.name) is not None
+
+
 def with_labels(
     one: Proposal, values: Sequence[Labelled], folder: Path | None, shown: Callable[[Path], str]
 ) -> Proposal:
@@ -130,11 +137,15 @@ def _levels(column: Profile, values: Sequence[Labelled]) -> tuple[str, list[list
         return f"{column.grouping} {RULES[column.grouping]}", lines
     if column.icd:
         return "codes by ICD-10 category, then chapter", [[one.value, *_icd(one.value)] for one in values]
-    if column.written_numbers and (rule := _widths(values)):
-        lines = [[one.value, *_by_width(one.value, rule)] for one in values]
-        return f"numbers by widths of {', '.join(map(str, rule))}", lines
+    if column.written_numbers and (widths := _widths(values)):
+        lines = [[one.value, *_by_width(one.value, widths)] for one in values]
+        return f"numbers by widths of {', '.join(map(str, widths))}", lines
     if len(values) > _BY_FREQUENCY:
-        return "values by their first letter", [[one.value, *_by_alphabet(one.value)] for one in values]
+        letters = sum(len(values) > least for least in (_BY_FREQUENCY, _BY_TWO_LETTERS, _BY_THREE_LETTERS))
+        rule = (
+            "values by their first letter" if letters == 1 else f"values by their first {letters} letters, then fewer"
+        )
+        return rule, [[one.value, *_by_alphabet(one.value, letters)] for one in values]
     lines = _by_frequency(values)
     return "rare values together" if len(lines[0]) > 1 else "no values yet", lines
 
@@ -178,16 +189,19 @@ def _icd(code: str) -> tuple[str, str]:
     return ("other codes", "other codes") if chapter is None else (category, chapter)
 
 
-def _by_alphabet(value: str) -> tuple[str, str]:
-    """The first letter of a value, and its part of the alphabet.
+def _by_alphabet(value: str, letters: int = 1) -> list[str]:
+    """The first letters of a value, from so many down to one, and its part of the alphabet.
 
-    >>> _by_alphabet("Österreich"), _by_alphabet("2nd street")
-    (('O…', 'M–R'), ('#…', '#'))
+    >>> _by_alphabet("Österreich"), _by_alphabet("2nd street", 2), _by_alphabet("Ås", 3)
+    (['O…', 'M–R'], ['2N…', '#…', '#'], ['AS…', 'AS…', 'A…', 'A–F'])
     """
-    letter = unicodedata.normalize("NFKD", value.strip()[:1]).upper()[:1]
-    if not "A" <= letter <= "Z":
-        return "#…", "#"
-    return f"{letter}…", next(f"{low}–{high}" for low, high in ("AF", "GL", "MR", "SZ") if letter <= high)
+    plain = (one for one in unicodedata.normalize("NFKD", value.strip()).upper() if not unicodedata.combining(one))
+    start = "".join(islice(plain, letters))
+    prefixes = [f"{start[:length]}…" for length in range(letters, 1, -1)]
+    if not "A" <= start[:1] <= "Z":
+        return [*prefixes, "#…", "#"]
+    part = next(f"{low}–{high}" for low, high in ("AF", "GL", "MR", "SZ") if start[0] <= high)
+    return [*prefixes, f"{start[0]}…", part]
 
 
 def _by_frequency(values: Sequence[Labelled]) -> list[list[str]]:

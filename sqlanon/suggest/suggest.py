@@ -28,7 +28,7 @@ from sqlanon.sources.run import Run
 from sqlanon.sources.statistics_files import UndecidedReadingError
 from sqlanon.suggest.distinction import figures_of
 from sqlanon.suggest.groupings import labelled_values
-from sqlanon.suggest.hierarchies import FileFolder, needs_labels, use_files, with_labels
+from sqlanon.suggest.hierarchies import INLINE, FileFolder, can_write_file, needs_labels, use_files, with_labels
 from sqlanon.suggest.policy_text import SUPPRESSION_LIMIT, K, Seen, policy_text
 from sqlanon.suggest.profile import TableProfile, number_types, profile_table
 from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured, propose
@@ -146,7 +146,9 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
         return _suggest(begin, instead)
     of_person = {} if person is None else {"person": person.name}
     fitting = _fitting_files(begin, rules, use_files(rules, folder, place.shown), place.read)
-    proposals = _advised(_valid_rules(begin, fitting, place.read))
+    proposals = _valid_rules(begin, fitting, place.read)
+    if folder.written is None:
+        proposals = _advised(proposals)
     trials, diversity = _trials(begin, proposals, place.read | of_person)
     file_name = re.sub(r"\W+", "_", place.name).strip("_") or "table"
     release = {"database": f"{file_name}_release.duckdb", "table": place.name if place.table else file_name}
@@ -199,6 +201,7 @@ def _advised(proposals: Sequence[Proposal]) -> list[Proposal]:
         replace(one, reason=f"{one.reason}; {NEEDS_FILES}")
         if one.role == "quasi"
         and is_measured(one.column)
+        and can_write_file(one)
         and not (isinstance(one.hierarchy, dict) and "file" in one.hierarchy)
         else one
         for one in proposals
@@ -216,8 +219,8 @@ def _with_labels(
         column = one.column
         may_write = folder.written is not None and folder.existing(column.name) is None
         if needs_labels(one) and (may_write or column.grouping is not None):
-            values = labelled_values(steps, profile.groupings, run.source.relation, column.name, column.grouping)
-            written = folder.written if may_write else None
+            written, most = (folder.written, None) if may_write else (None, INLINE)
+            values = labelled_values(steps, profile.groupings, run.source.relation, column.name, column.grouping, most)
             found.append(one if values is None else with_labels(one, values, written, place.shown))
         else:
             found.append(one)

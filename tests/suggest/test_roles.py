@@ -16,6 +16,7 @@ from support import cli
 import sqlanon
 from sqlanon.policy import Policy
 from sqlanon.sources.column_kinds import HEALTH, HOUSEHOLD, SURVEY_WEIGHT, kind_by_name
+from sqlanon.suggest.hierarchies import _by_alphabet
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import MOST, propose
 
@@ -172,3 +173,40 @@ def test_a_wide_table_loses_no_column_silently(tmp_path: Path) -> None:
         text = text.replace(f'{name} = {{ role = "identifying" }}', f"{name} = {rule}")
     (tmp_path / "p.toml").write_text(text, encoding="utf-8")
     assert len(Policy.load(tmp_path / "p.toml").quasi) == 38
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.text(max_size=6), min_size=1, max_size=30), st.integers(1, 3))
+def test_first_letters_are_a_tree(values: list[str], letters: int) -> None:
+    """Two values with one label have one label above it, too."""
+    lines = [_by_alphabet(value, letters) for value in values]
+    assert {len(line) for line in lines} == {letters + 1}
+    for level in range(letters):
+        assert len({tuple(line[level : level + 2]) for line in lines}) == len({line[level] for line in lines})
+
+
+MEASURED = "CASE WHEN i % 9 = 0 THEN 'some ' || i % 2 ELSE (i % {count})::VARCHAR END"
+
+
+@pytest.mark.parametrize("count", [40, 1500])
+def test_hierarchy_files_have_all_values_and_their_advice_is_given_once(count: int, tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        towns = f"chr((65 + i % 26)::INTEGER) || chr((97 + i % 7)::INTEGER) || ' ' || i % {count}"
+        rows = f"SELECT {MEASURED.format(count=count)} AS size, {towns} AS town, i % 5 AS x FROM range(6000) AS r(i)"
+        connection.execute(f"COPY ({rows}) TO '{tmp_path / 'people.parquet'}'")
+    first = cli("suggest", "people.parquet", "-o", "p.toml", cwd=tmp_path)
+    advice = "add: --hierarchies DIR --force"
+    assert advice in first.out
+    for _ in range(2):
+        again = cli("suggest", "people.parquet", "-o", "p.toml", "--force", "--hierarchies", "trees", cwd=tmp_path)
+        assert (again.status, advice in again.out) == (0, False)
+        assert "--hierarchies" not in (tmp_path / "p.toml").read_text(encoding="utf-8")
+    policy = Policy.load(tmp_path / "p.toml")
+    for name in ("size", "town"):
+        (rule,) = policy.attributes[name].hierarchy or ()
+        assert hasattr(rule, "file"), name
+        with duckdb.connect() as connection:
+            query = f"SELECT count(DISTINCT {name}) FROM '{tmp_path / 'people.parquet'}'"
+            (distinct,) = connection.execute(query).fetchall()[0]
+        lines = (tmp_path / "trees" / f"hierarchy_{name}.csv").read_text(encoding="utf-8").splitlines()
+        assert len(lines) == distinct
