@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from sqlanon.expressions import cast, col, fragment, template, union_all
+from sqlanon.expressions import cast, col, fragment, template, text, union_all
 from sqlanon.fields import in_words
-from sqlanon.hierarchies.parts import Generated, HierarchyDraft, Listed, Part, keys_table
+from sqlanon.hierarchies.parts import TOP, ColumnKind, Generated, HierarchyDraft, Listed, Part, column_kind, keys_table
 from sqlanon.records import dataclass
 
 
@@ -72,6 +72,8 @@ def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[HierarchyC
 def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> list[HierarchyCheck]:
     """The checks that a hierarchy needs whatever its summary says."""
     found = list(_tree_checks(draft.parts, target))
+    if draft.parts[-1].top and column_kind(draft.column_type) is ColumnKind.TEXT:
+        found.append(HierarchyCheck(partial(_LIKE_TOP, top=text(TOP), values=draft.values), _like_top_message))
     if draft.height == 0:
         found.append(HierarchyCheck(partial(_NULLS, values=draft.values), _null_message))
     if on_unknown == "error" and not all(isinstance(part, Generated) and part.total for part in draft.parts):
@@ -195,6 +197,11 @@ _NULLS = template("""
     FROM :values
     WHERE value IS NULL
 """)
+_LIKE_TOP = template("""
+    SELECT value AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, rows AS n
+    FROM :values
+    WHERE value = :top AND rows > 0
+""")
 # A value that only a population has is nobody's here: it may stay without a label.
 _UNKNOWN = template("""
     SELECT v.value::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.rows AS n
@@ -273,6 +280,14 @@ def _null_message(findings: list[Finding], total: int) -> str:
     return (
         f"the hierarchy has no level above the values, and the column has NULL{_rows(findings[0].n)}, "
         "which becomes the top: add a last level with the same label everywhere, such as *"
+    )
+
+
+def _like_top_message(findings: list[Finding], total: int) -> str:
+    return (
+        f"the column has the value {in_words(TOP)}{_rows(findings[0].n)}, which is the label of the top: a release "
+        f'could not tell them apart; if it means a missing value, add missing = ["{TOP}"] to the attribute (in a '
+        "database, make it NULL with query = ...), else write the value in another way"
     )
 
 

@@ -7,14 +7,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
-from conftest import examples
+from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import cli
 from test_typed_columns import bound_rows
 
-from sqlanon.errors import SourceError
+import sqlanon
+from sqlanon.errors import HierarchyError, SourceError
 
 AGES = [str(20 + i % 60) for i in range(100)]
 
@@ -155,3 +157,20 @@ def test_anonymize_and_risk_refuse_alike(tmp_path: Path) -> None:
         ended = cli(verb, "policy.toml", cwd=tmp_path)
         assert ended.status == 2 and "'4e' (line 102)" in ended.err
     assert not (tmp_path / "r.duckdb").exists()
+
+
+def test_a_star_in_the_source_is_no_suppressed_value(tmp_path: Path) -> None:
+    towns = ["Rome", "*", "Oslo"] * 4
+    (tmp_path / "x.csv").write_text("\n".join(["town,ill", *(f"{town},x" for town in towns), ""]))
+    attributes: dict[str, Any] = {"town": {"role": "quasi", "hierarchy": "suppress"}, "ill": "sensitive"}
+    with sqlanon.connect(str(tmp_path / "x.csv")) as db:
+        policy = make_policy(attributes, table=None, source={"person": False})
+        with pytest.raises(HierarchyError, match=r"has the value '\*' \(4 rows\), which is the label of the top"):
+            db.anonymize(policy)
+        attributes["town"]["missing"] = ["*"]
+        release = db.anonymize(make_policy(attributes, table=None, source={"person": False}))
+        rows = release.publish(tmp_path / "release.duckdb", "released")
+        assert rows.verify().verified
+    with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as connection:
+        found = connection.execute("SELECT town, count(*) FROM released GROUP BY town").fetchall()
+    assert dict(found) == {"Rome": 4, "Oslo": 4, None: 4}
