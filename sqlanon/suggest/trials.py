@@ -31,6 +31,7 @@ from sqlanon.sources import source_errors
 from sqlanon.sources.bound import Source
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
+from sqlanon.suggest.typical_counts import TypicalCounts, error_of_counts, typical_counts
 
 if TYPE_CHECKING:
     from sqlanon.result import Result
@@ -185,6 +186,8 @@ class Trial:
         Whether its time, or ``max_checks``, ended the search: with more, it may lose less.
     error:
         Why it found nothing; else None.
+    count_error:
+        The mean error of `TypicalCounts` answered from the release; None where they were not asked.
     homogeneous:
         By sensitive attribute, the rows in classes that share one value of it, which fewer than 90 % of all rows have.
     """
@@ -198,6 +201,7 @@ class Trial:
     seconds: float = 0.0
     stopped: bool = False
     error: str | None = None
+    count_error: float | None = None
     homogeneous: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -326,7 +330,10 @@ def _try_all(
             return [Trial(name, keys, error=error) for name, keys in candidates.items()], []
         clock = _Clock(seconds)
         with source_errors():
-            sample = _Sample(run, _sampled(run, policy, rows, sensitive), sensitive)
+            source = _sampled(run, policy, rows, sensitive)
+            generalized = match_columns(policy, source).generalized
+            counts = typical_counts(StatementRunner(run.engine), source, generalized, run.work)
+            sample = _Sample(run, source, sensitive, counts)
         trials: list[Trial] = []
         for i, (name, keys) in enumerate(candidates.items()):
             best = chosen(trials) if sensitive else None
@@ -392,6 +399,7 @@ class _Sample:
     run: Run
     source: Source
     sensitive: Sequence[str]
+    counts: TypicalCounts | None = None
 
 
 _COUNT = template("SELECT count(*) FROM :rows")
@@ -461,8 +469,13 @@ def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Tria
         release = subquery(recoding.statement.select(shuffled=False), "r")
         for name in sensitive:
             homogeneous[name] = int(steps.ask(homogeneous_rows(release, policy.generalized, name), [])[0][0])
+    count_error = None
+    if sample.counts is not None:
+        work = prepared.work
+        count_error = error_of_counts(steps, sample.counts, prepared, recoding.statement, work)
     return replace(
         trial,
+        count_error=count_error,
         loss=loss_of(prepared, found),
         fully_suppressed=tuple(name for name, flag in zip(policy.generalized, gone, strict=True) if flag),
         rows=prepared.marginals.rows,
