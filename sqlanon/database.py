@@ -197,7 +197,7 @@ class Database:
     def try_strategies(
         self, policy: Policy, candidates: Mapping[str, Mapping[str, str]] | None = None, seconds: float | None = None
     ) -> list[Trial]:
-        """Try several strategies on a sample of a policy's source: at most 100,000 rows, the same ones on every run.
+        """Try several strategies on a sample of a policy's source: at most 25,000 rows, the same ones on every run.
 
         Nothing is published, and nothing is written to the catalog. `compare` runs strategies on the whole source.
 
@@ -209,12 +209,13 @@ class Database:
             The keys of ``[search]`` of each strategy, by a name of your own; default: ``optimal``, ``mondrian`` with
             ranges and with sets, ``subtree``, ``local``, and ``optimal`` with cells.
         seconds:
-            What all of them together may take, by default 20; a strategy whose share of it is over is interrupted.
+            What all of them together may take, by default 30; a strategy whose share of it is over is interrupted.
 
         Returns
         -------
         list of Trial
-            In the order of the candidates: ``name``, ``search``, ``loss`` (the measure of that name),
+            In the order of the candidates: ``name``, ``search``, ``loss`` (the measure of that name), ``count_error``
+            (by how much typical counts from the release are off, on average),
             ``fully_suppressed`` (the attributes of which nothing is left), ``rows`` and ``suppressed_rows`` of the
             sample, ``seconds``, and ``error``: why a strategy found nothing, or None.
 

@@ -224,18 +224,49 @@ def _about_strategies(seen: Seen, best: Trial | None) -> list[str]:
     if best is None:
         return _without_figures(seen)
     of = f"a sample of {best.rows:,}" if best.rows < seen.rows else f"all {seen.rows:,}"
-    lines = _comment(f"Strategies tried on {of} rows with k = {K} alone (loss 0: nothing is lost, 1: everything):")
+    lines = _comment(
+        f"Strategies tried on {of} rows with k = {K} alone. Loss: 0 if nothing is lost, 1 if everything is. Counts: by "
+        "how much typical counts from the release are off."
+    )
+    lines += [f"# {line}" for line in _table([_FIGURES, *map(_figures, seen.trials)])]
     for one in seen.trials:
-        lines += _comment(f"  {one.name}: {_tried(one)}", "    ")
+        if remark := _remark(one):
+            lines += _comment(f"  {one.name}: {remark}", "    ")
     if any(one.stopped for one in seen.trials):
         lines += _comment("Those that were stopped may lose less with more time: sqlanon compare shows it.")
     if not best.is_full_domain:
         lines += _comment("`extend` and `live` need a full-domain strategy, such as optimal.")
-    least = min(one.loss for one in seen.trials if one.loss is not None)
-    why = "the least loss" if best.loss == least else _why(best, seen.trials)
     first, *others = best.search.items()
-    lines.append(f"{first[0]} = {toml_value(first[1])}  # {why}")
+    lines.append(f"{first[0]} = {toml_value(first[1])}  # {_why(best, seen.trials)}")
     return lines + _pairs({key: value for key, value in others if value not in ("range", "rows")})
+
+
+_FIGURES = ("strategy", "loss", "rows", "counts")
+
+
+def _figures(one: Trial) -> tuple[str, ...]:
+    """A strategy with its loss, the share of the rows that it releases, and the error of counts."""
+    if one.loss is None or one.count_error is None:
+        return one.name, "-", "-", "-"
+    return one.name, f"{one.loss:.2g}", percent(one.released_rows / max(1, one.rows)), percent(one.count_error)
+
+
+def _remark(one: Trial) -> str:
+    """What the figures of a strategy do not say."""
+    if one.error is not None:
+        return "stopped by the time limit" if one.stopped else _plain(one.error)
+    parts = ["stopped by the time limit"] if one.stopped else []
+    parts += [f"{_listed(one.fully_suppressed)} fully suppressed"] if one.fully_suppressed else []
+    return ", ".join(parts)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows of text, in columns."""
+    name, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([f"  {row[0]:<{name}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))])
+        for row in rows
+    ]
 
 
 def _without_figures(seen: Seen) -> list[str]:
@@ -250,13 +281,16 @@ def _without_figures(seen: Seen) -> list[str]:
 
 
 def _why(best: Trial, trials: Sequence[Trial]) -> str:
-    """Why a strategy is chosen although another one loses less."""
-    less = [one for one in trials if one.loss is not None and best.loss is not None and one.loss < best.loss]
-    if all(len(one.fully_suppressed) > len(best.fully_suppressed) for one in less):
-        return "the least loss of those that keep the most columns"
+    """Why a strategy is chosen, by the counts."""
+    able = [one for one in trials if one.error is None and one.count_error is not None]
+    better = [one for one in able if (one.count_error or 0.0) < (best.count_error or 0.0)]
+    if not better:
+        return "counts from it are off the least"
+    if all(len(one.fully_suppressed) > len(best.fully_suppressed) for one in better):
+        return "of those that keep the most columns, counts from it are off the least"
     if best.is_full_domain:
-        return "about the least loss, and its releases can be extended"
-    return "the least loss of those that finished"
+        return "counts from it are about as good as the best, and its releases can be extended"
+    return "of those that finished, counts from it are off the least"
 
 
 def _tried(one: Trial) -> str:

@@ -36,14 +36,14 @@ from sqlanon.suggest.typical_counts import TypicalCounts, error_of_counts, typic
 if TYPE_CHECKING:
     from sqlanon.result import Result
 
-ROWS = 100_000
+ROWS = 25_000
 """The most rows of a sample."""
 
 FEW_ROWS, FEW_ROUNDS = 5_000, 10
 """The most rows of the sample on which `try_finer` tries strategies, and the most rounds of each: enough to see what
 they keep."""
 
-FEW_SECONDS, SECONDS = 5.0, 20.0
+FEW_SECONDS, SECONDS = 5.0, 30.0
 """What all trials together may take: seconds of a machine that does nothing else, see `_Clock`. After a run they may
 take as long as the run took, but at least the few and at most all of these."""
 
@@ -218,33 +218,34 @@ _CLOSE_FACTOR, _CLOSE, _FARTHEST = 1.1, 0.02, 1.5
 
 
 def chosen(trials: Sequence[Trial]) -> Trial | None:
-    """The strategy that keeps the most: first columns, then values. None where none can run.
+    """The strategy that keeps the most: first columns, then what counts need. None where none can run.
 
-    Among those that lose about the same (10 % or 0.02 more than the least loss, and never half as much again), the one
-    whose releases can be extended comes first. A search that was stopped counts only where it keeps another column, or
-    loses less than half: its figure depends on the machine.
+    Among those whose counts are about as good (off by 10 % or 2 points more than the best ones, and never by half as
+    much again), the one whose releases can be extended comes first, then the one that loses less. A search that was
+    stopped counts only where it keeps another column, or its counts are off by less than half: its figures depend on
+    the machine.
 
     >>> from dataclasses import replace
-    >>> rough = Trial("rough", {"strategy": "optimal"}, loss=0.1, fully_suppressed=("age",))
-    >>> fine = Trial("fine", {"strategy": "mondrian"}, loss=0.2)
+    >>> rough = Trial("rough", {"strategy": "optimal"}, count_error=0.1, fully_suppressed=("age",))
+    >>> fine = Trial("fine", {"strategy": "mondrian"}, count_error=0.2)
     >>> chosen([rough, fine]).name, chosen([replace(fine, error="no")])
     ('fine', None)
-    >>> wide = Trial("wide", {"strategy": "optimal"}, loss=0.21)
-    >>> chosen([wide, fine]).name, chosen([replace(wide, loss=0.23), fine]).name
+    >>> wide = Trial("wide", {"strategy": "optimal"}, count_error=0.21)
+    >>> chosen([wide, fine]).name, chosen([replace(wide, count_error=0.23), fine]).name
     ('wide', 'fine')
     """
-    able = [(one, one.loss) for one in trials if one.error is None and one.loss is not None]
+    able = [(one, one.count_error) for one in trials if one.error is None and one.count_error is not None]
     if not able:
         return None
     gone = min(len(one.fully_suppressed) for one, _ in able)
-    able = [(one, loss) for one, loss in able if len(one.fully_suppressed) == gone]
-    ended = [(one, loss) for one, loss in able if not one.stopped]
-    least = min(loss for _, loss in able)
-    if ended and min(loss for _, loss in ended) <= 2 * least:
-        able, least = ended, min(loss for _, loss in ended)
+    able = [(one, error) for one, error in able if len(one.fully_suppressed) == gone]
+    ended = [(one, error) for one, error in able if not one.stopped]
+    least = min(error for _, error in able)
+    if ended and min(error for _, error in ended) <= 2 * least:
+        able, least = ended, min(error for _, error in ended)
     limit = min(max(_CLOSE_FACTOR * least, least + _CLOSE), _FARTHEST * least)
-    close = [(one, loss) for one, loss in able if loss <= limit]
-    return min(close, key=lambda one: (not one[0].is_full_domain, one[1]))[0]
+    close = [(one, error) for one, error in able if error <= limit]
+    return min(close, key=lambda one: (not one[0].is_full_domain, one[1], one[0].loss or 0.0))[0]
 
 
 def try_strategies(
@@ -303,6 +304,9 @@ def try_with_diversity(
     return _try_all(begin, policy, CANDIDATES, SECONDS, ROWS, sensitive)
 
 
+_ALWAYS = 3
+"""So many candidates come before sensitive attributes: sets, ranges and a full-domain strategy are always compared."""
+
 _AGAIN, _MOST_AGAIN = 1.5, 3
 """Time is left for this many times as long as the best candidate took, for so many sensitive attributes."""
 
@@ -336,7 +340,7 @@ def _try_all(
             sample = _Sample(run, source, sensitive, counts)
         trials: list[Trial] = []
         for i, (name, keys) in enumerate(candidates.items()):
-            best = chosen(trials) if sensitive else None
+            best = chosen(trials) if sensitive and i >= _ALWAYS else None
             reserved = 0 if best is None else _AGAIN * best.seconds / clock.pace * min(len(sensitive), _MOST_AGAIN)
             left = clock.left - reserved
             limit = left if i == len(candidates) - 1 else left * _SHARE
