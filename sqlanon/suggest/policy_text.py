@@ -13,7 +13,7 @@ from sqlanon.release.residual_risk import percent
 from sqlanon.requirements import different_values
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.suggest.propose import Proposal
-from sqlanon.suggest.trials import DIFFERENT, Diversity, Trial, chosen
+from sqlanon.suggest.trials import DIFFERENT, Diversity, Trial, chosen, why_chosen
 
 K = 5
 SUPPRESSION_LIMIT = Decimal("0.05")
@@ -237,7 +237,7 @@ def _about_strategies(seen: Seen, best: Trial | None) -> list[str]:
     if not best.is_full_domain:
         lines += _comment("`extend` and `live` need a full-domain strategy, such as optimal.")
     first, *others = best.search.items()
-    lines.append(f"{first[0]} = {toml_value(first[1])}  # {_why(best, seen.trials)}")
+    lines.append(f"{first[0]} = {toml_value(first[1])}  # {why_chosen(best, seen.trials)}")
     return lines + _pairs({key: value for key, value in others if value not in ("range", "rows")})
 
 
@@ -278,19 +278,6 @@ def _without_figures(seen: Seen) -> list[str]:
     first, *others = begun.search.items()
     lines.append(f"{first[0]} = {toml_value(first[1])}  # it usually keeps the most")
     return lines + _pairs(dict(others))
-
-
-def _why(best: Trial, trials: Sequence[Trial]) -> str:
-    """Why a strategy is chosen, by the counts."""
-    able = [one for one in trials if one.error is None and one.count_error is not None]
-    better = [one for one in able if (one.count_error or 0.0) < (best.count_error or 0.0)]
-    if not better:
-        return "counts from it are off the least"
-    if all(len(one.fully_suppressed) > len(best.fully_suppressed) for one in better):
-        return "of those that keep the most columns, counts from it are off the least"
-    if best.is_full_domain:
-        return "counts from it are about as good as the best, and its releases can be extended"
-    return "of those that finished, counts from it are off the least"
 
 
 def _tried(one: Trial) -> str:

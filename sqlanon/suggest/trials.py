@@ -218,34 +218,74 @@ _CLOSE_FACTOR, _CLOSE, _FARTHEST = 1.1, 0.02, 1.5
 
 
 def chosen(trials: Sequence[Trial]) -> Trial | None:
-    """The strategy that keeps the most: first columns, then what counts need. None where none can run.
+    """The strategy that keeps the most: first columns, then what counts need, then values. None where none can run.
 
-    Among those whose counts are about as good (off by 10 % or 2 points more than the best ones, and never by half as
-    much again), the one whose releases can be extended comes first, then the one that loses less. A search that was
-    stopped counts only where it keeps another column, or its counts are off by less than half: its figures depend on
-    the machine.
+    Counts are about as good if they are off by at most 10 % or 2 points more than the best ones. Of these strategies
+    the least loss decides; and of those that lose about the same (10 % or 0.02 more, and never half as much again), the
+    one whose releases can be extended comes first. A search that was stopped takes part only where it keeps another
+    column, or its counts are off by less than half: its figures depend on the machine.
 
     >>> from dataclasses import replace
-    >>> rough = Trial("rough", {"strategy": "optimal"}, count_error=0.1, fully_suppressed=("age",))
-    >>> fine = Trial("fine", {"strategy": "mondrian"}, count_error=0.2)
+    >>> rough = Trial("rough", {"strategy": "optimal"}, loss=0.1, count_error=0.1, fully_suppressed=("age",))
+    >>> fine = Trial("fine", {"strategy": "mondrian"}, loss=0.2, count_error=0.2)
     >>> chosen([rough, fine]).name, chosen([replace(fine, error="no")])
     ('fine', None)
-    >>> wide = Trial("wide", {"strategy": "optimal"}, count_error=0.21)
+    >>> wide = Trial("wide", {"strategy": "optimal"}, loss=0.21, count_error=0.21)
     >>> chosen([wide, fine]).name, chosen([replace(wide, count_error=0.23), fine]).name
     ('wide', 'fine')
     """
-    able = [(one, one.count_error) for one in trials if one.error is None and one.count_error is not None]
-    if not able:
+    peers = _able(trials)
+    if not peers:
         return None
-    gone = min(len(one.fully_suppressed) for one, _ in able)
-    able = [(one, error) for one, error in able if len(one.fully_suppressed) == gone]
-    ended = [(one, error) for one, error in able if not one.stopped]
-    least = min(error for _, error in able)
-    if ended and min(error for _, error in ended) <= 2 * least:
-        able, least = ended, min(error for _, error in ended)
+    gone = min(len(one.fully_suppressed) for one in peers)
+    peers = [one for one in peers if len(one.fully_suppressed) == gone]
+    ended = [one for one in peers if not one.stopped]
+    if ended and min(map(_count_error, ended)) <= 2 * min(map(_count_error, peers)):
+        peers = ended
+    least = min(map(_count_error, peers))
+    peers = [one for one in peers if _count_error(one) <= max(_CLOSE_FACTOR * least, least + _CLOSE)]
+    least = min(map(_loss, peers))
     limit = min(max(_CLOSE_FACTOR * least, least + _CLOSE), _FARTHEST * least)
-    close = [(one, error) for one, error in able if error <= limit]
-    return min(close, key=lambda one: (not one[0].is_full_domain, one[1], one[0].loss or 0.0))[0]
+    return min((one for one in peers if _loss(one) <= limit), key=lambda one: (not one.is_full_domain, _loss(one)))
+
+
+def why_chosen(best: Trial, trials: Sequence[Trial]) -> str:
+    """The choice in a sentence.
+
+    >>> sets = Trial("sets", {"strategy": "mondrian"}, loss=0.1, count_error=0.02)
+    >>> full = Trial("full", {"strategy": "optimal"}, loss=0.2, count_error=0.01)
+    >>> why_chosen(sets, [sets, full])
+    'counts from it are about as good as the best, and it loses the least'
+    """
+    others = [one for one in _able(trials) if one is not best]
+    peers = [one for one in others if len(one.fully_suppressed) == len(best.fully_suppressed)]
+    reasons = []
+    if any(_count_error(one) < _count_error(best) or _loss(one) < _loss(best) for one in others if one not in peers):
+        reasons.append("it keeps the most columns")
+    if any(one.stopped and _count_error(one) < _count_error(best) for one in peers):
+        reasons.append("it finished")
+        peers = [one for one in peers if not one.stopped]
+    has_best_counts = all(_count_error(best) <= _count_error(one) for one in peers)
+    reasons.append("counts from it are " + ("off the least" if has_best_counts else "about as good as the best"))
+    if all(_loss(best) <= _loss(one) for one in peers):
+        reasons += [] if has_best_counts else ["it loses the least"]
+    elif best.is_full_domain and not has_best_counts:
+        reasons.append("its releases can be extended")
+    *first, last = reasons
+    return f"{', '.join(first)}, and {last}" if first else last
+
+
+def _able(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials with figures."""
+    return [one for one in trials if one.error is None and one.loss is not None and one.count_error is not None]
+
+
+def _loss(trial: Trial) -> float:
+    return 1.0 if trial.loss is None else trial.loss
+
+
+def _count_error(trial: Trial) -> float:
+    return math.inf if trial.count_error is None else trial.count_error
 
 
 def try_strategies(

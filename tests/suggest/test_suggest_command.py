@@ -13,7 +13,7 @@ import sqlanon
 from sqlanon.policy import Policy
 from sqlanon.resources import POLICY_SCHEMA
 from sqlanon.suggest.policy_text import Seen, policy_text
-from sqlanon.suggest.trials import Trial, chosen
+from sqlanon.suggest.trials import Trial, chosen, why_chosen
 
 
 @pytest.fixture
@@ -123,14 +123,23 @@ def test_the_strategy_that_keeps_the_most_is_named_with_the_figures_of_all(folde
     for name in ("optimal", "mondrian with sets", "mondrian", "local", "optimal with cells", "subtree"):
         figures = r"0\.\d+ +\d\S* % +(under )?\d\S* %"
         assert re.search(rf"^#   {name} +({figures}$|- )", text, re.MULTILINE)
-    assert "tried on all 300 rows" in text and "  # counts from it are off the least" in text
+    assert "tried on all 300 rows" in text and '"mondrian"  # counts from it are ' in text
     assert "`extend` and `live` need a full-domain strategy" in text
     assert max(map(len, text.splitlines())) <= 100
 
 
-def trial(name: str, error: float, *, stopped: bool = False, gone: tuple[str, ...] = (), **search: str) -> Trial:
-    """A trial from whose release counts are off by so much."""
-    return Trial(name, {"strategy": "mondrian", **search}, 0.1, gone, 100, 0, stopped=stopped, count_error=error)
+def trial(
+    name: str,
+    loss: float,
+    *,
+    stopped: bool = False,
+    gone: tuple[str, ...] = (),
+    counts: float | None = None,
+    **search: str,
+) -> Trial:
+    """A trial, from whose release counts are off as the loss is, or by another share."""
+    error = loss if counts is None else counts
+    return Trial(name, {"strategy": "mondrian", **search}, loss, gone, 100, 0, stopped=stopped, count_error=error)
 
 
 def test_a_strategy_that_can_do_more_is_preferred_to_one_that_is_about_as_good() -> None:
@@ -140,6 +149,22 @@ def test_a_strategy_that_can_do_more_is_preferred_to_one_that_is_about_as_good()
     assert chosen([sets, trial("full", 0.121, strategy="optimal")]) == sets
     much_finer = trial("sets", 0.02, summary="set")
     assert chosen([much_finer, trial("full", 0.035, strategy="optimal")]) == much_finer
+
+
+def test_counts_decide_unless_they_are_about_as_good() -> None:
+    sets, ranges = trial("sets", 0.1, counts=0.05, summary="set"), trial("ranges", 0.3, counts=0.04)
+    assert chosen([sets, ranges]) == sets
+    assert why_chosen(sets, [sets, ranges]) == "counts from it are about as good as the best, and it loses the least"
+    better = trial("better", 0.3, counts=0.02)
+    assert chosen([sets, better]) == better
+    assert why_chosen(better, [sets, better]) == "counts from it are off the least"
+    rough = trial("rough", 0.05, gone=("age",))
+    assert why_chosen(sets, [sets, rough]) == "it keeps the most columns, and counts from it are off the least"
+    full = trial("full", 0.11, counts=0.06, strategy="optimal")
+    assert chosen([sets, full]) == full
+    assert why_chosen(full, [sets, full]) == (
+        "counts from it are about as good as the best, and its releases can be extended"
+    )
 
 
 def test_where_no_strategy_ends_in_time_the_finest_is_proposed() -> None:
