@@ -208,7 +208,10 @@ def _most_combinations(seen: Seen) -> list[str]:
 def _what_narrows(dependencies: Sequence[Narrowing]) -> list[str]:
     if not dependencies:
         return []
-    lines = _comment("These columns give generalized values away. Make them quasi, or leave them out:")
+    lines = _comment(
+        "Whoever knows these sensitive columns of a person can narrow generalized values down. If others may know one, "
+        "make it quasi:"
+    )
     for one in dependencies:
         rest = f"of {one.before:,.1f} values of {toml_key(one.quasi)}, {one.after:,.1f} are left"
         lines += _comment(f"  {_listed(one.columns)}: {rest}", "    ")
