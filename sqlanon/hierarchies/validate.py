@@ -72,7 +72,15 @@ def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[HierarchyC
 def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> list[HierarchyCheck]:
     """The checks that a hierarchy needs whatever its summary says."""
     found = list(_tree_checks(draft.parts, target))
-    if draft.parts[-1].top and column_kind(draft.column_type) is ColumnKind.TEXT:
+    is_text = column_kind(draft.column_type) is ColumnKind.TEXT
+    if is_text and draft.nullable and draft.listed and draft.height > 1:
+        labels = [col(f"level_{level}") for level in range(1, draft.height)]
+        found.append(
+            HierarchyCheck(
+                partial(_OF_EMPTY_TEXT, labels=labels, hierarchy=target, values=draft.values), _empty_text_message
+            )
+        )
+    if is_text and draft.parts[-1].top:
         found.append(HierarchyCheck(partial(_LIKE_TOP, top=text(TOP), values=draft.values), _like_top_message))
     if draft.height == 0:
         found.append(HierarchyCheck(partial(_NULLS, values=draft.values), _null_message))
@@ -197,6 +205,15 @@ _NULLS = template("""
     FROM :values
     WHERE value IS NULL
 """)
+# NULL has no label below the top: labels of the empty text may be meant for it.
+_OF_EMPTY_TEXT = template("""
+    SELECT level_0 AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.n
+    FROM :hierarchy AS h
+    CROSS JOIN (
+        SELECT sum(rows) FILTER (WHERE value IS NULL) AS n, count(*) FILTER (WHERE value = '') AS empty FROM :values
+    ) AS v
+    WHERE level_0 = '' AND concat(:labels) <> '' AND v.n > 0 AND v.empty = 0
+""")
 _LIKE_TOP = template("""
     SELECT value AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, rows AS n
     FROM :values
@@ -280,6 +297,14 @@ def _null_message(findings: list[Finding], total: int) -> str:
     return (
         f"the hierarchy has no level above the values, and the column has NULL{_rows(findings[0].n)}, "
         "which becomes the top: add a last level with the same label everywhere, such as *"
+    )
+
+
+def _empty_text_message(findings: list[Finding], total: int) -> str:
+    return (
+        f"there are labels for the empty text, and the column has none: it has NULL{_rows(findings[0].n)}, which "
+        "stays NULL up to the top. Leave the line out; or make the empty text a value: missing = [] under [source.csv] "
+        "of a CSV file, a query in a database"
     )
 
 

@@ -174,3 +174,27 @@ def test_a_star_in_the_source_is_no_suppressed_value(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as connection:
         found = connection.execute("SELECT town, count(*) FROM released GROUP BY town").fetchall()
     assert dict(found) == {"Rome": 4, "Oslo": 4, None: 4}
+
+
+@pytest.mark.parametrize(
+    ("line", "keys", "is_refused"),
+    [
+        (";unknown;*", {}, True),
+        (";;*", {}, False),  # as NULL is released: without a label below the top
+        (";unknown;*", {"csv": {"missing": []}}, False),
+    ],
+)
+def test_labels_of_the_empty_text_are_not_silently_unused(
+    tmp_path: Path, line: str, keys: dict[str, Any], is_refused: bool
+) -> None:
+    (tmp_path / "x.csv").write_text("town,ill\n" + "Rome,x\nOslo,x\n,x\n" * 3)
+    (tmp_path / "towns.csv").write_text(f"Rome;south;*\nOslo;north;*\n{line}\n")
+    town = {"role": "quasi", "hierarchy": {"file": str(tmp_path / "towns.csv")}, "min_level": 1}
+    policy = make_policy({"town": town, "ill": "sensitive"}, table=None, source={"person": False, **keys})
+    with sqlanon.connect(str(tmp_path / "x.csv")) as db:
+        if is_refused:
+            with pytest.raises(HierarchyError, match=r"labels for the empty text.*it has NULL \(3 rows\)"):
+                db.anonymize(policy)
+        else:
+            labels = {row[0] for row in db.anonymize(policy).relation().fetchall()}
+            assert labels == ({"south", "north", "unknown"} if keys else {"south", "north", None})
