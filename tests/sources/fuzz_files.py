@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -253,8 +254,9 @@ def _is_value_of(options: csv.Options, value: Any, text: str, type_: str) -> boo
     if type_ in ("DATE", "TIMESTAMP") and isinstance(value, str):
         return True  # of a year that Python does not have
     try:
-        return bool(_VALUES.get(type_, lambda text, options: value)(text.strip(), options) == value)
-    except ValueError:
+        kind = type_.partition("(")[0]
+        return bool(_VALUES.get(kind, lambda text, options: value)(text.strip(), options) == value)
+    except (ValueError, ArithmeticError):
         return False
 
 
@@ -274,8 +276,9 @@ def _moment(text: str, options: csv.Options) -> datetime.datetime:
 
 
 _VALUES: Mapping[str, Callable[[str, csv.Options], Any]] = {
-    **dict.fromkeys(("BIGINT", "HUGEINT"), lambda text, options: int(text)),
-    "BIGNUM": lambda text, options: str(int(text)),
+    **dict.fromkeys(("BIGINT", "HUGEINT"), lambda text, options: int(text.removesuffix("."))),
+    "BIGNUM": lambda text, options: str(int(text.removesuffix("."))),
+    "DECIMAL": lambda text, options: Decimal(text),
     "DOUBLE": lambda text, options: float(text),
     "BOOLEAN": lambda text, options: text.lower() in ("true", "t", "yes", "y", "1"),
     "DATE": _day,
