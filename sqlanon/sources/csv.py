@@ -125,7 +125,7 @@ _IN_FORMAT = fragment("try_strptime(:column, :format)")
 _ERROR = fragment("error('')")
 _OR_ERROR = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read ELSE error('') END")
 
-_NO_TEXT = "\x1f no text \x1e"  # that no value is spelled like
+_NO_TEXT = "\x1fnothing\x1e"  # that no value is spelled like
 _FINDS_EXTRA_DELIMITERS = int(duckdb.__version__.split(".")[0]) >= 2
 _IS_SHOWN_AGAIN = fragment("length(:column) <= :short OR :column::DOUBLE::VARCHAR = :column")
 _IF_ANY_TEXT = fragment("nullif(:column, '')")
@@ -645,6 +645,8 @@ def _sniff(engine: DuckDBEngine, path: str, known: CsvSection, options: Options)
             "escape": layout.quote,
         }
         file = _run_sniffer(engine, path, known, {**options, **likely})
+    if len(file.columns) <= 1 and known.delimiter is None:
+        _refuse_other_separators(file, open_lines)
     if known.skip is None:
         _refuse_titles(file, open_lines)
     if known.delimiter is None:
@@ -787,6 +789,12 @@ def _with_written_names(engine: DuckDBEngine, file: CsvFile, known: CsvSection) 
         _refuse_broken_lines(engine, file.path, known, file)
         _refuse_unreadable_lines(engine, file.path, is_alone=True)
     names = [(name or "").strip() for name in first[0]]
+    if len(names) > 4 and not any(names[1::2]):
+        delimiter = csv_lines.delimiter_name(str(file.options["delim"]))
+        raise SourceError(
+            f"source.files: {shown_name(file.path)}: the header has the delimiter {delimiter} twice between names; a "
+            "delimiter has one character: save the file with such a one"
+        )
     if not names[-1]:
         _refuse_broken_lines(engine, file.path, known, file)
     refuse_ambiguous(names, shown_name(file.path))
@@ -888,6 +896,14 @@ def _one_column_error(file: CsvFile, where: str) -> SourceError:
         f"each line is one value, and {where}; correct the file, or set delimiter under [source.csv]: a character that "
         "no line has makes it one column"
     )
+
+
+def _refuse_other_separators(file: CsvFile, open_lines: csv_lines.Lines) -> None:
+    if (separator := csv_lines.describe_other_separator(open_lines(csv_lines.SAMPLED_LINES))) is not None:
+        raise SourceError(
+            f"source.files: {shown_name(file.path)}: each line would be one value, and {separator}. If the file has "
+            "one column, set delimiter to a character that no line has"
+        )
 
 
 def _refuse_delimiters_in_one_column(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> None:

@@ -244,6 +244,32 @@ def find_delimiter(lines: Iterable[str]) -> tuple[int, str] | None:
     return None
 
 
+_OTHER_SEPARATORS = (":", "~", "^", "!", "#", "&", "=", "\\", *map(chr, (*range(1, 9), *range(14, 32))))
+
+
+def describe_other_separator(lines: Iterable[str]) -> str | None:
+    """What splits the header and all of some lines alike, though it is no usual delimiter; None where nothing does.
+
+    >>> describe_other_separator(["age:sex", "34:f", "51:m"])
+    "':' splits all of them into 2 fields: set delimiter = ':' under [source.csv]"
+    >>> describe_other_separator(["time", "12:30", "8:15"])
+    """
+    written = [stripped for line in lines if (stripped := line.strip())]
+    if len(written) < 2:
+        return None
+    for separator in (*_OTHER_SEPARATORS, None):
+        counts = {len(line.split(separator)) for line in written}
+        if len(counts) > 1 or 1 in counts:
+            continue
+        fields = f"all of them into {counts.pop()} fields"
+        if separator is not None:
+            return f"{separator!r} splits {fields}: set delimiter = {separator!r} under [source.csv]"
+        if all(line.split() == line.split(" ") for line in written):
+            return f"a space splits {fields}: set delimiter = ' ' under [source.csv]"
+        return f"spaces split {fields}: columns of a fixed width are not read; save the file with a delimiter"
+    return None
+
+
 def describe_line_ends(path: str) -> str | None:
     """Where the line ends of a file change; None where they are alike."""
     first, line = b"", 0

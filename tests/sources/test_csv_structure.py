@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 from conftest import make_policy
+from support import cli
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -193,3 +194,28 @@ def test_no_source_line_becomes_a_value_of_a_release(header: str, tmp_path: Path
                 verb(policy)
         with pytest.raises(SourceError, match=r"people\.csv: (the header|line 1)"):
             db.suggest()
+
+
+@pytest.mark.parametrize(
+    ("separator", "message"),
+    [
+        (":", "':' splits all of them into 3 fields: set delimiter = ':'"),
+        ("\x01", r"'\x01' splits all of them into 3 fields"),
+        (" ", "a space splits all of them into 3 fields"),
+        ("   ", "columns of a fixed width are not read"),
+        ("||", "the delimiter '|' twice between names"),
+    ],
+)
+def test_lines_with_an_unusual_separator_are_no_values(tmp_path: Path, separator: str, message: str) -> None:
+    rows = [("age", "sex", "ill"), *((str(20 + i), "mf"[i % 2], "flu") for i in range(20))]
+    file = tmp_path / "x.csv"
+    file.write_text("".join(separator.join(row) + "\n" for row in rows))
+    ended = cli("inspect", str(file))
+    assert ended.status == 2 and message in ended.err
+    if len(separator) == 1:
+        assert "3 columns" in cli("inspect", str(file), "--csv", f"delimiter={separator}").out
+
+
+def test_a_column_of_times_is_one_column(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("time\n12:30\n08:15\n")
+    assert "2 rows, 1 column" in cli("inspect", str(tmp_path / "x.csv")).out
