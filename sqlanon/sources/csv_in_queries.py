@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects import DuckDB
+from sqlglot.errors import TokenError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
@@ -57,7 +58,10 @@ def _count_told_readers(query: str) -> int:
     >>> _count_told_readers("FROM read_csv('a', auto_detect = false), read_csv('b')")
     0
     """
-    tokens = DuckDB().tokenize(query)
+    try:
+        tokens = DuckDB().tokenize(query)
+    except TokenError:  # DuckDB knows spellings that sqlglot does not: then no reader is known to be told
+        return 0
     texts = [token.text.lower() for token in tokens]
     told = []
     for i, text in enumerate(texts):
