@@ -326,7 +326,7 @@ def _time_of_day(serial: float) -> tuple[Kind, str]:
 def _day(serial: float, has_1904: bool) -> tuple[Kind, str]:
     """Excel counts the 29th of February of 1900, which never was, unless days are counted from 1904."""
     days = serial + (datetime(1904, 1, 1) - datetime(1899, 12, 30)).days if has_1904 else serial
-    if not (1 <= days < _LAST_DAY + 1) or (not has_1904 and int(serial) == 60):
+    if serial < (0 if has_1904 else 1) or days >= _LAST_DAY + 1 or (not has_1904 and int(serial) == 60):
         return "unreadable", f"has the number {serial:g} in a format of dates, and it is none: correct it"
     is_before = not has_1904 and days < 60
     moment = _moment(days, datetime(1899, 12, 31) if is_before else datetime(1899, 12, 30))

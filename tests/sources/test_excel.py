@@ -92,7 +92,13 @@ def test_columns_have_the_types_of_their_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("from_1904", [False, True])
 def test_days_are_those_that_excel_shows(from_1904: bool, tmp_path: Path) -> None:
-    days = [datetime.date(1904, 1, 2), datetime.date(1904, 3, 1), DAY, datetime.date(9999, 12, 31)]
+    days = [
+        datetime.date(1904, 1, 1),
+        datetime.date(1904, 1, 2),
+        datetime.date(1904, 3, 1),
+        DAY,
+        datetime.date(9999, 12, 31),
+    ]
     rows = [["day", "at"], *[[day, datetime.datetime.combine(day, NOON.time())] for day in days]]
     types, found = read(people(tmp_path, rows, from_1904=from_1904))
     assert types == {"day": "DATE", "at": "TIMESTAMP"}
@@ -110,6 +116,11 @@ def test_days_before_march_of_1900_are_those_that_excel_shows(
 @pytest.mark.parametrize("serial", [-1, 0, 60, 2_958_466])
 def test_numbers_that_are_no_days_are_refused(serial: int, tmp_path: Path) -> None:
     path = people(tmp_path, [["day", "n"], [serial, 1]], formats={"A2": "yyyy-mm-dd"})
+    assert "people.xlsx: cell A2 has the number" in refusal(path)
+
+
+def test_days_before_the_first_one_of_the_workbook_are_refused(tmp_path: Path) -> None:
+    path = people(tmp_path, [["day", "n"], [-365, 1]], formats={"A2": "yyyy-mm-dd"}, from_1904=True)
     assert "people.xlsx: cell A2 has the number" in refusal(path)
 
 
@@ -481,6 +492,8 @@ def test_each_cell_shows_what_openpyxl_reads(
 
 
 def shown(value: Any) -> str | None:
+    if isinstance(value, datetime.time):  # what openpyxl makes of the first day of 1904
+        value = datetime.datetime.combine(datetime.date(1904, 1, 1), value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
