@@ -113,7 +113,7 @@ class Attribute(SparseSection):
         description="how dates and timestamps are written, with the directives of strptime",
         examples=["%d.%m.%Y"],
     )
-    pivot: Annotated[Whole, Field(ge=99, le=9999)] | None = Field(
+    pivot: Annotated[Whole, Field(ge=1000, le=9999)] | None = Field(
         default=None,
         description="the last year that two digits (%y) can mean: with 2026, 26 is 2026 and 27 is 1927",
         examples=[2026],

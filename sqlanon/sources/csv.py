@@ -59,7 +59,7 @@ from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
 from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
 from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.typed_columns import SHORT_NUMBER, projection, read_columns
+from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, projection, read_columns, without_zone
 from sqlanon.sources.united import refuse_different_columns
 from sqlanon.workdir import spill_directory
 
@@ -82,18 +82,17 @@ _PLAIN = {
 """How values of a type are spelled that are of it wherever they stand in a file. There are other spellings, too."""
 
 
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 _DAY_READ = "[0-9]{4,6}[-/][0-9]{1,2}[-/][0-9]{1,2}"
 _CLOCK_READ = "[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}([.][0-9]{1,6}0{0,3})?)?"
 _READ_EXACTLY = {
     "DATE": f" *({_DAY_READ}|-?infinity) *",
     "TIME": f" *{_CLOCK_READ} *",
     "TIMESTAMP": f" *({_DAY_READ}([ T]+{_CLOCK_READ}( ?UTC|Z|[+]00(:?00)?)?)?|-?infinity) *",
-    "TIMESTAMP WITH TIME ZONE": (
-        f" *{_DAY_READ}[ T]+{_CLOCK_READ} ?(UTC|Z|[-+][0-9]{{2}}(:?[0-9]{{2}})?|[A-Za-z]+/[A-Za-z_/+-]+) *"
-    ),
+    _ZONED: f" *{_DAY_READ}[ T]+{_CLOCK_READ}{ZONE} *",
 }
-"""How values of a type are spelled that the engine's cast keeps. It drops words, offsets and BC of others, or moves
-them to another time zone."""
+"""How values of a type are spelled that the engine's cast keeps, those with a zone without it. It drops words, offsets
+and BC of others."""
 
 _FORMATS = {"dateformat": "DATE", "timestampformat": "TIMESTAMP"}  # the types that these options are for
 
@@ -398,8 +397,9 @@ def scan_csv(
     ):
         layout = _sniff_files(_Reader(engine, readable, text_columns, (), known), **_number_options(known))
         if readable == paths:
-            return _converted(layout, list(layout.columns), lambda name, type_, options: None), dropped
-    nulls = [named(cast(exp.null(), type_), name) for name, type_ in layout.columns.items()]
+            return _converted(layout, list(layout.columns), _convert_zones), dropped
+    types = {name: "TIMESTAMP" if type_ == _ZONED else type_ for name, type_ in layout.columns.items()}
+    nulls = [named(cast(exp.null(), type_), name) for name, type_ in types.items()]
     return exp.select(*nulls).where(exp.false()), dropped
 
 
@@ -484,13 +484,18 @@ def _convert_exactly(name: str, type_: str, options: Options) -> exp.Expr | None
     return None if read is None else _OR_ERROR(column=col(name), read=read)
 
 
+def _convert_zones(name: str, type_: str, options: Options) -> exp.Expr | None:
+    return _convert_exactly(name, type_, options) if type_ == _ZONED else None
+
+
 def _read_exactly(name: str, type_: str, options: Options) -> exp.Expr | None:
     """A text as a date or time, NULL where the engine would change it; None for other types."""
     if type_ not in _READ_EXACTLY:
         return None
     format_ = _format_of(type_, options)
     if format_ is None:
-        return _IF_FULL_MATCH(column=col(name), spelling=text(_READ_EXACTLY[type_]), read=_try_cast(col(name), type_))
+        read = _try_cast(without_zone(col(name)), "TIMESTAMP") if type_ == _ZONED else _try_cast(col(name), type_)
+        return _IF_FULL_MATCH(column=col(name), spelling=text(_READ_EXACTLY[type_]), read=read)
     digits = "[0-9]{4}" if "%Y" in format_ else ""  # the engine takes 13/02/20 for the year 20
     read = _try_cast(_IN_FORMAT(column=col(name), format=text(format_)), type_)
     return _IF_MATCH(column=col(name), digits=text(digits), read=read)

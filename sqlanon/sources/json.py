@@ -14,9 +14,10 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import anonymous, col, fragment, ident, literal_path, select, star, template, text
+from sqlanon.expressions import anonymous, col, fragment, ident, literal_path, named, select, template, text
 from sqlanon.policy.databases import shown_name
 from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.typed_columns import ZONE, without_zone
 from sqlanon.sources.united import refuse_different_columns
 
 _NO_VALUE = re.compile(r'"NULL"(?=[),\[]|$)')  # the type of a field without a value, not a field of that name
@@ -33,6 +34,8 @@ _IS_ROUNDED = fragment("""
     ), false)
 """)
 _IS_WHOLE = fragment("coalesce(bool_and(regexp_full_match(:column, '-?[0-9]{1,38}')), false)")
+_IF_ZONED = fragment("CASE WHEN regexp_matches(trim(:text), :zone) THEN :clock END")
+_ARE_READ = fragment("count(:text) = count(:read)")
 
 
 def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
@@ -66,8 +69,10 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
         raise SourceError(f"source.files: {message}") from error
     types = {name: _type(name, type_, text_columns) for name, type_ in types.items()}
     types |= _exact_types(engine, files, options, types)
-    columns = [exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in types.items()]
-    return star(_read(files, {**options, "columns": exp.Struct(expressions=columns)}))
+    zoned = [name for name, type_ in types.items() if type_ == "TIMESTAMP WITH TIME ZONE"]
+    rows = _read_as(files, options, {**types, **dict.fromkeys(zoned, "VARCHAR")})
+    clocks = _readable_clocks(engine, rows, zoned)
+    return select([named(_clock(name), name) if name in clocks else col(name) for name in types], rows)
 
 
 def _type(name: str, type_: str, text_columns: Collection[str]) -> str:
@@ -83,14 +88,31 @@ def _exact_types(
     names = [name for name, type_ in types.items() if type_ == "DOUBLE"]
     if not names:
         return {}
-    texts = [exp.PropertyEQ(this=ident(name), expression=text("VARCHAR")) for name in names]
-    rows = _read(files, {**options, "columns": exp.Struct(expressions=texts)})
+    rows = _read_as(files, options, dict.fromkeys(names, "VARCHAR"))
     figures = [figure(column=col(name)) for name in names for figure in (_IS_ROUNDED, _IS_WHOLE)]
     values = engine.rows(select(figures, rows))[0]
     pairs = zip(names, values[::2], values[1::2], strict=True)
     return {name: "HUGEINT" if is_whole else "VARCHAR" for name, is_rounded, is_whole in pairs if is_rounded}
 
 
+def _readable_clocks(engine: DuckDBEngine, rows: exp.Expr, zoned: Collection[str]) -> list[str]:
+    """The columns of times with a zone, which the engine would move to UTC, that are read as the clock showed them."""
+    if not zoned:
+        return []
+    figures = [_ARE_READ(text=col(name), read=_clock(name)) for name in zoned]
+    return [name for name, are_read in zip(zoned, engine.rows(select(figures, rows))[0], strict=True) if are_read]
+
+
+def _clock(name: str) -> exp.Expr:
+    clock = exp.TryCast(this=without_zone(col(name)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
+    return _IF_ZONED(text=col(name), zone=text(f":[0-9.]+{ZONE}$"), clock=clock)
+
+
+def _read_as(files: exp.Expr, options: dict[str, exp.Expr], types: Mapping[str, str]) -> exp.Table:
+    columns = [exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in types.items()]
+    return _read(files, {**options, "columns": exp.Struct(expressions=columns)})
+
+
 def _read(files: exp.Expr, options: dict[str, exp.Expr]) -> exp.Table:
-    named = [exp.Var(this=name).eq(value.copy()) for name, value in options.items()]
-    return exp.Table(this=anonymous("read_json", files.copy(), *named))
+    arguments = [exp.Var(this=name).eq(value.copy()) for name, value in options.items()]
+    return exp.Table(this=anonymous("read_json", files.copy(), *arguments))

@@ -125,11 +125,21 @@ _UNLESS_STRANGE = fragment("""
 """)
 _UNLESS_MISSING = fragment("CASE WHEN NOT :text IN (:codes) THEN :text END")
 
+ZONE = " ?(UTC|Z|[-+][0-9]{2}(:?[0-9]{2})?|[A-Za-z]+/[A-Za-z_/+-]+)"
+"""What may stand behind a time: its zone, or the offset from UTC."""
+
+_WITHOUT_ZONE = fragment("regexp_replace(trim(:text), :zone, '\\1')")
+
 _ISO_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _ISO = {
     "DATE": _ISO_DAY,
-    "TIMESTAMP": f"{_ISO_DAY}([ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,6}})?)?)?",
+    "TIMESTAMP": f"{_ISO_DAY}([ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,6}})?)?({ZONE})?)?",
 }
+
+
+def without_zone(value: exp.Expr) -> exp.Expr:
+    """The text of a time as the clock showed it where it was written: the engine would move it to UTC."""
+    return _WITHOUT_ZONE(text=value, zone=text(f"(:[0-9.]+){ZONE}$"))
 
 
 def number_pattern(marks: NumberMarks, is_integer: bool = False, leading_zeros: bool = True) -> str:
@@ -176,7 +186,8 @@ def _day_or_time(value: exp.Expr, reading: ColumnReading, type_: Literal["DATE",
     """A text as a date or timestamp; NULL where it is none."""
     trimmed: exp.Expr = _TRIMMED(text=value)
     if reading.format is None:
-        return _IN_ISO(text=value, pattern=text(_ISO[type_]), value=_try_cast(trimmed, type_))
+        iso = without_zone(value) if type_ == "TIMESTAMP" else trimmed
+        return _IN_ISO(text=value, pattern=text(_ISO[type_]), value=_try_cast(iso, type_))
     pattern, format_ = format_pattern(reading.format), reading.format
     if reading.pivot is not None and "y" in directives(format_):
         trimmed = _WITH_CENTURY(text=trimmed, pattern=text(f"^{pattern}$"), pivot=reading.pivot)

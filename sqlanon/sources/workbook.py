@@ -361,7 +361,7 @@ def _stored_date(value: str) -> tuple[Kind, str]:
     try:
         if "T" not in value and ":" in value:
             return "time", time.fromisoformat(value).isoformat()
-        moment = datetime.fromisoformat(value.removesuffix("Z"))
+        moment = datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=None)
     except ValueError:
         return "unreadable", f"has the date {value}, which is none: correct it"
     if moment.time() == time():
