@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from typing import TextIO
 
 from sqlanon.notices import Notice, with_noun
 from sqlanon.records import dataclass
-from sqlanon.sources.csv_lines import SHOWN_LINES, Layout, Record, describe_record, read_records
+from sqlanon.sources.csv_lines import SHOWN_LINES, Layout, Record, describe_record, open_reader, read_records
 
 _MOST_LINES = 10_000  # of a record: a quote that is closed later is taken for a stray one
+_RUN_LINES = 200  # most lines are good: so many are parsed at once
 _LONGEST_FIELD = 2**31 - 1  # characters: Python's own limit is shorter than that of the engine
 _QUOTES = ('"', "'")
 
@@ -64,8 +65,12 @@ def copy_good_lines(
     file: str,
     is_quote_known: bool = False,
     read_lines: int | None = None,
+    run_lines: int = _RUN_LINES,
 ) -> DroppedLines:
     """Write the lines of a file but for the bad ones, with titles, blank lines and comments; as a stream.
+
+    Runs of good lines are found at once, of up to ``run_lines``. Of 0, each record is parsed by itself: the result is
+    the same.
 
     Raises
     ------
@@ -73,10 +78,10 @@ def copy_good_lines(
         It is not clear which lines are bad.
     """
     expected, rows, count, shown, opened = 0, 0, 0, list[str](), iter(lines)
-    for piece in _read_pieces(islice(opened, read_lines), layout, is_quote_known, read_lines):
+    for piece in _read_pieces(islice(opened, read_lines), layout, is_quote_known, read_lines, run_lines):
         if piece.flaw is None:
             target.writelines(piece.lines)
-            rows += piece.record is not None
+            rows += piece.rows
             expected = expected or (0 if piece.record is None else len(piece.record.fields))
         else:
             count += 1
@@ -95,16 +100,17 @@ def read_good_records(lines: Iterable[str], layout: Layout, is_quote_known: bool
 
 @dataclass(frozen=True)
 class _Piece:
-    """Lines of a file: a record; or a title, a blank line or a comment."""
+    """Lines of a file: a record; or a title, a blank line or a comment; or a run of good records and blank lines."""
 
     line: int  # the first of them
     lines: Sequence[str]
-    record: Record | None = None
+    rows: int = 0  # good records
+    record: Record | None = None  # none of a run
     flaw: str | None = None  # of a bad record
 
 
 def _read_pieces(
-    lines: Iterable[str], layout: Layout, is_quote_known: bool, read_lines: int | None = None
+    lines: Iterable[str], layout: Layout, is_quote_known: bool, read_lines: int | None = None, run_lines: int = 0
 ) -> Iterator[_Piece]:
     """A file piece by piece; of so many lines, the last record is left out if it is bad: it may go on behind them."""
     feed, expected = _Feed(lines), 0
@@ -117,9 +123,9 @@ def _read_pieces(
             if record.is_broken:
                 raise UnclearLinesError(f"the first line of the table (line {line:,}) {describe_record(record)}")
             expected = len(record.fields)
-            yield _Piece(line, taken, record)
+            yield _Piece(line, taken, 1, record)
         elif _is_good(record, expected):
-            yield _Piece(line, taken, record)
+            yield _Piece(line, taken, 1, record)
         elif feed.line == read_lines:
             return
         else:
@@ -128,7 +134,11 @@ def _read_pieces(
             if not is_quote_known:
                 _refuse_other_quotes(line, bad, expected, layout)
             flaw = describe_record(record if bad == taken else replace(record, fields=(), is_broken=True))
-            yield _Piece(line, bad, record, "has a NUL byte" if any("\0" in text for text in bad) else flaw)
+            yield _Piece(line, bad, 0, record, "has a NUL byte" if any("\0" in text for text in bad) else flaw)
+        if expected and (run := feed.take(run_lines)):
+            count, rows = _count_good_lines(run, layout, expected)
+            feed.put_back(run[count:])
+            yield _Piece(feed.line - count + 1, run[:count], rows)
 
 
 class _Feed:
@@ -144,6 +154,13 @@ class _Feed:
         line = self._returned.pop() if self._returned else next(self._lines)
         self.line += 1
         return line
+
+    def take(self, count: int) -> list[str]:
+        """The next lines, up to so many."""
+        lines = [self._returned.pop() for _ in range(min(count, len(self._returned)))]
+        lines += islice(self._lines, count - len(lines))
+        self.line += len(lines)
+        return lines
 
     def put_back(self, lines: Sequence[str]) -> None:
         self._returned += reversed(lines)
@@ -170,6 +187,21 @@ def _records(feed: _Feed, layout: Layout) -> Iterator[tuple[int, Sequence[str], 
                 yield other
 
         yield line, taken, _parse(more(), layout, taken)
+
+
+def _count_good_lines(lines: Sequence[str], layout: Layout, expected: int) -> tuple[int, int]:
+    """How many of the first lines are good records or blank, and how many records these are."""
+    count, rows = 0, 0
+    reader = open_reader(lines, layout.delimiter, layout.quote, layout.escape)
+    with _long_fields(), suppress(csv.Error):
+        for fields in reader:
+            taken = lines[count : reader.line_num]
+            is_comment = layout.comment and taken[0].startswith(layout.comment)
+            has_escaped_end = len(taken) > 1 and not (layout.quote and layout.quote in taken[0])
+            if is_comment or has_escaped_end or "\0" in "".join(taken) or (fields and len(fields) != expected):
+                break
+            count, rows = reader.line_num, rows + bool(fields)
+    return count, rows
 
 
 def _parse(lines: Iterable[str], layout: Layout, taken: Sequence[str] = ()) -> Record | None:

@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from sqlanon.notices import with_noun
 from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 DELIMITERS = (",", ";", "\t", "|")
 
@@ -127,9 +130,8 @@ def describe_record(record: Record) -> str:
     return _STRAY_QUOTE if record.is_broken else f"has {len(record.fields):,}"
 
 
-def read_records(lines: Iterable[str], delimiter: str, quote: str, escape: str = "") -> Iterator[Record]:
-    """The records of a file but for blank lines; reading goes on behind broken ones."""
-    reader = csv.reader(
+def open_reader(lines: Iterable[str], delimiter: str, quote: str, escape: str) -> Reader:
+    return csv.reader(
         lines,
         delimiter=delimiter,
         quotechar=quote or None,
@@ -138,6 +140,11 @@ def read_records(lines: Iterable[str], delimiter: str, quote: str, escape: str =
         escapechar=None if escape in ("", quote) else escape,
         strict=True,
     )
+
+
+def read_records(lines: Iterable[str], delimiter: str, quote: str, escape: str = "") -> Iterator[Record]:
+    """The records of a file but for blank lines; reading goes on behind broken ones."""
+    reader = open_reader(lines, delimiter, quote, escape)
     while True:
         line = reader.line_num + 1
         try:

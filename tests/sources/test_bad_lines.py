@@ -255,6 +255,41 @@ def test_no_line_is_lost_or_changed(parts: list[str]) -> None:
         assert dropped.rows == len(plain)
 
 
+lines_of_files = st.lists(
+    st.sampled_from(
+        ["1,2,3\n"] * 4
+        + ["1,2\n", "1,2,3,\r\n", "\n", "\r", "#a,b,c\n", "#,\n", "x\0y,2,3\n", "1,2,\\\n", "1,'2,3\n", "1,'2','3'\r"]
+        + ['1,"2,3\n', '"1\n', '2",3,4\n', '1,"a\n', 'b",3\n', '1,"2"x,3\n', '"1",,""\n', '1,"a\\"b",3\n', '"\0",2,3\n']
+    ),
+    max_size=30,
+)
+layouts = st.builds(
+    Layout,
+    st.just(","),
+    quote=st.sampled_from(['"', "'", ""]),
+    escape=st.sampled_from(["", '"', "\\"]),
+    skip=st.sampled_from([0, 0, 1]),
+    comment=st.sampled_from(["", "", "#"]),
+)
+
+
+@settings(max_examples=examples(1_000))
+@given(lines_of_files, layouts, st.booleans(), st.one_of(st.none(), st.integers(1, 30)), st.integers(1, 8))
+def test_runs_of_lines_are_copied_as_their_records_are(
+    lines: list[str], layout: Layout, is_quote_known: bool, read_lines: int | None, run_lines: int
+) -> None:
+    def copy(run_lines: int) -> tuple[str, object]:
+        target = io.StringIO(newline="")
+        text = io.StringIO("".join(["a,b,c\n", *lines]), newline="")
+        try:
+            dropped = copy_good_lines(text, layout, target, "people.csv", is_quote_known, read_lines, run_lines)
+        except UnclearLinesError as error:
+            return "", str(error)
+        return target.getvalue(), dropped
+
+    assert copy(run_lines) == copy(0)
+
+
 def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     with path.open("w") as file:
