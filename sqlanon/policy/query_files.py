@@ -10,6 +10,19 @@ from pathlib import Path
 from sqlanon.fields import file_pattern
 
 _DATA = re.compile(r"\.(parquet|pq|csv|tsv|txt|json|jsonl|ndjson|xlsx)(\.gz|\.zst)?$", re.IGNORECASE)
+_AFTER_TABLES = {
+    "SELECT",
+    "WHERE",
+    "GROUP_BY",
+    "HAVING",
+    "QUALIFY",
+    "WINDOW",
+    "ORDER_BY",
+    "LIMIT",
+    "UNION",
+    "ON",
+    "USING",
+}
 _READERS = re.compile(r"(read|scan)_\w+|\w+_scan", re.IGNORECASE)
 
 
@@ -20,6 +33,8 @@ def with_folder(query: str, folder: Path | None) -> str:
     "SELECT * FROM '/data/x/*.parquet' JOIN t USING (id)"
     >>> with_folder("FROM read_csv(['a.csv', '/b.csv'], sep = ';') WHERE name = 'c.csv'", Path("/data"))
     "FROM read_csv(['/data/a.csv', '/b.csv'], sep = ';') WHERE name = 'c.csv'"
+    >>> with_folder("FROM t, 'a.json' AS a, \\"b.parquet\\" WHERE name IN ('c.csv', 'd.csv')", Path("/data"))
+    "FROM t, '/data/a.json' AS a, '/data/b.parquet' WHERE name IN ('c.csv', 'd.csv')"
     """
     return query if folder is None else _with_files(query, lambda path: file_pattern(path, folder))
 
@@ -40,8 +55,8 @@ def _with_files(query: str, change: Callable[[str], str]) -> str:
 
 
 def _files(query: str) -> Iterator[tuple[int, int, str]]:
-    """Where files are named: a text after FROM or JOIN that ends as files do, and the first argument of a reader, which
-    is a text or a list of texts."""
+    """Where files are named: a table whose name ends as files do, and the first argument of a reader, which is a text
+    or a list of texts."""
     from sqlglot.dialects import DuckDB  # noqa: PLC0415 - it takes long to load, and most policies have no query
     from sqlglot.errors import TokenError  # noqa: PLC0415
 
@@ -50,13 +65,28 @@ def _files(query: str) -> Iterator[tuple[int, int, str]]:
     except TokenError:  # DuckDB says what is wrong
         return
     kinds = [token.token_type.name for token in tokens]
+    names = {i for i in _names_of_tables(kinds) if _DATA.search(tokens[i].text)}
     for i, token in enumerate(tokens):
-        found: list[int] = []
-        if kinds[i] in ("FROM", "JOIN") and kinds[i + 1 : i + 2] == ["STRING"] and _DATA.search(tokens[i + 1].text):
-            found = [i + 1]
-        elif kinds[i] == "VAR" and _READERS.fullmatch(token.text) and kinds[i + 1 : i + 2] == ["L_PAREN"]:
+        found: list[int] = [i] if i in names else []
+        if kinds[i] == "VAR" and _READERS.fullmatch(token.text) and kinds[i + 1 : i + 2] == ["L_PAREN"]:
             found = _first_argument(kinds, i + 2)
         yield from ((tokens[j].start, tokens[j].end + 1, tokens[j].text) for j in found)
+
+
+def _names_of_tables(kinds: Sequence[str]) -> Iterator[int]:
+    """The tokens in quotes that stand where a table does: after FROM or JOIN, or after a comma that follows these."""
+    is_from = [False]  # whether tables are listed, by open parentheses
+    for i, kind in enumerate(kinds):
+        if kind == "L_PAREN":
+            is_from.append(False)
+        elif kind == "R_PAREN":
+            is_from[:] = is_from[:-1] or [False]
+        elif kind in ("FROM", "JOIN"):
+            is_from[-1] = True
+        elif kind in _AFTER_TABLES:
+            is_from[-1] = False
+        elif kind in ("STRING", "IDENTIFIER") and is_from[-1] and kinds[i - 1] in ("FROM", "JOIN", "COMMA"):
+            yield i
 
 
 def _first_argument(kinds: Sequence[str], start: int) -> list[int]:

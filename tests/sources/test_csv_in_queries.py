@@ -63,6 +63,7 @@ def test_no_csv_file_is_read_by_a_guess(folder: Path, source: str, verb: str, mo
     [
         "FROM 'x/people.parquet'",
         f"FROM read_csv('x/people.csv', {TOLD})",
+        "SELECT p.* FROM t, 'x/people.parquet' AS p",
         "SELECT p.* FROM t JOIN read_parquet(['x/*.parquet']) AS p ON one = 1",
     ],
 )
@@ -99,9 +100,17 @@ def test_a_policy_with_a_query_has_one_fingerprint_wherever_it_is(folder: Path) 
 
 
 def test_texts_of_a_query_that_are_no_files_stay(folder: Path) -> None:
-    query = "SELECT extract(year FROM '2020-01-01'), 'x.csv' AS ill FROM t WHERE name = 'y.parquet' -- FROM 'z.csv'"
-    source = write_policy(folder, f'query = "{query}"')
-    assert Policy.load(source).source.query == query
+    for query in (
+        "SELECT extract(year FROM '2020-01-01'), 'x.csv' AS ill FROM t WHERE name = 'y.parquet' -- FROM 'z.csv'",
+        "FROM t AS a, (SELECT trim(BOTH FROM 'x'), 'y.csv') SELECT 1, 'z.csv' ORDER BY 1, 'z.csv'",
+    ):
+        source = write_policy(folder, f'query = "{query}"')
+        assert Policy.load(source).source.query == query
+
+
+def test_a_query_that_sqlglot_cannot_split_into_words_reads_no_guess(folder: Path) -> None:
+    ended = cli("anonymize", str(write_policy(folder, """query = "FROM 'x/people.csv' WHERE '1" """)), cwd=folder)
+    assert ended.status == 2 and "source.query" in ended.err and "Traceback" not in ended.err
 
 
 def test_a_connection_whose_view_guesses_is_refused(folder: Path) -> None:
