@@ -91,6 +91,8 @@ _LAB_VALUES = (
     r"apgar|ecog(?:_?ps)?|karnofsky|gleason|nyha|tnm|histolog(?:y|ie)|bone_?density"
 )
 _CODES_OF_HEALTH = r"icd(?:_?\d+)?(?:_?(?:cm|gm|o))?|atc|snomed(?:_?ct)?|loinc|drg|ndc|cpt|hcpcs|opcs|read_code|diag"
+_TOO_SHORT = r"(?!(?:h?bp|psa)(?:_?\d+)*$)"
+"""Words of health that by themselves are as often others: `bp` is a British pound, `hbp` a hit by a pitch."""
 _NUMBER = "id|ids|uid|pid|nr|no|num|number|nummer|key|code|kennung|schluessel|numero|identifier"
 
 NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK, ICD, HEALTH = (
@@ -349,7 +351,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         HEALTH,
         "sensitive",
-        rf"{_BEFORE_HEALTH}(?:{_DISEASES}|{_LAB_VALUES}|{_CODES_OF_HEALTH}|"
+        rf"{_TOO_SHORT}{_BEFORE_HEALTH}(?:{_DISEASES}|{_LAB_VALUES}|{_CODES_OF_HEALTH}|"
         r"diagnos[ei]s|diagnose|diagnosen|diagnosed|diseases?|illness(?:es)?|disorders?|symptoms?|(?:co_?|multi_?)morbidit(?:y|ies)|"
         r"comorb|komorbiditaet(?:en)?|comorbilid?ad(?:es)?|comorbidita|comorbidades?|charlson|complications?|komplikation(?:en)?|"
         r"treatments?|therap(?:y|ies)|(?:chemo|radio|immuno|hormone?|psycho)_?therap(?:y|ie|ia)|chemo|medications?|drugs?|dos(?:e|es|age|is|ierung)|"

@@ -37,7 +37,7 @@ HEALTH_NAMES = (
     "diabetes has_diabetes type_2_diabetes tumor tumour_size TumorSize tumor_grade cancer cancer_type CancerStage "
     "family_history_of_cancer carcinoma asthma hypertension hypertension_history icd10 icd_code atc atc_code snomed "
     "loinc hba1c HbA1c_mmol_mol creatinine serum_creatinine glucose fasting_glucose cholesterol total_cholesterol ldl "
-    "sbp systolic_bp diastolic SystolicBP heart_attack stroke depression anxiety hiv hiv_positive pregnancy medication "
+    "sbp systolic_bp diastolic SystolicBP resting_bp high_bp psa_baseline heart_attack stroke depression anxiety hiv hiv_positive pregnancy medication "
     "drugs dose daily_dose treatment therapy chemotherapy symptoms comorbidities complications disability smoker "
     "relapse cause_of_death health health_status "
     "Krebs Tumorstadium Vorerkrankungen Bluthochdruck Blutzucker Medikation cancro ipertensione glicemia "
@@ -55,7 +55,8 @@ def test_health_is_recognized_by_more_than_diagnosis(name: str) -> None:
 NO_HEALTH = (
     "treatedIndex drug_store_distance health_insurance healthcare_exp_2020 tree_health annual_deaths death_rate "
     "life_exp_at_birth infant_mortality vapPress alcoholfitted transmission diameter stage grade growth dmi Dm5 "
-    "hospital expression age_at_diagnosis date_of_diagnosis diagnosis_year birth_weight weight height bmi"
+    "hospital expression age_at_diagnosis date_of_diagnosis diagnosis_year birth_weight weight height bmi "
+    "bp BP bp2 hbp psa PSA_1"
 )
 
 
