@@ -39,7 +39,7 @@ from sqlanon.policy import Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.check import Check, source_check
-from sqlanon.release.dependencies import measure_dependencies, warn_of_unique_columns
+from sqlanon.release.dependencies import measure_dependencies
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
@@ -50,6 +50,7 @@ from sqlanon.release.undecided_persons import (
     find_undecided_person,
     refuse_undecided_person,
 )
+from sqlanon.release.unprotected_columns import warn_of_health_names, warn_of_unprotected_columns
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import EarlierReleases, SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice, silent
@@ -98,7 +99,7 @@ def plan(space: Workspace, policy: Policy) -> Plan:
     drafted = draft(steps, run, policy, silent, Laps())
     show_rows(steps, drafted)
     show_audit(steps, drafted)
-    warnings = ordered_messages(run.notices)
+    warnings = ordered_messages((*run.notices, *warn_of_health_names(policy)))
     return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine), policy.search.is_local, warnings)
 
 
@@ -342,7 +343,7 @@ def draft_of(
     policy = prepared.policy
     with source_errors():
         person = find_undecided_person(steps, policy, prepared.source, prepared.columns, prepared.marginals.rows)
-        warnings = (*run.notices, *warn_of_unique_columns(steps, prepared))
+        warnings = (*run.notices, *warn_of_unprotected_columns(steps, prepared))
         warnings += () if steps.dry else warn_of_levels_above_top(policy, prepared.heights)
     laps.end("load")
     found = search(steps, prepared, partial(progress, "search"))

@@ -25,7 +25,7 @@ STAGES = (
     "build_hierarchies",
     "count_combinations",
     "search_input",
-    "warn_of_unique_columns",
+    "warn_of_unprotected_columns",
     "search",
     "recode",
     "measure_dependencies",

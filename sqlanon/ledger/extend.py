@@ -53,7 +53,7 @@ from sqlanon.policy.names import EARLIER
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.records import dataclass
 from sqlanon.release.check import Check
-from sqlanon.release.dependencies import Narrowing, measure_dependencies, warn_of_unique_columns
+from sqlanon.release.dependencies import Narrowing, measure_dependencies
 from sqlanon.release.draft import person_claims
 from sqlanon.release.label_levels import label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
@@ -66,6 +66,7 @@ from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.source_change import SourceChange
 from sqlanon.release.target import Expected, Reach
 from sqlanon.release.targets.file import FileTarget
+from sqlanon.release.unprotected_columns import warn_of_unprotected_columns
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
 from sqlanon.resources import PLAIN, __version__
@@ -168,6 +169,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     dependencies = measure_dependencies(run.engine, steps, prepared, everything, levels)
     kept = replace(waiting, classes=figures["classes"], squares=float(figures["squares"]))
     measure = measure_of(prepared)
+    warnings = (*run.notices, *warn_of_unprotected_columns(steps, prepared), *dependencies.warnings)
     return Extension(
         released_before=manifest.released_rows,
         new_rows=count + waiting.suppressed_rows,
@@ -182,7 +184,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
         score=measure.shown(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies.narrowing,
         source_change=change,
-        warnings=[*ordered_messages((*run.notices, *warn_of_unique_columns(steps, prepared), *dependencies.warnings))],
+        warnings=[*ordered_messages(warnings)],
         _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
     )
 

@@ -36,8 +36,8 @@ from sqlanon.pipeline import prepare
 from sqlanon.policy import Policy, table_parts
 from sqlanon.policy.compatibility import LIVE_VIEWS, asked_of, conflicts
 from sqlanon.records import dataclass
-from sqlanon.release.dependencies import warn_of_unique_columns
 from sqlanon.release.manifest import utc_now
+from sqlanon.release.unprotected_columns import warn_of_unprotected_columns
 from sqlanon.requirements import void_shields
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress, silent
@@ -136,7 +136,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
     with space.run(policy) as run:
         with source_errors():
             searched = _search(run, policy, space.home(policy), progress)
-            warnings = warn_of_unique_columns(StatementRunner(run.engine), searched.prepared)
+            warnings = warn_of_unprotected_columns(StatementRunner(run.engine), searched.prepared)
         warnings += tuple(void_shields(searched.prepared.requirements.shields, policy.privacy.k))
         with space.writing(policy) as engine, _writable(), engine.inside(searched.base.catalog):
             draft, before, others = _draft(engine, searched, name)

@@ -50,11 +50,10 @@ from sqlanon.release.narrowing import (
     smallest_group,
     values_by_chance,
 )
+from sqlanon.release.unprotected_columns import unique_columns
 from sqlanon.release.words import listed
 from sqlanon.search.input import SearchInput
-from sqlanon.sources import NOT_THERE
-from sqlanon.sources.column_figures import KEY, NEARLY, exact_counts, nearly_unique, some_rows
-from sqlanon.sources.columns import quoted
+from sqlanon.sources.column_figures import KEY, exact_counts, some_rows
 from sqlanon.sources.duckdb import named_table
 
 ENOUGH = 20_000
@@ -396,7 +395,7 @@ def refuse_narrowing(
         f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
         f"{names} reveals their values, and whether it depends on them cannot be measured. Make it identifying or "
         "quasi, round it, or leave it out"
-        for name in unique_columns(steps.engine, prepared, KEY)
+        for name in unique_columns(steps.engine, prepared.source, prepared.columns, KEY)
     )
     return tuple(f"dependencies: {reason}" for reason in (*(each.message for each in narrowing), *keys))
 
@@ -408,43 +407,6 @@ def _singled_out(narrowing: Narrowing) -> str:
         '    To publish it all the same, set dependencies = "warn" in [privacy]: somebody who knows '
         f"{names} of a person can then find this person's row"
     )
-
-
-def warn_of_unique_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[Notice, ...]:
-    """Warn of unchanged columns that identify people by themselves."""
-    return () if steps.dry else unique_warnings(prepared, unique_columns(steps.engine, prepared))
-
-
-def unique_columns(engine: Engine, prepared: SearchInput, share: float = NEARLY) -> dict[str, int]:
-    """The unchanged columns that are nearly unique, among those whose values are known, and the values of each."""
-    names = [name for name in _unchanged_columns(prepared) if prepared.source.columns[name] != NOT_THERE]
-    if not names:
-        return {}
-    figures = prepared.source.distinct_counts(engine, names)
-    distinct = dict(zip(names, figures[::2], strict=True))
-    return {name: distinct[name] for name in nearly_unique(names, figures, share)}
-
-
-def unique_warnings(prepared: SearchInput, unique: Mapping[str, int]) -> tuple[Notice, ...]:
-    """Warnings of unchanged columns that identify people by themselves."""
-    not_there = [name for name in _unchanged_columns(prepared) if prepared.source.columns[name] == NOT_THERE]
-    warnings: tuple[Notice, ...] = ()
-    if not_there:
-        message = f"not known here whether the values of {quoted(not_there)} identify people by themselves"
-        warnings = (Notice(f"{message}: audit.sql of the export counts them in the warehouse"),)
-    return warnings + tuple(
-        Notice(
-            f"column {name!r} is nearly unique: its values identify people by themselves; make it identifying "
-            "or a quasi-identifier",
-            values,
-        )
-        for name, values in unique.items()
-    )
-
-
-def _unchanged_columns(prepared: SearchInput) -> list[str]:
-    noisy = prepared.columns.noisy
-    return [column.name for column in prepared.released if column.quasi is None and column.name not in noisy]
 
 
 def _measurable(

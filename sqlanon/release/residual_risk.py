@@ -13,14 +13,15 @@ from sqlanon.engines.base import Queries
 from sqlanon.expressions import all_of, col, named, number, same, template, union_all
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.policy.toml import toml_value
+from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import class_labels
 from sqlanon.release.disclosure import COMMON, LIKELY, RATIO
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.words import listed
 from sqlanon.requirements import close_values, different_values, promised_k
 from sqlanon.requirements.base import TOLERANCE
+from sqlanon.sources.column_kinds import is_health
 
 if TYPE_CHECKING:
     from sqlanon.release.dependencies import Narrowing
@@ -213,7 +214,7 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
     there = {name.lower() for name in engine.columns(relation)}  # some engines have what requirements look at only
     quasi = {name.lower() for name in claims.quasi}
     columns = [one for one in claims.columns if one.name.lower() in there - quasi]
-    sensitive = [one.name for one in columns if one.role == "sensitive"]
+    sensitive = [one.name for one in columns if _is_sensitive(one)]
     found, known = list[ResidualRisk](), dict[str, _Disclosed]()
     if sensitive and claims.quasi:
         known = {name: _disclosed(engine, relation, claims.quasi, name, few) for name in sensitive}
@@ -228,7 +229,7 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
     else:
         quasi_columns = [col(name) for name in claims.quasi]
         classes = _Classes(*engine.rows(_CLASSES(relation=relation, quasi=quasi_columns))[0])
-        if not any(one.role == "sensitive" for one in claims.columns):
+        if not any(map(_is_sensitive, claims.columns)):
             no_column = "The policy declares no sensitive column."
             found.append(ResidualRisk("Sensitive values", no_column, status="not counted"))
     others = _values_of(engine, relation, [one.name for one in columns if one.name not in known], few)
@@ -236,6 +237,11 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
     noisy = {name.lower() for name, spec in claims.policy.get("attributes", {}).items() if "noise" in spec}
     values = {name: one for name, one in values.items() if name.lower() not in noisy}  # nobody knows a noisy value
     return [*found, _rare_values(values, classes.rows, few, claims), _uniques(claims, classes)]
+
+
+def _is_sensitive(column: ReleasedColumn) -> bool:
+    """Whether groups can give its values away: also those of health that a policy calls insensitive."""
+    return column.role == "sensitive" or (column.role == "insensitive" and is_health(column.name))
 
 
 def _values_of(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:
@@ -361,16 +367,22 @@ def disclosed(
     advice = f"add to {key} in [privacy]:\n  {toml_value(entry)}" if there else (
         f"add to [privacy]:\n  {key} = {toml_value([entry])}"
     )  # fmt: skip
+    remedy = kind.remedy.format(**words)
+    change: dict[str, Mapping[str, Any]] = {"privacy": {key: [entry]}}
+    if any(one.name == worst and one.role == "insensitive" for one in claims.columns):
+        change["attributes"] = {worst: {"role": "sensitive"}}
+        remedy = f'Set `role = "sensitive"` for {worst}. {remedy}'
+        advice = f'set role = "sensitive" for {toml_key(worst)} in [attributes], and {advice}'
     yield ResidualRisk(
         kind.title,
         finding[:1].upper() + finding[1:] + also,
-        kind.remedy.format(**words),
+        remedy,
         graded(share, claims),
         share,
         f"under {percent(share).removeprefix('under ')}" if is_few else percent(share),
         kind.line.format(**words),
         f"To prevent it, {advice}",
-        {"privacy": {key: [entry]}},
+        change,
     )
 
 

@@ -29,12 +29,13 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, quasi_columns, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies.build import AttributeValues
-from sqlanon.notices import ordered_messages
+from sqlanon.notices import Notice, ordered_messages
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.records import dataclass
 from sqlanon.release.class_sizes import ClassSizes
 from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.release.undecided_persons import explain_undecided_person, find_undecided_person
+from sqlanon.release.unprotected_columns import find_unprotected_columns
 from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
 from sqlanon.requirements.base import (
     ClassCondition,
@@ -201,7 +202,7 @@ class _Assessment:
             leakage_search=leakage_search,
             dependencies=self._dependencies(sizes.rows),
             undecided_person=self._undecided_person(sizes.rows),
-            warnings=ordered_messages(self.run.notices),
+            warnings=ordered_messages((*self.run.notices, *self._unprotected_columns(sizes.rows))),
             **{
                 "expected_reidentifications": marketer.expected,
                 **risk_of_rows(self.run, self.steps, self.columns, self.asked, share),
@@ -212,6 +213,10 @@ class _Assessment:
         """What there is to decide, where the policy does not say who a person is."""
         person = find_undecided_person(self.steps, self.policy, self.run.source, self.columns, rows)
         return None if person is None else f"source.person: {explain_undecided_person(person)}"
+
+    def _unprotected_columns(self, rows: int) -> tuple[Notice, ...]:
+        persons = self._all_persons if self.persons else None
+        return find_unprotected_columns(self.steps, self.policy, self.run.source, self.columns, rows, persons)
 
     def _dependencies(self, rows: int) -> tuple[Narrowing, ...]:
         """The columns that are to be released as they are, and narrow a quasi-identifier."""

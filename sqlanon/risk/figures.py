@@ -111,7 +111,8 @@ class Risk:
         Where the policy does not say who a person is, and a column numbers people of several rows: what there is to
         decide. All figures count rows then.
     warnings:
-        What is left out of the files of the source: the bad lines that the policy drops.
+        What is left out of the files of the source: the bad lines that the policy drops; and columns that are released
+        unchanged and that nothing protects: nearly unique ones, and insensitive ones named like health.
     """
 
     rows: int

@@ -15,12 +15,23 @@ NEARLY = 0.9
 KEY = 0.5
 """A column with this many distinct values per row may be a key of many rows, whatever the others share."""
 
+_MANY, _MANY_VALUES = 0.2, 20
+
 _COLUMNS = template("SELECT :columns FROM :rows")
 _SOME_ROWS = template("""
     SELECT :columns
     FROM (SELECT :columns, row_number() OVER () AS "sqlanon place" FROM :rows) AS s
     WHERE :place_hash % :step = 0
 """)
+
+
+def are_many(distinct: int, values: int) -> bool:
+    """Whether the distinct ones among so many values are too many for categories.
+
+    >>> are_many(20, 100), are_many(19, 20), are_many(60, 1000)
+    (True, False, False)
+    """
+    return distinct >= max(_MANY_VALUES, _MANY * values)
 
 
 def some_rows(source: exp.Table, columns: Sequence[str], step: int) -> exp.Select:
@@ -107,13 +118,3 @@ def distinct_counts(source: exp.Expr, columns: Sequence[str], counted: str | Non
         values = exp.Count(this=value) if counted is None else _COUNTED(counted=col(counted), value=value)
         figures += [_DISTINCT_ABOUT(hash=anonymous("HASH", value), value=value), values]
     return _COLUMNS(columns=figures, rows=source)
-
-
-def nearly_unique(columns: Sequence[str], figures: Sequence[int], share: float = NEARLY) -> list[str]:
-    """The columns whose distinct values are at least a share of their values, by the figures of `distinct_counts`.
-
-    >>> nearly_unique(["cost", "ward"], [98, 100, 5, 100])
-    ['cost']
-    """
-    counts = zip(columns, figures[::2], figures[1::2], strict=True)
-    return [name for name, distinct, values in counts if values > 1 and distinct >= share * values]

@@ -447,6 +447,16 @@ def names_people(name: str) -> bool:
     return _NUMBER_OF_A_PERSON.fullmatch(words_of(name)) is not None
 
 
+def is_health(name: str) -> bool:
+    """Whether a column is named like health.
+
+    >>> [is_health(name) for name in ("HbA1c", "Vorerkrankungen", "health_insurance")]
+    [True, True, False]
+    """
+    kind = kind_by_name(name)
+    return kind is not None and kind.name == HEALTH
+
+
 def words_of(name: str) -> str:
     """The words of a column's name, in lower case, without accents, joined by ``_``.
 

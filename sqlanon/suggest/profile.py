@@ -16,6 +16,7 @@ from sqlanon.hierarchies.parts import ZONED_NANOSECONDS, ColumnKind, column_kind
 from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import (
     NEARLY,
+    are_many,
     column_figures,
     content_figures,
     distinct_counts,
@@ -127,7 +128,7 @@ class Profile:
     @property
     def many(self) -> bool:
         """Whether values are too many for categories."""
-        return self.distinct >= max(_SOME, 0.2 * self.values)
+        return are_many(self.distinct, self.values)
 
     @property
     def constant(self) -> bool:

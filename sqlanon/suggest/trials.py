@@ -142,7 +142,12 @@ def _changed(policy: Policy, change: Mapping[str, Mapping[str, Any]]) -> Policy 
         for key, value in keys.items():
             known = names.get(key.lower(), key) if section == "attributes" else key
             present = tree[section].get(known)
-            tree[section][known] = [*present, *value] if isinstance(present, list | tuple) else value
+            if isinstance(present, list | tuple):
+                tree[section][known] = [*present, *value]
+            elif isinstance(present, dict):
+                tree[section][known] = {**present, **value}
+            else:
+                tree[section][known] = value
     try:
         return Policy(**tree)
     except PolicyError:

@@ -1,0 +1,144 @@
+"""Warnings of columns that are released unchanged and that nothing protects, by what their names say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+from sqlanon.suggest.profile import Profile
+from sqlanon.suggest.propose import propose
+
+STAYS = """
+    CREATE TABLE stays AS
+    SELECT
+        i // 2 AS patient_id, 'w' || i % 5 AS ward, 'd' || i // 5 % 4 AS diagnosis, i % 3 = 0 AS hiv,
+        CASE WHEN i % 7 = 0 THEN 'x' END AS asthma, 'flu' AS disease, 'Dr ' || i % 6 AS doctor, i % 11 AS bp,
+        'n' || i // 3 AS surname, 'p' || i // 2 || '@example.org' AS email, i % 13 AS cost, i % 4 AS health_insurance,
+        i AS stay
+    FROM range(600) AS r(i)
+"""
+HEALTH = 'column {} is insensitive, and named like health: no requirement protects it; set role = "sensitive"'
+
+
+@pytest.fixture
+def stays() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(STAYS)
+        yield connection
+
+
+def policy(roles: dict[str, Any], person: str | bool = False, **sections: Any) -> sqlanon.Policy:
+    source = {"table": "stays", "person": person, "undeclared": "drop"}
+    return make_policy({"ward": "suppress", **roles}, table=None, source=source, **sections)
+
+
+def warnings(connection: duckdb.DuckDBPyConnection, roles: dict[str, Any], **more: Any) -> tuple[str, ...]:
+    with sqlanon.connect(connection) as db:
+        asked = policy(roles, **more)
+        found: tuple[str, ...] = db.anonymize(asked).warnings
+        assert [one for one in db.risk(asked).warnings if "named like" in one] == [
+            one for one in found if "named like" in one
+        ]
+        return found
+
+
+def test_health_that_is_called_insensitive_is_named_until_it_is_sensitive(stays: duckdb.DuckDBPyConnection) -> None:
+    for name in ("diagnosis", "hiv", "asthma"):
+        (warning,) = warnings(stays, {name: "insensitive"})
+        assert warning.startswith(HEALTH.format(repr(name)))
+        assert warnings(stays, {name: "sensitive"}) == ()
+        assert warnings(stays, {name: "suppress"}) == ()
+
+
+def test_columns_of_health_share_one_warning_which_comes_first(stays: duckdb.DuckDBPyConnection) -> None:
+    roles = dict.fromkeys(("diagnosis", "hiv", "email", "surname"), "insensitive")
+    first, *others = warnings(stays, roles)
+    assert first.startswith("columns 'diagnosis' and 'hiv' are insensitive, and named like health")
+    assert len(others) == 2
+
+
+def test_what_is_no_health_or_tells_nobody_apart_is_not_named(stays: duckdb.DuckDBPyConnection) -> None:
+    assert warnings(stays, dict.fromkeys(("disease", "bp", "cost", "health_insurance"), "insensitive")) == ()
+
+
+def test_a_plan_names_health_without_reading_a_row(stays: duckdb.DuckDBPyConnection) -> None:
+    with sqlanon.connect(stays) as db:
+        (warning,) = db.plan(policy({"diagnosis": "insensitive"})).warnings
+        assert db.plan(policy({"diagnosis": "sensitive"})).warnings == ()
+    assert warning.startswith(HEALTH.format("'diagnosis'"))
+
+
+@pytest.mark.parametrize("role", ["sensitive", "insensitive"])
+def test_names_and_addresses_of_many_people_are_no_unchanged_columns(
+    stays: duckdb.DuckDBPyConnection, role: str
+) -> None:
+    (warning,) = warnings(stays, {"surname": role, "doctor": role})  # six doctors are categories
+    before, count, after = re.split(r"(\d+)", warning)
+    assert before == "column 'surname' is released unchanged, and named like an identifier (names): it has "
+    assert after == " different values; make it identifying or a quasi-identifier"
+    assert 180 <= int(count) <= 220  # an estimate of 200
+
+
+def test_an_identifier_of_each_person_is_named_where_persons_have_several_rows(
+    stays: duckdb.DuckDBPyConnection,
+) -> None:
+    stays.execute("CREATE TABLE many AS SELECT s.* FROM stays AS s, range(4)")
+    stays.execute("DROP TABLE stays")
+    stays.execute("ALTER TABLE many RENAME TO stays")  # eight rows a person: values are an eighth of the rows
+    (warning,) = warnings(stays, {"email": "insensitive"}, person="patient_id")
+    assert "'email'" in warning and "named like an identifier (e-mail addresses)" in warning
+
+
+def test_what_extend_and_live_release_is_named_too(tmp_path: Path) -> None:
+    file = tmp_path / "stays.duckdb"
+    with duckdb.connect(str(file)) as connection:
+        connection.execute(STAYS)
+    places = {"release": tmp_path / "out.duckdb", "catalog": tmp_path / "catalog.duckdb"}
+    sections = {name: {"database": str(place)} for name, place in places.items()}
+    asked = make_policy(
+        {"ward": "suppress", "diagnosis": "insensitive"},
+        table=None,
+        source={"table": "stays", "person": False, "undeclared": "drop", "key": ["stay"]},
+        **sections,
+    )
+    with sqlanon.connect(file) as db:
+        db.anonymize(asked).publish()
+    with duckdb.connect(str(file)) as connection:
+        connection.execute("INSERT INTO stays SELECT * REPLACE (stay + 600 AS stay) FROM stays")
+    with sqlanon.connect(file) as db:
+        assert any(one.startswith(HEALTH.format("'diagnosis'")) for one in db.extend(asked).warnings)
+        assert any(one.startswith(HEALTH.format("'diagnosis'")) for one in db.live(asked).warnings)
+
+
+def test_a_reader_of_a_release_learns_which_groups_give_insensitive_health_away(
+    stays: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    stays.execute("UPDATE stays SET diagnosis = ward WHERE ward < 'w3'")
+    roles = {"diagnosis": "insensitive", "cost": "insensitive"}
+    add = {"l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]}
+    with sqlanon.connect(stays) as db:
+        worst = db.anonymize(policy(roles)).publish(tmp_path / "one.duckdb", "stays").verify().residual_risk
+        assert worst is not None
+        assert worst.line == "Homogeneity: in 60 % of the rows the group has a single diagnosis."
+        role, _, entry = worst.advice.partition(", and add to [privacy]:\n")
+        assert role == 'To prevent it, set role = "sensitive" for diagnosis in [attributes]' and '"diagnosis"' in entry
+        changed = policy(roles | {"diagnosis": "sensitive"}, privacy=add, release={"draft": True})
+        after = db.anonymize(changed).publish(tmp_path / "two.duckdb", "stays").verify().residual_risk
+    assert after is None or "Homogeneity" not in after.line
+
+
+@pytest.mark.parametrize("name", ["diagnosis", "tumor_size", "patient_name", "email", "ssn", "hh_id"])
+def test_suggest_calls_insensitive_only_what_is_the_same_in_all_rows(name: str) -> None:
+    for type_ in ("VARCHAR", "BIGINT", "BOOLEAN", "DATE"):
+        for values, distinct in ((100, 2), (100, 60), (100, 100), (99, 1)):
+            (proposal,) = propose(
+                [Profile(name, type_, 100, values=values, distinct=distinct, longest=9, mean_length=5)]
+            )
+            assert proposal.role != "insensitive"
