@@ -20,6 +20,7 @@ SMALL = ("--rows", "1000000")
 TITLES = {
     "floor.py": "The floor",
     "sizes.py": "Adult at size",
+    "reading.py": "Reading CSV files",
     "search.py": "The search alone",
     "whole.py": "The whole process",
     "peers.py": "Peers",
@@ -51,6 +52,7 @@ def steps(peers: Path, data: Path, small: bool) -> list[list[str | Path]]:
         ratio,
         capped,
         ["sizes.py", *kept, *rows],
+        ["reading.py", *kept, *rows],
         found,
         ["whole.py", "--results", data, *(("--runs", "3") if small else ())],
         rival,

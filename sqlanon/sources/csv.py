@@ -121,6 +121,16 @@ _STRANGE_VALUES = template("""
 _IF_FULL_MATCH = fragment("CASE WHEN regexp_full_match(:column, :spelling) THEN :read END")
 _IF_MATCH = fragment("CASE WHEN regexp_matches(:column, :digits) THEN :read END")
 _IN_FORMAT = fragment("try_strptime(:column, :format)")
+_MAY_BE_THOUSANDS = fragment("""
+    coalesce(bool_and(abs(:column) < 1000 AND abs(:column * 1000 - round(:column * 1000)) < 1e-6), false)
+    AND coalesce(bool_and(:column = 0 OR abs(:column) >= 1), false)
+""")
+_OTHER_NUMBERS = template("""
+    SELECT
+        count(*) FILTER (WHERE NOT regexp_full_match(value, ' *([-+]?[1-9][0-9]{0,2}([.][0-9]{3})?|0?) *')),
+        min(row) FILTER (WHERE contains(value, '.'))
+    FROM (SELECT row_number() OVER () AS row, value FROM :texts) AS r
+""")
 _ERROR = fragment("error('')")
 _OR_ERROR = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read ELSE error('') END")
 
@@ -214,6 +224,7 @@ def copy_csv(
             raise
         _refuse_delimiters_in_one_column(engine, layout, target)
         _refuse_rows_inside_values(engine, layout, target)
+        _refuse_points_between_thousands(engine, layout, target)
         if not _FINDS_EXTRA_DELIMITERS:
             for file in layout.files:
                 _refuse_extra_delimiters(engine, file, known)
@@ -980,6 +991,24 @@ def _refuse_rows_inside_values(engine: DuckDBEngine, layout: Layout, target: exp
                 f"source.files: {shown_name(file.path)}: a quoted value in row {row:,} has line breaks, and its lines "
                 "look like rows of their own, which stray quotes would make one value; correct the quotes, or confirm "
                 f"them: quote = {shown_quote} under [source.csv]"
+            )
+
+
+def _refuse_points_between_thousands(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> None:
+    """Refuse numbers such as 12.345 where all are like that, and semicolons show that commas may be decimal marks."""
+    if layout.known.has_number_marks or any(file.options["delim"] != ";" for file in layout.files):
+        return
+    names = [name for name in engine.columns(target) if layout.columns.get(name) == "DOUBLE"]
+    if not names:
+        return
+    are_likely = engine.rows(select([_MAY_BE_THOUSANDS(column=col(name)) for name in names], target.copy()))[0]
+    for name in (name for name, is_likely in zip(names, are_likely, strict=True) if is_likely):
+        texts = [select([named(col(name), "value")], _read([_as_text(file)])) for file in layout.files]
+        others, row = engine.rows(_OTHER_NUMBERS(texts=subquery(union_all(*texts), "t")))[0]
+        if not others and row is not None:
+            raise SourceError(
+                f"source.files: column {name!r} has numbers with three digits behind each point, as in row {row:,}: "
+                'under [source.csv], set thousands = "." and decimal = "," if 12.345 means 12345, else decimal = "."'
             )
 
 

@@ -1,8 +1,8 @@
 """Columns of CSV and Excel files that may mean something else than the engine makes of them.
 
-A few words among numbers make the column a text: ``4e`` among ages, ``NA``, a line with totals. The month of 01/02/2026
-is ambiguous, and so is the century of 01/02/26. The data holder decides: such columns are refused, with the values,
-their lines, and the keys that decide.
+A few words among numbers make the column a text: ``4e`` among ages, ``NA``, a line with totals. So do commas in
+numbers. The month of 01/02/2026 is ambiguous, and so is the century of 01/02/26. The data holder decides: such columns
+are refused, with the values, their lines, and the keys that decide.
 """
 
 from __future__ import annotations
@@ -65,20 +65,23 @@ class ColumnChecks:
 
 
 NO_CHECKS = ColumnChecks()
+COMMAS = 'under [source.csv], decimal = "," if decimals follow them, or thousands = "," if they separate thousands'
+"""The keys that decide of numbers with commas."""
 
 
 @dataclass(frozen=True)
 class DoubtfulColumn:
-    """A column of texts, most of which are numbers or dates."""
+    """A column of texts, most of which are numbers or dates; or all of them numbers, some with commas."""
 
     name: str
     kind: Literal["number", "date"]
     fitting: int
-    count: int  # values that are no numbers or dates
+    count: int  # values that are no numbers or dates; or that have commas, if all are numbers
     others: Sequence[str]  # the distinct ones, in their order
     places: Sequence[tuple[str, str]]  # the first ones: where they are, and the value
     is_last: bool  # whether the last row has one
-    has_commas: bool = False  # whether the numbers have decimal commas
+    has_commas: bool = False  # whether the numbers have commas
+    has_words: bool = True  # whether any value is no number or date
     last_row_key: str = "footer = 1 under [source.csv]"  # that leaves the last row out
 
     @property
@@ -94,12 +97,19 @@ class DoubtfulColumn:
     @property
     def summary(self) -> str:
         are = "is" if self.count == 1 else "are"
+        if not self.has_words:
+            return f"{with_noun(self.fitting, self.kind)}, {self.count:,} of them with a comma: {self.shown}"
         return (
             f"{with_noun(self.fitting, self.kind)}, and {with_noun(self.count, 'value')} that {are} none: {self.shown}"
         )
 
     def describe(self) -> str:
         place = f"attributes.{toml_key(self.name)}"
+        if not self.has_words:
+            return (
+                f"{place}: the column has {self.summary}; decide what the commas are: {COMMAS}; "
+                f'type = "text" in {place} keeps all values as texts'
+            )
         codes = "..." if self.codes is None else ", ".join(toml_value(code) for code in self.codes)
         keys = [f"missing = [{codes}] in {place} makes them NULL", 'type = "text" keeps all values as texts']
         if self.has_commas:
@@ -158,20 +168,21 @@ def find_doubtful_columns(
         matching = _ask(engine, distinct, {name: [_MATCHING(pattern=text(pattern)) for pattern in patterns]})
         seen, least = counts[name][0], texts[name.lower()] * counts[name][0]
         fitting, j = max((count, -j) for j, count in enumerate(matching[name]))
-        if least <= fitting < seen:
+        has_commas = 0 < -j < len(numbers)
+        if least <= fitting and (fitting < seen or has_commas):
             places = None if locate is None else partial(locate, name)
-            others = engine.rows(
-                _OTHERS(text=col(name), rows=rows.copy(), pattern=text(patterns[-j]), most=_MOST_OTHERS)
-            )
+            pattern = patterns[-j] if fitting < seen else patterns[0]
+            others = engine.rows(_OTHERS(text=col(name), rows=rows.copy(), pattern=text(pattern), most=_MOST_OTHERS))
             column = DoubtfulColumn(
                 name,
                 "number" if -j < len(numbers) else "date",
                 fitting,
-                seen - fitting,
+                seen - (fitting if fitting < seen else matching[name][0]),
                 [value for value, *_ in others],
                 _places(others[:SHOWN_VALUES], places),
                 bool(others[0][-1]),
-                has_commas=0 < -j < len(numbers),
+                has_commas,
+                has_words=fitting < seen,
             )
             column = column if last_row_key is None else replace(column, last_row_key=last_row_key)
             found.append(column)

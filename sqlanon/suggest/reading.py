@@ -21,6 +21,7 @@ from sqlanon.policy.toml import toml_value
 from sqlanon.records import dataclass
 from sqlanon.sources.column_kinds import kind_by_name
 from sqlanon.sources.doubtful_columns import (
+    COMMAS,
     MOSTLY,
     DoubtfulColumn,
     ambiguous_dates,
@@ -122,6 +123,9 @@ def _of_marked_numbers(example: str, is_csv: bool) -> Reading:
 
 def _of_doubtful(column: DoubtfulColumn) -> Reading:
     codes = column.codes
+    if not column.has_words:
+        decide = f'Decide what the commas are: {COMMAS}; or set type = "text"'
+        return Reading(trials={"type": "text"}, comments=[f"{column.summary}. {decide}"])
     if column.has_commas:
         note = 'numbers with decimal commas: set decimal = "," under [source.csv]'
         return Reading(trials={"type": "text"}, comments=[f"{column.summary}. {note}"])

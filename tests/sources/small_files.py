@@ -223,6 +223,7 @@ NUMBERS = [
     SmallFile("quoted decimal commas", column("cost", '"1,5"', '"2,25"', '"0,5"')),
     SmallFile("thousands with commas", column("cost", '"1,234"', '"12,345"', '"7"')),
     SmallFile("thousands with points", semicolons("cost", "1.234", "12.345", "7.000")),
+    SmallFile("points that are no thousands", semicolons("cost", "1.234", "0.345", "7")),
     SmallFile("thousands with points and decimal commas", semicolons("cost", "1.234,50", "12.345,00", "7,25")),
     SmallFile("thousands with spaces", column("cost", "1 234", "12 345", "7")),
     SmallFile("currency signs", column("cost", "€5", "$7", "£9")),

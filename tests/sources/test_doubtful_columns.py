@@ -74,6 +74,28 @@ def test_numbers_with_commas_name_the_decimal_mark(tmp_path: Path) -> None:
     assert bind(tmp_path / "x.csv", "wage", values, {"missing": ["-"]}, decimal=",")["wage"] == "DECIMAL(3,1)"
 
 
+def test_numbers_with_commas_alone_are_decided_by_keys(tmp_path: Path) -> None:
+    path, values = tmp_path / "x.csv", ["12", "1,234", "45,678"]
+    message = refusal(path, "wage", values, {})
+    assert "3 numbers, 2 of them with a comma: '1,234' (line 3), '45,678' (line 4); decide" in message
+    assert bind(path, "wage", values, {}, decimal=",")["wage"] == "DECIMAL(5,3)"
+    assert bind(path, "wage", values, {}, thousands=",")["wage"] == "BIGINT"
+    assert bind(path, "wage", values, {"type": "text"})["wage"] == "VARCHAR"
+    assert bind(path, "wage", ["1,2,3", "1,2"], {})["wage"] == "VARCHAR", "lists of codes"
+
+
+def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) -> None:
+    path, values = tmp_path / "x.csv", ["12.345", "950", "-1.200", "", "0"]
+    assert "column 'wage' has numbers with three digits behind each point, as in row 1" in refusal(
+        path, "wage", values, {}
+    )
+    assert bind(path, "wage", values, {}, decimal=",", thousands=".")["wage"] == "BIGINT"
+    assert bind(path, "wage", values, {}, decimal=".")["wage"] == "DECIMAL(6,3)"
+    assert bind(path, "wage", values, {"type": "number"})["wage"] == "DECIMAL(6,3)"
+    for other in ("0.345", "1.5", "1234.567", "12.340000"):
+        assert bind(path, "wage", [*values, other], {})["wage"] == "DOUBLE", other
+
+
 @pytest.mark.parametrize(
     ("many", "few"), [("2020-01-31", "unknown"), ("31.12.2020", "31/12/2020"), ("2020-01-01 10:00:00", "2020")]
 )
