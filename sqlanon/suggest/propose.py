@@ -50,6 +50,7 @@ Rule = str | dict[str, Any]
 """A hierarchy as the tree of a policy has it."""
 
 SUPPRESS = "suppress"
+_UNCHANGED = "; released unchanged"
 _LONG = 50  # characters, on average: texts that may say anything
 _FREE = 20  # characters, on average: where values are many, texts and no categories
 _ENOUGH = 20  # values: of fewer, that they differ says little
@@ -168,7 +169,7 @@ def _sensitive(column: Profile, kind: Kind) -> Proposal:
     """What is released unchanged must be a category, or an amount that many rows share."""
     reason = f"by its name: {kind.name}"
     if not column.many or column.values < _ENOUGH:
-        return Proposal(column, "sensitive", f"{reason}; released unchanged", known=True)
+        return Proposal(column, "sensitive", reason + _UNCHANGED, known=True)
     if column.kind is ColumnKind.TEXT and (column.nearly_unique or column.mean_length >= _FREE):
         return Proposal(column, "identifying", f"{reason}; but its texts are free: they may say anything")
     rule = hierarchy_for(column, None)
@@ -330,7 +331,7 @@ def _with_a_quasi(proposals: list[Proposal]) -> list[Proposal]:
         chosen,
         role="quasi",
         hierarchy=SUPPRESS,
-        reason=f"{chosen.reason}; a policy needs one quasi-identifier",
+        reason=f"{chosen.reason.removesuffix(_UNCHANGED)}; but a policy needs one quasi-identifier",
         hidden=chosen.role == "identifying",
     )
     return [instead if one is chosen else one for one in proposals]

@@ -15,7 +15,7 @@ from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.sources.column_kinds import HEALTH, HOUSEHOLD, SURVEY_WEIGHT, kind_by_name
+from sqlanon.sources.column_kinds import HEALTH, HOUSEHOLD, KINDS, SURVEY_WEIGHT, kind_by_name
 from sqlanon.suggest.hierarchies import _by_alphabet
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import MOST, propose
@@ -147,6 +147,16 @@ def test_every_column_has_a_role_and_what_is_left_out_has_a_reason(columns: list
     assert not beyond or len(quasi) == MOST
     assert all("to add it: {" in one.reason for one in beyond)
     assert all(one.reason for one in proposals)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(PROFILES, min_size=1, max_size=60, unique_by=lambda one: one.name))
+def test_a_note_says_what_the_role_is_or_why_it_is_another(columns: list[Profile]) -> None:
+    for one in propose(columns):
+        assert ("released unchanged" in one.reason) is (one.role == "sensitive")
+        kinds = [kind for kind in KINDS if one.reason.startswith(f"by its name: {kind.name}")]
+        if kinds and "; but " not in one.reason and "; beyond the " not in one.reason:
+            assert one.role in {kind.role for kind in kinds}
 
 
 def test_a_wide_table_loses_no_column_silently(tmp_path: Path) -> None:
