@@ -59,17 +59,25 @@ _OF_SETS = template("""
 # A range has all distinct values between its ends; what shows no ends may be any of them.
 _OF_RANGES = template("""
     WITH ends AS (
-        SELECT label, :least AS least, :greatest AS greatest
+        SELECT label, :least AS least, :greatest AS greatest, :is_half_open AS is_half_open
         FROM (SELECT DISTINCT label FROM :labels AS every WHERE NOT label IN (SELECT label FROM :known)) AS others
     ), places AS (
-        SELECT e.label, coalesce(l.rank, 1) AS first, coalesce(g.rank, (SELECT max(rank) FROM :ranked)) AS last
+        SELECT
+            e.label,
+            coalesce(l.rank, 1) AS first,
+            CASE
+                WHEN e.is_half_open AND e.greatest = g.value THEN g.rank - 1
+                ELSE coalesce(g.rank, (SELECT max(rank) FROM :ranked))
+            END AS last
         FROM ends AS e
         ASOF LEFT JOIN :below AS l ON e.least <= l.value
         ASOF LEFT JOIN :above AS g ON e.greatest >= g.value
     )
-    SELECT label, greatest(0, least(last, :high) - greatest(first, :low) + 1) / (last - first + 1) AS share
+    SELECT label, greatest(0, least(last, :high) - greatest(first, :low) + 1) / greatest(1, last - first + 1) AS share
     FROM places
 """)
+# Bounds of integers and days are values of the range; of other numbers, that of `[20, 25)` and `<25` is the next one.
+_IS_HALF_OPEN = fragment("label LIKE '[%' OR label LIKE '<%'")
 _COMPARED = template("SELECT :value AS value, rank FROM :ranked")
 _COMPARED_AS = {"integer": "BIGINT", "number": "DOUBLE", "date": "TIMESTAMP"}
 _START_OF_DAY = fragment(":day::TIMESTAMP")
@@ -170,7 +178,9 @@ def _ends(kind: RangeKind, ranked: exp.Table) -> dict[str, exp.Expr]:
     if kind == "date":
         least, greatest = _START_OF_DAY(day=least), _END_OF_DAY(day=greatest)
     values = _COMPARED(value=cast(col("value"), _COMPARED_AS[kind]), ranked=ranked)
-    return {"least": least, "greatest": greatest, "below": values, "above": values.copy()}
+    is_half_open = _IS_HALF_OPEN() if kind == "number" else exp.false()
+    ends = {"least": least, "greatest": greatest, "is_half_open": is_half_open}
+    return {**ends, "below": values, "above": values.copy()}
 
 
 def _times(left: exp.Expr, right: exp.Expr) -> exp.Expr:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
 import duckdb
 import pytest
@@ -15,8 +18,14 @@ import sqlanon
 from sqlanon.suggest.trials import CANDIDATES
 
 QUARTERS = {"north": ["a", "b"], "south": ["c", "d", "e"]}
-ATTRIBUTES = {"age": {"intervals": [2, 6]}, "town": {"categories": QUARTERS}, "sex": "suppress"}
-Row = tuple[int | None, str, str]
+ATTRIBUTES: dict[str, Any] = {"age": {"intervals": [2, 6]}, "town": {"categories": QUARTERS}, "sex": "suppress"}
+MEASURED: dict[str, Any] = {
+    "born": {"dates": ["month", "quarter", "year", "decade"]},
+    "dose": {"intervals": [1, 5]},
+    "seen": {"dates": ["day", "week"]},
+}
+TYPES = {"age": "INTEGER", "born": "DATE", "dose": "DECIMAL(6, 2)", "seen": "TIMESTAMP"}
+Row = tuple[Any, ...]
 
 
 def draw_rows(seed: int) -> list[Row]:
@@ -25,31 +34,88 @@ def draw_rows(seed: int) -> list[Row]:
     return [(draw.choice(ages), draw.choice("aaabcde"), draw.choice("fm")) for _ in range(draw.choice([30, 60, 90]))]
 
 
-def values_under(label: object, domain: list[object]) -> list[object]:
+def draw_measured_rows(seed: int) -> list[Row]:
+    """Dates of three years, doses that may be ends of ranges, and hours of a month."""
+    draw = random.Random(seed)
+    no_dose = [None] if seed % 2 else []
+    doses = [*no_dose, *(Decimal(i) / draw.choice([1, 2, 4]) for i in range(24))]
+    return [
+        (
+            date(1979, 1, 1) + timedelta(draw.randrange(0, 1100, 7)),
+            draw.choice(doses),
+            datetime(2024, 2, 1) + timedelta(hours=draw.randrange(0, 700, 6)),
+        )
+        for _ in range(draw.choice([30, 60, 90]))
+    ]
+
+
+def days_of(period: str) -> tuple[date, date] | None:
+    """The first day of a period, and the day after its last."""
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", period):
+        first = date.fromisoformat(period)
+        return first, first + timedelta(1)
+    if found := re.fullmatch(r"(\d{4})-W(\d\d)", period):
+        first = date.fromisocalendar(int(found[1]), int(found[2]), 1)
+        return first, first + timedelta(7)
+    if found := re.fullmatch(r"(\d{4})(?:-(Q?)(\d+))?", period):
+        months = 12 if not found[3] else 3 if found[2] else 1
+        start = int(found[1]) * 12 + (int(found[3]) - 1) * months if found[3] else int(found[1]) * 12
+        return date(start // 12, start % 12 + 1, 1), date((start + months) // 12, (start + months) % 12 + 1, 1)
+    if found := re.fullmatch(r"(\d{3})0s", period):
+        return date(int(found[1]) * 10, 1, 1), date(int(found[1]) * 10 + 10, 1, 1)
+    return None
+
+
+def values_in_range(shown: str, domain: Sequence[Any]) -> list[Any] | None:
+    """The values between the ends of a label of numbers or dates; None where it shows no ends."""
+    is_half_open = shown.startswith("[")
+    first, _, last = shown.strip("[)").partition(", " if is_half_open else " to ")
+    if isinstance(domain[0], date):
+        ends = days_of(first), days_of(last or first)
+        if ends[0] is None or ends[1] is None:
+            return None
+        stop = ends[1][0] if is_half_open else ends[1][1]
+        days = [one.date() if isinstance(one, datetime) else one for one in domain]
+        return [one for one, day in zip(domain, days, strict=True) if ends[0][0] <= day < stop]
+    if not last and (found := re.fullmatch(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)", shown)):
+        first, last = found[1], found[2]
+    if not re.fullmatch(r"\d+(\.\d+)?", first):
+        return None
+    low, high = Decimal(first), Decimal(last or first)
+    return [one for one in domain if low <= one and (one < high if is_half_open else one <= high)]
+
+
+def values_under(label: object, domain: Sequence[Any]) -> list[Any]:
     """The values that a label may stand for, read off the label and the hierarchies."""
     shown = str(label)
     if shown == "*":
-        return domain
+        return list(domain)
     if shown in QUARTERS:
         return [*QUARTERS[shown]]
     if shown.startswith("{"):
         return [one for one in domain if str(one) in shown[1:-1].split(", ")]
-    if found := re.fullmatch(r"(\d+)-(\d+)", shown):
-        return [one for one in domain if int(found[1]) <= one <= int(found[2])]  # type: ignore[operator]
+    if label in domain:
+        return [label]
+    if not isinstance(domain[0], str) and (values := values_in_range(shown, domain)) is not None:
+        return values
     return [one for one in domain if str(one) == shown]
+
+
+def is_asked_for(values: Sequence[Any]) -> Callable[[object], bool]:
+    """The condition of a count: up to the median of numbers and dates, else the most frequent value."""
+    if isinstance(values[0], str):
+        counts = Counter(values)
+        most = min(counts, key=lambda one: (-counts[one], one))
+        return lambda value: value == most
+    median = min(sorted(values)[(len(values) - 1) // 2], sorted({*values})[-2])
+    return lambda value: value is not None and value <= median
 
 
 def error_read_off(rows: list[Row], released: list[tuple[object, ...]]) -> float:
     """The mean error of all counts with one condition or two."""
-    domains: list[list[object]] = [sorted({row[i] for row in rows} - {None}) for i in range(3)]
-    ages = sorted(row[0] for row in rows if row[0] is not None)
-    median = min(ages[(len(ages) - 1) // 2], domains[0][-2])  # type: ignore[type-var]
-    towns, sexes = Counter(row[1] for row in rows), Counter(row[2] for row in rows)
-    conditions: list[Callable[[object], bool]] = [
-        lambda age: age is not None and age <= median,  # type: ignore[operator]
-        lambda town: town == min(towns, key=lambda one: (-towns[one], one)),
-        lambda sex: sex == min(sexes, key=lambda one: (-sexes[one], one)),
-    ]
+    columns = [[row[i] for row in rows if row[i] is not None] for i in range(3)]
+    domains = [sorted({*column}) for column in columns]
+    conditions = [is_asked_for(column) for column in columns]
 
     def share(i: int, label: object) -> float:
         if label is None:
@@ -71,17 +137,24 @@ def error_read_off(rows: list[Row], released: list[tuple[object, ...]]) -> float
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_error_is_that_of_a_reader_who_knows_the_hierarchies(seed: int) -> None:
-    rows = draw_rows(seed)
+@pytest.mark.parametrize(
+    ("attributes", "draw"),
+    [pytest.param(ATTRIBUTES, draw_rows, id="texts"), pytest.param(MEASURED, draw_measured_rows, id="measured")],
+)
+def test_the_error_is_that_of_a_reader_who_knows_the_hierarchies(
+    attributes: dict[str, Any], draw: Callable[[int], list[Row]], seed: int
+) -> None:
+    rows = draw(seed)
     search = {"suppression_limit": 0.1}
     with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE people (age INTEGER, town VARCHAR, sex VARCHAR)")
+        columns = ", ".join(f"{name} {TYPES.get(name, 'VARCHAR')}" for name in attributes)
+        connection.execute(f"CREATE TABLE people ({columns})")
         connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
         with sqlanon.connect(connection) as db:
-            tried = db.try_strategies(make_policy(ATTRIBUTES, k=4, table="people", search=search))
+            tried = db.try_strategies(make_policy(attributes, k=4, table="people", search=search))
             assert all(trial.error is None for trial in tried)
             for trial in tried:
-                policy = make_policy(ATTRIBUTES, k=4, table="people", search={**search, **CANDIDATES[trial.name]})
+                policy = make_policy(attributes, k=4, table="people", search={**search, **CANDIDATES[trial.name]})
                 released = db.anonymize(policy).relation().fetchall()
                 assert trial.count_error == pytest.approx(error_read_off(rows, released)), trial.name
 
