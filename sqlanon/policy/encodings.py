@@ -16,7 +16,7 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")
 _HIGH = re.compile(rb"[\x80-\xff]")
-_MOST = 3
+_MOST = 5
 
 
 def known_encoding(value: str) -> str:
@@ -56,22 +56,41 @@ def is_utf_8(content: bytes, encoding: str | None = None) -> bool:
 def probable_encodings(content: bytes) -> list[str]:
     """The encodings that all bytes of a text may be in, the most probable one first.
 
-    Letters of Western languages stand alone among those of ASCII; those of Eastern ones beside each other.
+    Letters of Western languages stand alone among those of ASCII. Those of Eastern ones are the usual ones of their
+    encoding.
 
     >>> probable_encodings("Köln und Orléans".encode("latin-1"))[0], probable_encodings("北京".encode("gb18030"))[0]
     ('windows-1252', 'gb18030')
+    >>> probable_encodings("東京".encode("shift-jis"))[0]
+    'shift-jis'
     """
-    are_alone = 2 * len(_ALONE.findall(content)) >= len(_HIGH.findall(content))
-    ordered = (*_WESTERN, *_EASTERN) if are_alone else (*_EASTERN, *_WESTERN)
-    return [name for name in ordered if _can_decode(content, name)][:_MOST]
+    alone = len(_ALONE.findall(content)) / (len(_HIGH.findall(content)) or 1)
+    shares = {}
+    for name in (*_WESTERN, *_EASTERN):
+        try:
+            text = content.decode(name)
+        except UnicodeError:
+            continue
+        shares[name] = alone if name in _WESTERN else _share_of_usual_letters(text, name)
+    return sorted(shares, key=lambda name: -shares[name])[:_MOST]
 
 
-def _can_decode(content: bytes, encoding: str) -> bool:
-    try:
-        content.decode(encoding)
-    except UnicodeError:
-        return False
-    return True
+def _share_of_usual_letters(text: str, encoding: str) -> float:
+    """The share of the letters beyond ASCII that texts in an Eastern encoding are mostly made of."""
+    letters = [letter for letter in text if not letter.isascii()]
+    return sum(_is_usual(letter, encoding) for letter in letters) / (len(letters) or 1)
+
+
+def _is_usual(letter: str, encoding: str) -> bool:
+    match encoding:
+        case "gb18030":
+            return b"" < letter.encode("gb2312", "ignore")[:1] <= b"\xd7"  # signs, and the level of frequent ones
+        case "shift-jis":
+            return not "\uff61" <= letter <= "\uff9f"  # kana of half the width
+        case "euc-kr":
+            return "\uac00" <= letter <= "\ud7a3"
+        case _:  # the level of frequent characters
+            return b"\xa4" <= letter.encode("big5", "ignore")[:1] <= b"\xc6"
 
 
 def describe_bad_byte(content: bytes, error: UnicodeError, encoding: str | None, key: str | None) -> str:

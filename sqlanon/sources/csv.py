@@ -295,7 +295,8 @@ def _copy_good_lines(
             f"source.csv: {name}: bad lines are dropped from files on this machine, plain or as .gz; download or "
             "unpack it first"
         )
-    if (flaw := describe_bad_byte(path)) is not None:
+    flaw = describe_bad_byte(path)
+    if flaw is not None or csv_lines.may_be_utf_16(path):
         raise SourceError(f"source.files: {name}: {csv_lines.describe_null_byte(path) or flaw}")
     is_known = known.quote is not None
     try:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, AnyStr, BinaryIO, cast
 
 from sqlanon.notices import with_noun
 from sqlanon.policy.sections import CsvSection
@@ -71,21 +71,39 @@ def read_lines(path: str, limit: int | None = None) -> Iterator[str]:
         yield from islice(cast(Iterable[str], file), limit)
 
 
+def may_be_utf_16(path: str) -> bool:
+    """Whether the first line of a file, or what follows its end at once, has a NUL byte."""
+    first, second = islice(chain(read_lines(path, 2), ("", "")), 2)
+    return "\0" in first + second[:1]
+
+
 def describe_null_byte(path: str) -> str | None:
     """Where the first NUL byte of a file is; None without one."""
-    line, start = 1, 0
+    line, start, above = 1, 0, b""
     for chunk in _chunks(path):
         position = chunk.find(b"\0")
         if position >= 0:
-            line += chunk.count(b"\n", 0, position)
+            line += count_line_ends(chunk[:position], above)
             utf_16 = "utf-16-le" if (start + position) % 2 else "utf-16-be"
             return (
                 f"line {line:,} has a NUL byte; the file is damaged, or it is no text in UTF-8: for UTF-16 without a "
                 f'byte order mark, set encoding = "{utf_16}" under [source.csv]'
             )
         start += len(chunk)
-        line += chunk.count(b"\n")
+        line += count_line_ends(chunk, above)
+        above = chunk
     return None
+
+
+def count_line_ends(part: AnyStr, above: AnyStr) -> int:
+    r"""The line ends of a part of a file: \n, \r or \r\n, which may begin in the part above.
+
+    >>> count_line_ends("\na\rb\r\n", "\r")
+    2
+    """
+    line_feed, carriage_return = ("\n", "\r") if isinstance(part, str) else (b"\n", b"\r")
+    both = (above[-1:] + part).count(carriage_return + line_feed)
+    return part.count(line_feed) + part.count(carriage_return) - both
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from pathlib import Path
 
 from sqlanon.errors import SourceError
 from sqlanon.policy.databases import shown_name
+from sqlanon.policy.encodings import UTF_8, probable_encodings
 from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
 from sqlanon.workdir import spill_directory
 
-UTF_8 = "utf-8"
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -119,28 +120,34 @@ def _without_footer(lines: Iterable[str], footer: int) -> Iterator[str]:
 
 def describe_bad_byte(path: str, encoding: str = UTF_8) -> str | None:
     """The first byte of a file that is not of an encoding, and what to do; None where there is none."""
-    line, decoder = 1, codecs.getincrementaldecoder(encoding)()
+    line, above, decoder = 1, "", codecs.getincrementaldecoder(encoding)()
     with csv_lines.open_bytes(path) as file:
         while True:
-            chunk = file.read(1 << 20)
+            chunk = file.read(_CHUNK)
             try:
-                line += decoder.decode(chunk, final=not chunk).count("\n")
+                text = decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
-                line += error.object[: error.start].decode(encoding, "ignore").count("\n")
-                return _bad_byte(line, error.object[error.start], encoding)
+                if encoding == UTF_8 and csv_lines.may_be_utf_16(path):
+                    return csv_lines.describe_null_byte(path)
+                line += csv_lines.count_line_ends(error.object[: error.start].decode(encoding, "ignore"), above)
+                return _describe_byte(line, error, encoding, file.read(_CHUNK))
             except UnicodeError:  # UTF-16 without a byte order mark, in the words of some decoders
-                return _bad_byte(line, None, encoding)
+                return f"line {line:,} has bytes, which are no {encoding}; give another encoding under [source.csv]"
             if not chunk:
                 return None
+            line += csv_lines.count_line_ends(text, above)
+            above = text
 
 
-def _bad_byte(line: int, byte: int | None, encoding: str) -> str:
-    where = f"line {line:,} has bytes" if byte is None else f"line {line:,} has the byte 0x{byte:02X}"
+def _describe_byte(line: int, error: UnicodeDecodeError, encoding: str, below: bytes) -> str:
+    where = f"line {line:,} has the byte 0x{error.object[error.start]:02X}"
     if encoding != UTF_8:
-        return (
-            f"{where}, which {'are' if byte is None else 'is'} no {encoding}; give another encoding under [source.csv]"
-        )
+        return f"{where}, which is no {encoding}; give another encoding under [source.csv]"
+    sample = error.object[error.object.rfind(b"\n", 0, error.start) + 1 :] + below
+    if len(below) == _CHUNK:  # its last line may be cut
+        sample = sample[: 1 + max(sample.rfind(b"\n"), sample.rfind(b"\r"))] or sample
+    likely, *others = probable_encodings(sample)
     return (
-        f"{where}, which is no UTF-8; name the encoding of the file under [source.csv], such as "
-        'encoding = "windows-1252" (others: latin-1, utf-16, shift-jis, gb18030)'
+        f"{where}, which is no UTF-8; name the encoding of the file under [source.csv]: probably encoding = "
+        f'"{likely}" (or {", ".join(others)})'
     )

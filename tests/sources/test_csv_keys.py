@@ -18,6 +18,7 @@ from sqlanon.errors import PolicyError, SourceError
 from sqlanon.expressions import table
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
+from sqlanon.sources.csv_text import describe_bad_byte
 
 NAMES = "name,city\nMüller,Köln\nRené,Orléans\n"
 READ_NAMES = [("Müller", "Köln"), ("René", "Orléans")]
@@ -114,6 +115,19 @@ def test_a_byte_that_is_no_utf_8_is_named(late: int, tmp_path: Path) -> None:
     )
     assert 'encoding = "windows-1252"' in message
     assert "ller" not in message, "no value"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_the_line_of_a_bad_byte_is_that_of_its_line_ends(newline: str, tmp_path: Path) -> None:
+    late = 1 << 20  # behind the first bytes that are decoded at once, which end between \r and \n
+    text = "ab\nx,y\n" + "," * (late - 10) + "\n1,é\n"
+    (tmp_path / "people.csv").write_bytes(text.replace("\n", newline).encode("latin-1"))
+    assert (describe_bad_byte(str(tmp_path / "people.csv")) or "").startswith("line 4 has the byte 0xE9")
+
+
+def test_a_footer_does_not_hide_utf_16(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_bytes((NAMES + "end\n").encode("utf-16-le"))
+    assert 'encoding = "utf-16-le" under [source.csv]' in refusal(tmp_path / "people.csv", footer=1)
 
 
 def test_a_header_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
