@@ -9,11 +9,12 @@ it is not clear which lines are bad, the file is refused.
 from __future__ import annotations
 
 import csv
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from sqlanon.notices import Notice, with_noun
 from sqlanon.records import dataclass
@@ -21,8 +22,10 @@ from sqlanon.sources.csv_lines import SHOWN_LINES, Layout, Record, describe_reco
 
 _MOST_LINES = 10_000  # of a record: a quote that is closed later is taken for a stray one
 _RUN_LINES = 200  # most lines are good: so many are parsed at once
+_NEAR_LINES = 10  # a bad line may be a part of a row with them, if other quotes are read
 _LONGEST_FIELD = 2**31 - 1  # characters: Python's own limit is shorter than that of the engine
 _QUOTES = ('"', "'")
+_ESCAPED_QUOTES = [(quote, "\\") for quote in _QUOTES]
 
 
 class UnclearLinesError(Exception):
@@ -113,32 +116,49 @@ def _read_pieces(
     lines: Iterable[str], layout: Layout, is_quote_known: bool, read_lines: int | None = None, run_lines: int = 0
 ) -> Iterator[_Piece]:
     """A file piece by piece; of so many lines, the last record is left out if it is bad: it may go on behind them."""
-    feed, expected = _Feed(lines), 0
+    feed, expected, near = _Feed(lines), 0, deque[_Line](maxlen=_NEAR_LINES)
     for title in islice(feed, layout.skip):
         yield _Piece(feed.line, [title])
     for line, taken, record in _records(feed, layout):
         if record is None or (layout.comment and taken[0].startswith(layout.comment)):
-            yield _Piece(line, taken)
+            piece = _Piece(line, taken)
         elif not expected:
             if record.is_broken:
                 raise UnclearLinesError(f"the first line of the table (line {line:,}) {describe_record(record)}")
             expected = len(record.fields)
-            yield _Piece(line, taken, 1, record)
+            piece = _Piece(line, taken, 1, record)
         elif _is_good(record, expected):
-            yield _Piece(line, taken, 1, record)
+            piece = _Piece(line, taken, 1, record)
         elif feed.line == read_lines:
             return
         else:
             bad = _bad_lines(line, taken, record, expected, layout)
             feed.put_back(taken[len(bad) :])
-            if not is_quote_known:
-                _refuse_other_quotes(line, bad, expected, layout)
             flaw = describe_record(record if bad == taken else replace(record, fields=(), is_broken=True))
-            yield _Piece(line, bad, 0, record, "has a NUL byte" if any("\0" in text for text in bad) else flaw)
-        if expected and (run := feed.take(run_lines)):
+            piece = _Piece(line, bad, 0, record, "has a NUL byte" if any("\0" in text for text in bad) else flaw)
+        near.extend(_numbered_lines(piece))
+        has_bad = not is_quote_known and any(line.is_bad for line in near)
+        if has_bad:
+            _refuse_other_quotes(piece, near, expected, layout)
+        yield piece
+        if expected and not has_bad and (run := feed.take(run_lines)):
             count, rows = _count_good_lines(run, layout, expected)
             feed.put_back(run[count:])
-            yield _Piece(feed.line - count + 1, run[:count], rows)
+            piece = _Piece(feed.line - count + 1, run[:count], rows)
+            near.extend(_numbered_lines(piece))
+            yield piece
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str
+    is_bad: bool
+
+
+def _numbered_lines(piece: _Piece) -> list[_Line]:
+    """The last lines of a piece."""
+    numbered = list(enumerate(piece.lines, piece.line))[-_NEAR_LINES:]
+    return [_Line(number, text, piece.flaw is not None) for number, text in numbered]
 
 
 class _Feed:
@@ -240,19 +260,34 @@ def _bad_lines(line: int, taken: Sequence[str], record: Record, expected: int, l
     return taken
 
 
-def _refuse_other_quotes(line: int, bad: Sequence[str], expected: int, layout: Layout) -> None:
-    """Refuse to drop lines that are good where other quotes, or a backslash before quotes, are read."""
-    whole = "".join(bad)
-    for quote in _QUOTES:
-        begins = quote != layout.quote and (whole.startswith(quote) or f"{layout.delimiter}{quote}" in whole)
-        for escape, is_used in (("", begins), ("\\", f"\\{quote}" in whole)):
-            records = list(read_records(bad, layout.delimiter, quote, escape)) if is_used and "\0" not in whole else []
-            if len(records) == 1 and _is_good(records[0], expected):
-                written = f"quotes are {quote}" + (" with a backslash before them in values" if escape else "")
-                raise UnclearLinesError(
-                    f"line {line:,} is a row where {written}, and a bad line where they are {layout.quote or 'none'} "
-                    "alone; set quote under [source.csv], or correct the line"
-                )
+def _refuse_other_quotes(piece: _Piece, near: Iterable[_Line], expected: int, layout: Layout) -> None:
+    """Refuse to drop lines that are a good row, or a part of one with lines near them, where other quotes, or a
+    backslash before quotes, are read."""
+    alone = _numbered_lines(piece) if piece.flaw is not None else []
+    for part, lines in (("a row", alone), ("a part of a row", list(near))):
+        for quote, escape in (*((quote, "") for quote in _QUOTES if quote != layout.quote), *_ESCAPED_QUOTES):
+            if any(f"{escape}{quote}" in line for line in piece.lines):
+                number = _find_bad_line_in_row(lines, expected, layout.delimiter, quote, escape)
+                if number is not None:
+                    quotes = f"quotes are {quote}" + (" with a backslash before them in values" if escape else "")
+                    raise UnclearLinesError(
+                        f"line {number:,} is {part} where {quotes}, and a bad line where they are "
+                        f"{layout.quote or 'none'} alone; set quote under [source.csv], or correct the line"
+                    )
+
+
+def _find_bad_line_in_row(lines: Sequence[_Line], expected: int, delimiter: str, quote: str, escape: str) -> int | None:
+    """The first bad line of a good row that has quotes, as some lines are read."""
+    records = list(read_records([line.text for line in lines], delimiter, quote, escape))
+    ends = [*(record.line - 1 for record in records[1:]), len(lines)]
+    for record, end in zip(records, ends, strict=False):
+        row = lines[record.line - 1 : end]
+        bad = [line.number for line in row if line.is_bad]
+        text = "".join(line.text for line in row)
+        is_quoted = f"{escape}{quote}" in text if escape else text.startswith(quote) or f"{delimiter}{quote}" in text
+        if bad and is_quoted and "\0" not in text and _is_good(record, expected):
+            return bad[0]
+    return None
 
 
 @contextmanager

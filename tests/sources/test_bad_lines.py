@@ -130,6 +130,21 @@ UNCLEAR = {
         "line 51 is a row where quotes are ', and a bad line where they are \" alone; set quote under [source.csv], or "
         "correct the line",
     ),
+    "a row in two lines that is quoted by apostrophes": (
+        HEADER + '1,m,"a, b"\n' * 9 + ROWS + "5,m,'a\nb'\n",
+        "line 52 is a part of a row where quotes are ', and a bad line where they are \" alone; set quote under "
+        "[source.csv], or correct the line",
+    ),
+    "a row in lines of which all are bad": (
+        HEADER + '1,m,"a, b"\n' * 9 + ROWS + "5,'a\nb\n\nc',flu\n" + ROWS,
+        "line 51 is a part of a row where quotes are ', and a bad line where they are \" alone; set quote under "
+        "[source.csv], or correct the line",
+    ),
+    "a row whose last line alone is good": (
+        HEADER + '1,m,"a, b"\n' * 9 + ROWS + "'a\nb',m,flu\n" + ROWS,
+        "line 51 is a part of a row where quotes are ', and a bad line where they are \" alone; set quote under "
+        "[source.csv], or correct the line",
+    ),
     "a row with a backslash before its quotes": (
         HEADER + '1,m,"a, b"\n' * 9 + ROWS + '5,m,"a 6\\" pipe"\n9\n',
         "line 51 is a row where quotes are \" with a backslash before them in values, and a bad line where they are \" "
@@ -161,9 +176,10 @@ def test_a_byte_that_is_no_utf_8_is_no_bad_line(tmp_path: Path) -> None:
 
 
 def test_utf_16_without_a_mark_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_bytes((HEADER + ROWS).encode("utf-16-le"))
-    with pytest.raises(SourceError):
-        read(tmp_path / "people.csv")
+    for header in ("age,sex,illness\n", '"age","sex","illness"\n'):
+        (tmp_path / "people.csv").write_bytes((header + ROWS).encode("utf-16-le"))
+        message = refusal(tmp_path / "people.csv", delimiter=",")
+        assert 'set encoding = "utf-16-le" under [source.csv]' in message
 
 
 def test_packed_files_lose_their_bad_lines(tmp_path: Path) -> None:

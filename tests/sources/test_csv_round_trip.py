@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv as writers
 import io
+import re
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from conftest import examples
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -18,37 +19,57 @@ from sqlanon.errors import SourceError
 from sqlanon.expressions import table
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
+from sqlanon.sources.bind import source_errors
 
 NAMES = ("person", "town", "illness", "note")
+UNICODE = "äßÉЖ東ソ王€😀"
+LETTERS = {
+    **dict.fromkeys(("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"), UNICODE),
+    "latin-1": "äßÉéüø",
+    "windows-1252": "äßÉé€Š",
+    "shift-jis": "東京ソポ表能予ｶ",  # the second bytes of some are those of \ and |
+    "gb18030": "王芳北東乗倈äé😀",
+}
+NEEDS_KEY = ("utf-16-le", "utf-16-be", "latin-1", "windows-1252", "shift-jis", "gb18030")
 
-plain = st.text(st.sampled_from("abcxyzÄé ."), max_size=6)
-strange = st.text(st.sampled_from("ab,;\t|\"'\n#0 "), max_size=8)
-values = st.one_of(plain, plain, plain, strange)
+
+def values(letters: str) -> st.SearchStrategy[str]:
+    plain = st.text(st.sampled_from(f"abcxyz .{letters}"), max_size=6)
+    numbers = st.sampled_from(["0", "7", "021", "-3", "1.5", "2,5", "1e3", "12345678901234567890"])
+    strange = st.text(st.sampled_from(f"ab,;\t|\"'\\\n#0 {letters}"), max_size=8)
+    return st.one_of(plain, plain, plain, numbers, strange)
 
 
 @st.composite
 def written_tables(draw: st.DrawFn) -> dict[str, Any]:
     width = draw(st.integers(1, 4))
-    is_known = draw(st.booleans())
+    encoding = draw(st.sampled_from([*LETTERS]))
+    ends = st.sampled_from(["", *LETTERS[encoding]])
+    has_header = draw(st.sampled_from([True, True, False]))
     return {
-        "rows": draw(st.lists(st.tuples(*[values] * width), min_size=1, max_size=12)),
-        "names": NAMES[:width],
+        "rows": draw(st.lists(st.tuples(*[values(LETTERS[encoding])] * width), min_size=1, max_size=12)),
+        "names": tuple(name + draw(ends) for name in NAMES[:width]),
         "delimiter": draw(st.sampled_from([",", ";", "\t", "|"])),
         "quote": draw(st.sampled_from(['"', "'"])),
         "all_quoted": draw(st.booleans()),
-        "newline": draw(st.sampled_from(["\n", "\r\n"])),
-        "encoding": draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "windows-1252"])),
-        "titles": draw(st.integers(0, 2)),
+        "newline": draw(st.sampled_from(["\n", "\r\n", "\r"])),
+        "last_lines": draw(st.integers(0, 2)),
+        "has_header": has_header,
+        "encoding": encoding,
+        "titles": draw(st.integers(0, 2)) if has_header else 0,  # else a first row that is shorter looks like a title
         "footers": draw(st.integers(0, 2)),
-        "is_known": is_known,
-        "broken": draw(st.one_of(st.none(), st.integers(0, 11))),
+        "is_known": draw(st.booleans()),
+        "drops": draw(st.booleans()),
+        "broken": draw(st.one_of(st.none(), st.none(), st.integers(0, 11))) if has_header else None,
     }
 
 
-def write(path: Path, written: dict[str, Any]) -> CsvSection:
+def write(path: Path, written: dict[str, Any]) -> dict[str, Any]:
+    """Write a file; return the keys that say how, but for the encoding."""
     text = io.StringIO(newline="")
     text.write("".join(f"title{written['newline']}" for _ in range(written["titles"])))
-    quoting = writers.QUOTE_ALL if written["all_quoted"] else writers.QUOTE_MINIMAL
+    has_other_ends = written["newline"] == "\r" and any("\n" in value for row in written["rows"] for value in row)
+    quoting = writers.QUOTE_ALL if written["all_quoted"] or has_other_ends else writers.QUOTE_MINIMAL
     writer = writers.writer(
         text,
         delimiter=written["delimiter"],
@@ -56,46 +77,93 @@ def write(path: Path, written: dict[str, Any]) -> CsvSection:
         quoting=quoting,
         lineterminator=written["newline"],
     )
-    writer.writerow(written["names"])
+    if written["has_header"]:
+        writer.writerow(written["names"])
     for i, row in enumerate(written["rows"]):
         writer.writerow((*row, "x") if i == written["broken"] else row)
     text.write("".join(f"end{written['newline']}" for _ in range(written["footers"])))
-    path.write_bytes(text.getvalue().encode(written["encoding"]))
-    keys = {"header": True, "footer": written["footers"]}
-    if written["encoding"] == "windows-1252":
-        keys["encoding"] = written["encoding"]
+    lines = text.getvalue().removesuffix(written["newline"]) + written["newline"] * written["last_lines"]
+    path.write_bytes(lines.encode(written["encoding"]))
+    keys = {"header": written["has_header"], "footer": written["footers"]}
+    if written["drops"]:
+        keys["on_bad_line"] = "drop"
     if len(written["names"]) == 1:  # nobody tells its title from its header
         keys["skip"] = written["titles"]
     if written["quote"] == "'" and any('"' in value for row in written["rows"] for value in row):
         keys["quote"] = written["quote"]  # without the key `""` is the empty text, in the usual quotes
     if written["is_known"]:
         keys |= {"delimiter": written["delimiter"], "quote": written["quote"], "skip": written["titles"]}
-    return CsvSection(**keys)
+    return keys
 
 
-@settings(max_examples=examples(400))
+def read(path: Path, **keys: Any) -> tuple[dict[str, str], list[tuple[Any, ...]]]:
+    """The columns of a file with their types, and its rows; all columns are read as texts."""
+    names = {name.lower() for name in (*NAMES, *(f"column{i}" for i in range(4)))}
+    names |= {name + letter.lower() for name in NAMES for letters in LETTERS.values() for letter in letters}
+    with duckdb.connect() as connection, source_errors():
+        csv.copy_csv(DuckDBEngine(connection).in_utc(), [str(path)], names, set(), table("copy"), CsvSection(**keys))
+        columns = {name: type_ for name, type_, *_ in connection.execute("DESCRIBE copy").fetchall()}
+        return columns, connection.execute("FROM copy").fetchall()
+
+
+def is_read_as_utf_8(path: Path) -> bool:
+    content = path.read_bytes()
+    try:
+        return "\0" not in content.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+@settings(max_examples=examples(600))
 @given(written_tables())
 def test_a_table_is_read_back_equal_or_refused(
     tmp_path_factory: pytest.TempPathFactory, written: dict[str, Any]
 ) -> None:
     path = tmp_path_factory.mktemp("written") / "people.csv"
-    section = write(path, written)
-    texts = dict.fromkeys(written["names"])
-    with duckdb.connect() as connection:
-        try:
-            csv.copy_csv(DuckDBEngine(connection).in_utc(), [str(path)], {*texts}, set(), table("copy"), section)
-        except SourceError as error:
-            assert "people.csv" in str(error)
-            return
-        except duckdb.Error:  # `source_errors` makes a refusal of it
-            return
-        assert connection.execute("DESCRIBE copy").fetchall() == [
-            (name, "VARCHAR", "YES", None, None, None) for name in written["names"]
-        ]
-        rows = connection.execute("FROM copy").fetchall()
-    assert written["broken"] is None or written["broken"] >= len(written["rows"])
+    keys, encoding = write(path, written), written["encoding"]
+    if encoding in NEEDS_KEY:
+        if not is_read_as_utf_8(path):
+            with pytest.raises(SourceError) as caught:
+                read(path, **keys)
+            assert_names_encoding(str(caught.value), path.read_bytes(), encoding)
+        keys["encoding"] = encoding
+    try:
+        columns, rows = read(path, **keys)
+    except SourceError as error:
+        message = str(error)
+        event("refused: " + re.sub(r"\d[\d,]*|'.'", "N", message)[:90])
+        assert "people.csv" in message
+        assert not re.search(r"UTF|encoding|NUL|0x", message), message
+        return
+    event("read")
+    count = len(written["names"])
+    names = written["names"] if written["has_header"] else tuple(f"column{i}" for i in range(count))
+    assert columns == dict.fromkeys(names, "VARCHAR")
     expected = [tuple(value.replace("\r\n", "\n") or None for value in row) for row in written["rows"]]
-    if len(written["names"]) > 1:
+    broken = written["broken"]
+    if broken is not None and broken < len(expected):
+        assert written["drops"]
+        del expected[broken]
+    if count > 1:
         assert [tuple(value and value.replace("\r\n", "\n") for value in row) for row in rows] == expected
     else:
         assert [row for row in rows if row[0]] == [row for row in expected if row[0]]
+
+
+def assert_names_encoding(message: str, content: bytes, encoding: str) -> None:
+    """A message names the first byte that is no UTF-8, its line, probable encodings, and the key."""
+    if encoding.startswith("utf-16"):
+        assert re.search(r"people\.csv: line 1 has (a NUL byte|the byte 0x)", message)
+        assert f'encoding = "{encoding}" under [source.csv]' in message
+        return
+    with pytest.raises(UnicodeDecodeError) as caught:
+        content.decode()
+    line = 1 + len(re.findall(rb"\r\n?|\n", content[: caught.value.start]))
+    assert f"people.csv: line {line} has the byte 0x{content[caught.value.start]:02X}, which is no UTF-8" in message
+    assert 'encoding = "' in message
+    assert "[source.csv]" in message
+    named = re.findall(r"[a-z]+[a-z0-9-]*\d+|shift-jis|euc-kr|big5", message.partition('encoding = "')[2])
+    for name in named:
+        content.decode(name)
+    if sum(byte > 0x7F for byte in content) >= 10:  # fewer bytes may be of any encoding
+        assert {encoding, "windows-1252" if encoding == "latin-1" else encoding} & {*named}, message
