@@ -941,6 +941,8 @@ def _refuse_titles(file: CsvFile, open_lines: csv_lines.Lines) -> None:
         return
     lines = list(open_lines(2 * skip + 1))
     titles = [line for line in lines[:skip] if line.strip()]
+    if any("\udc80" <= sign <= "\udcff" for title in titles for sign in title):  # the engine does not decode them
+        raise SourceError(f"source.files: {shown_name(file.path)}: {describe_bad_byte(file.path)}")
     delimiter, comment = str(file.options["delim"]), str(file.options["comment"])
     for number, line in enumerate(lines[:skip], 1):
         if delimiter in line and not (comment and line.startswith(comment)):

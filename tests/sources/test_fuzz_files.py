@@ -9,7 +9,7 @@ import pytest
 from conftest import DUCKDB_1, examples
 from fuzz_files import Reader, damaged_file, flaws
 
-FOUND = ["1:556", "1:1144", "1:1163", "1:1760", "1:2425", "1:2465", "7:17921"]
+FOUND = ["1:556", "1:1144", "1:1163", "1:1760", "1:2425", "1:2465", "7:17921", "1128:11809"]
 """Files that were once misread, or ended with an error of Python."""
 
 
