@@ -10,11 +10,17 @@ from sqlanon.fields import in_words
 UTF_8 = "utf-8"
 
 _NO_TEXT = ("idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
-_WESTERN = ("windows-1252", "latin-1", "cp437")
+_LATIN = ("windows-1252", "latin-1", "windows-1250", "cp437")
+_USUAL = re.compile(r"[^\W\d_]|[–—‘’‚“”„…«»]|(?<![^\W\d_])[€£§°](?![^\W\d_])")
+_ALPHABETS = {
+    "windows-1251": re.compile("[А-ЯЁІЇЄҐ]?[а-яёіїєґ]+|[А-ЯЁІЇЄҐ]+"),
+    "windows-1253": re.compile("[Α-ΩΆΈΉΊΌΎΏ]?[α-ωάέήίόύώϊϋΐΰ]+|[Α-ΩΆΈΉΊΌΎΏ]+"),
+}
 _EASTERN = ("gb18030", "shift-jis", "euc-kr", "big5")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")
+_WORD = re.compile(r"[^\W\d_]+")
 _HIGH = re.compile(rb"[\x80-\xff]")
 _MOST = 5
 
@@ -56,23 +62,50 @@ def is_utf_8(content: bytes, encoding: str | None = None) -> bool:
 def probable_encodings(content: bytes) -> list[str]:
     """The encodings that all bytes of a text may be in, the most probable one first.
 
-    Letters of Western languages stand alone among those of ASCII. Those of Eastern ones are the usual ones of their
-    encoding.
+    Letters beyond ASCII stand alone among those of ASCII in Latin; in Cyrillic and Greek, words have no other ones; in
+    the languages of East Asia, they are the usual ones of their encoding.
 
     >>> probable_encodings("Köln und Orléans".encode("latin-1"))[0], probable_encodings("北京".encode("gb18030"))[0]
     ('windows-1252', 'gb18030')
-    >>> probable_encodings("東京".encode("shift-jis"))[0]
-    'shift-jis'
+    >>> probable_encodings("東京".encode("shift-jis"))[0], probable_encodings("Łódź".encode("windows-1250"))[0]
+    ('shift-jis', 'windows-1250')
     """
     alone = len(_ALONE.findall(content)) / (len(_HIGH.findall(content)) or 1)
     shares = {}
-    for name in (*_WESTERN, *_EASTERN):
+    for name in (*_LATIN, *_ALPHABETS, *_EASTERN):
         try:
             text = content.decode(name)
         except UnicodeError:
             continue
-        shares[name] = alone if name in _WESTERN else _share_of_usual_letters(text, name)
+        if name in _LATIN:
+            shares[name] = alone * _share_of_letters(text)
+        elif name in _ALPHABETS:
+            shares[name] = _share_in_words(text, _ALPHABETS[name])
+        else:
+            shares[name] = _share_of_usual_letters(text, name)
     return sorted(shares, key=lambda name: -shares[name])[:_MOST]
+
+
+def _share_of_letters(text: str) -> float:
+    """The share of letters, and of signs where texts have them, among the characters beyond ASCII."""
+    usual = sum(not found.isascii() for found in _USUAL.findall(text))
+    return usual / (sum(not letter.isascii() for letter in text) or 1)
+
+
+def _share_in_words(text: str, word: re.Pattern[str]) -> float:
+    """The share of the characters beyond ASCII that stand in words of one alphabet."""
+    fitting = sum(len(found) for found in _WORD.findall(text) if word.fullmatch(found))
+    return fitting / (sum(not letter.isascii() for letter in text) or 1)
+
+
+def is_mostly_utf_8(content: bytes) -> bool:
+    """Whether more characters beyond ASCII are UTF-8 than are not.
+
+    >>> is_mostly_utf_8("Ärzte, Köln, ".encode() + b"M\\xfcnchen"), is_mostly_utf_8(b"M\\xfcnchen")
+    (True, False)
+    """
+    found = [letter for letter in content.decode(UTF_8, "replace") if not letter.isascii()]
+    return 2 * found.count("\ufffd") < len(found)
 
 
 def _share_of_usual_letters(text: str, encoding: str) -> float:
@@ -101,6 +134,8 @@ def describe_bad_byte(content: bytes, error: UnicodeError, encoding: str | None,
         where = f"line {line:,} has the byte 0x{content[error.start]:02X}, which"
     if encoding is not None:
         return f"{where} is no {encoding}; give another {key}"
+    if is_mostly_utf_8(content):
+        return f"{where} is no UTF-8, as its other letters are: correct the line"
     remedy = "save it as UTF-8, or as UTF-16 with a byte order mark"
     likely = probable_encodings(content)
     if key is None or not likely:

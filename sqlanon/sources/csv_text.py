@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlanon.errors import SourceError
 from sqlanon.policy.databases import shown_name
-from sqlanon.policy.encodings import UTF_8, probable_encodings
+from sqlanon.policy.encodings import UTF_8, is_mostly_utf_8, probable_encodings
 from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
@@ -143,6 +143,8 @@ def _describe_byte(line: int, error: UnicodeDecodeError, encoding: str, below: b
     where = f"line {line:,} has the byte 0x{error.object[error.start]:02X}"
     if encoding != UTF_8:
         return f"{where}, which is no {encoding}; give another encoding under [source.csv]"
+    if is_mostly_utf_8(error.object + below):
+        return f"{where}, which is no UTF-8, as its other letters are: correct the line"
     sample = error.object[error.object.rfind(b"\n", 0, error.start) + 1 :] + below
     if len(below) == _CHUNK:  # its last line may be cut
         sample = sample[: 1 + max(sample.rfind(b"\n"), sample.rfind(b"\r"))] or sample

@@ -59,7 +59,7 @@ def test_a_byte_that_is_no_utf_8_is_named_with_the_likely_encodings(tmp_path: Pa
         labels(path)
     assert (
         "line 1 has the byte 0xF6, which is no UTF-8; save it as UTF-8, or as UTF-16 with a byte order mark, or name "
-        'its encoding: encoding = "windows-1252" (or latin-1, cp437, big5, gb18030)'
+        'its encoding: encoding = "windows-1252" (or latin-1, windows-1250, cp437, big5)'
     ) in str(caught.value)
     with pytest.raises(HierarchyError, match="line 1 has the byte 0xF6, which is no ascii; give another encoding"):
         labels(path, encoding="ascii")
@@ -71,6 +71,9 @@ def test_a_byte_that_is_no_utf_8_is_named_with_the_likely_encodings(tmp_path: Pa
         ("Käse, Müsli, Crêpe", "windows-1252", "windows-1252"),
         ("Preis 5 €", "windows-1252", "windows-1252"),
         ("größe;straße", "windows-1252", "windows-1252"),
+        ("Łódź;Kraków;Gdańsk", "windows-1250", "windows-1250"),
+        ("Москва;Санкт-Петербург;ясли", "windows-1251", "windows-1251"),
+        ("Αθήνα;Θεσσαλονίκη;Πάτρα", "windows-1253", "windows-1253"),
         ("東京;日本", "shift-jis", "shift-jis"),
         ("北京;中国;*\n上海;中国;*\n", "gb18030", "gb18030"),
     ],

@@ -117,6 +117,13 @@ def test_a_byte_that_is_no_utf_8_is_named(late: int, tmp_path: Path) -> None:
     assert "ller" not in message, "no value"
 
 
+def test_a_byte_among_letters_of_utf_8_names_no_other_encoding(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_bytes(NAMES.encode() + "Jürgen,Köln\nJ".encode() + b"\xfcrgen,Bonn\n")
+    message = refusal(tmp_path / "people.csv")
+    assert "has the byte 0xFC, which is no UTF-8, as its other letters are: correct the line" in message
+    assert "windows-1252" not in message
+
+
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_the_line_of_a_bad_byte_is_that_of_its_line_ends(newline: str, tmp_path: Path) -> None:
     late = 1 << 20  # behind the first bytes that are decoded at once, which end between \r and \n
