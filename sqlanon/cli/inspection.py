@@ -21,8 +21,8 @@ def print_inspection(found: Inspection) -> None:
     """Print an inspection; a refusal is an error of the command."""
     for file in found.files[:_MOST_FILES]:
         say("\n".join(printable(line) for line in _describe_file(file)))
-    if more := len(found.files) - _MOST_FILES:
-        say(f"and {with_noun(more, 'more file')}") if more > 0 else None
+    if (more := len(found.files) - _MOST_FILES) > 0:
+        say(f"and {with_noun(more, 'more file')}")
     if found.rows is None:
         return
     say(f"{with_noun(found.rows, 'row')}, {with_noun(len(found.columns), 'column')}")
@@ -31,16 +31,21 @@ def print_inspection(found: Inspection) -> None:
     say("")
     rows = [[printable(one.name), one.type, f"{one.values:,}", printable(_describe_fit(one))] for one in found.columns]
     show_table(["column", "type", "values", "note"], rows)
+    if found.undecided:
+        say("")
+        say("As quasi-identifiers, these columns are refused until keys decide:")
+        for message in found.undecided:
+            say(f"- {printable(message)}")
     if found.csv:
         say("")
         say(found.toml().rstrip())
 
 
 def _describe_file(file: InspectedFile) -> Iterator[str]:
-    yield f"{file.name}: {file.encoding}"
+    yield f"{file.name}: {file.encoding or 'encoding not known'}"
     if file.quote is not None:
         delimiter = "none" if file.delimiter is None else toml_value(file.delimiter)
-        quote = "none" if not file.quote else toml_value(file.quote)
+        quote = "none" if not file.quote else "'\"'" if file.quote == '"' else toml_value(file.quote)
         escape = "" if file.escape is None else f", after {toml_value(file.escape)} in values"
         yield f"  delimiter {delimiter}, quote {quote}{escape}"
     if file.skip is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
+from datetime import date
 from functools import partial
 from typing import Literal
 
@@ -20,6 +21,7 @@ from sqlanon.expressions import col, fragment, named, subquery, template, text
 from sqlanon.fields import in_words
 from sqlanon.notices import with_noun
 from sqlanon.policy import Policy
+from sqlanon.policy.reading import format_pattern
 from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
 from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.records import dataclass
@@ -36,12 +38,22 @@ _BY_RULE = 0.5
 
 _MOST_CODES = 10
 _MOST_OTHERS = _MOST_CODES + 1
-_DATES = [f"[0-9]{{1,4}}{mark}[0-9]{{1,2}}{mark}[0-9]{{1,4}}([ T].*)?" for mark in ("-", "[.]", "/")]
+_MARKS = "-./"
+_DATES = [
+    f"([0-9]{{4}}[{mark}][0-9]{{1,2}}[{mark}][0-9]{{1,2}}|[0-9]{{1,2}}[{mark}][0-9]{{1,2}}[{mark}]([0-9]{{2}}|[0-9]{{4}}))"
+    "([ T].*)?"
+    for mark in _MARKS
+]
+_ORDERS = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y")
 _COMMAS = NumberMarks(",", ".", are_declared=True)
 
 _SEEN = fragment("count(:text)")
 _NUMERALS = fragment("count(*) FILTER (WHERE :text >= '+' AND :text < ':')")
 _MATCHING = fragment("coalesce(sum(n) FILTER (WHERE regexp_full_match(trim(value), :pattern)), 0)::BIGINT")
+_IN_FORMAT = fragment(
+    "count(*) FILTER (WHERE regexp_full_match(trim(value), :pattern) AND NOT :read IS NULL) = count(*)"
+)
+_READ = fragment("try_strptime(trim(value), :format)")
 _DISTINCT = template("SELECT :text AS value, count(*) AS n FROM :rows WHERE NOT :text IS NULL GROUP BY :text")
 _FIGURES = template("SELECT :figures FROM :rows")
 _OTHERS = template("""
@@ -71,17 +83,18 @@ COMMAS = 'under [source.csv], decimal = "," if decimals follow them, or thousand
 
 @dataclass(frozen=True)
 class DoubtfulColumn:
-    """A column of texts, most of which are numbers or dates; or all of them numbers, some with commas."""
+    """A column of texts, most of which are numbers or dates; or all of them, as dates or as numbers with commas."""
 
     name: str
     kind: Literal["number", "date"]
     fitting: int
-    count: int  # values that are no numbers or dates; or that have commas, if all are numbers
+    count: int  # values that are no numbers or dates; if all are numbers, those with commas
     others: Sequence[str]  # the distinct ones, in their order
     places: Sequence[tuple[str, str]]  # the first ones: where they are, and the value
     is_last: bool  # whether the last row has one
     has_commas: bool = False  # whether the numbers have commas
     has_words: bool = True  # whether any value is no number or date
+    formats: Sequence[str] = ()  # that all values may be written in, if all are dates
     last_row_key: str = "footer = 1 under [source.csv]"  # that leaves the last row out
 
     @property
@@ -97,14 +110,28 @@ class DoubtfulColumn:
     @property
     def summary(self) -> str:
         are = "is" if self.count == 1 else "are"
+        if not self.has_words and self.kind == "date":
+            return f"{with_noun(self.fitting, 'date')}, read as texts: {self.shown}"
         if not self.has_words:
             return f"{with_noun(self.fitting, self.kind)}, {self.count:,} of them with a comma: {self.shown}"
         return (
             f"{with_noun(self.fitting, self.kind)}, and {with_noun(self.count, 'value')} that {are} none: {self.shown}"
         )
 
+    @property
+    def date_keys(self) -> str:
+        """The keys by which dates are read that stay texts without."""
+        written = " or ".join(f"format = {toml_value(format_)}" for format_ in self.formats) or "format = ..."
+        has_short = any(map(has_short_years, self.formats))
+        return f'type = "date", {written}' + (f", {_pivot_key()}" if has_short else "")
+
     def describe(self) -> str:
         place = f"attributes.{toml_key(self.name)}"
+        if not self.has_words and self.kind == "date":
+            return (
+                f"{place}: the column has {self.summary}; decide how they are written: {self.date_keys}; or keep them "
+                'as texts: type = "text"'
+            )
         if not self.has_words:
             return (
                 f"{place}: the column has {self.summary}; decide what the commas are: {COMMAS}; "
@@ -168,14 +195,14 @@ def find_doubtful_columns(
         matching = _ask(engine, distinct, {name: [_MATCHING(pattern=text(pattern)) for pattern in patterns]})
         seen, least = counts[name][0], texts[name.lower()] * counts[name][0]
         fitting, j = max((count, -j) for j, count in enumerate(matching[name]))
-        has_commas = 0 < -j < len(numbers)
-        if least <= fitting and (fitting < seen or has_commas):
+        has_commas, has_dates = 0 < -j < len(numbers), -j >= len(numbers)
+        if least <= fitting and (fitting < seen or has_commas or has_dates):
             places = None if locate is None else partial(locate, name)
             pattern = patterns[-j] if fitting < seen else patterns[0]
             others = engine.rows(_OTHERS(text=col(name), rows=rows.copy(), pattern=text(pattern), most=_MOST_OTHERS))
             column = DoubtfulColumn(
                 name,
-                "number" if -j < len(numbers) else "date",
+                "date" if has_dates else "number",
                 fitting,
                 seen - (fitting if fitting < seen else matching[name][0]),
                 [value for value, *_ in others],
@@ -183,10 +210,23 @@ def find_doubtful_columns(
                 bool(others[0][-1]),
                 has_commas,
                 has_words=fitting < seen,
+                formats=_fitting_formats(engine, distinct, _MARKS[-j - len(numbers)])
+                if has_dates and fitting == seen
+                else (),
             )
             column = column if last_row_key is None else replace(column, last_row_key=last_row_key)
             found.append(column)
     return found
+
+
+def _fitting_formats(engine: DuckDBEngine, distinct: exp.Expr, mark: str) -> Sequence[str]:
+    """The formats of dates, with a mark between their parts, that all of some distinct values are written in."""
+    formats = [order.format(mark) for order in _ORDERS]
+    figures = [
+        _IN_FORMAT(pattern=text(format_pattern(format_)), read=_READ(format=text(format_))) for format_ in formats
+    ]
+    fit = _ask(engine, distinct, {"formats": figures})["formats"]
+    return [format_ for format_, fits in zip(formats, fit, strict=True) if fits]
 
 
 def _places(
@@ -222,6 +262,10 @@ def refuse_doubtful_columns(
         raise SourceError("\n".join(column.describe() for column in doubtful))
 
 
+def _pivot_key() -> str:
+    return f"pivot = {date.today().year} (the last year that they can mean)"
+
+
 def has_short_years(format_: str) -> bool:
     return "%y" in format_
 
@@ -251,9 +295,14 @@ def refuse_ambiguous_dates(
 ) -> None:
     """Refuse dates that could have another day, month or century; `formats` is how the engine takes them."""
     checked = {name: format_ for name, format_ in formats.items() if name.lower() in dates}
-    short = [name for name, format_ in checked.items() if has_short_years(format_)]
-    for name in [*short, *ambiguous_dates(engine, rows, checked)]:
-        raise SourceError(describe_dates(name, checked[name]))
+    if found := find_doubtful_dates(engine, rows, checked):
+        raise SourceError("\n".join(describe_dates(name, found[name]) for name in found))
+
+
+def find_doubtful_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> dict[str, str]:
+    """The columns of dates that could have another day, month or century, with the formats that the engine takes."""
+    short = [name for name, format_ in formats.items() if has_short_years(format_)]
+    return {name: formats[name] for name in [*short, *ambiguous_dates(engine, rows, formats)]}
 
 
 def date_options(format_: str) -> tuple[Literal["date", "timestamp"], list[str]]:
@@ -268,7 +317,7 @@ def describe_dates(name: str, format_: str) -> str:
     kind, options = date_options(format_)
     written = " or ".join(f"format = {toml_value(option)}" for option in options)
     what = "years of two digits" if has_short_years(format_) else "days and months that could be swapped in every value"
-    pivot = ", pivot = 2026 (the last year that they can mean)" if has_short_years(format_) else ""
+    pivot = f", {_pivot_key()}" if has_short_years(format_) else ""
     return (
         f"attributes.{toml_key(name)}: the column has dates with {what}; decide how they are written: "
         f'type = "{kind}", {written}{pivot}'

@@ -18,7 +18,9 @@ from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.bound import Source
-from sqlanon.sources.csv_text import ReadFile, encoding_of, readable_files
+from sqlanon.sources.csv_text import ReadFile, describe_bad_byte, encoding_of, readable_files
+from sqlanon.sources.doubtful_columns import MOSTLY, describe_dates, find_doubtful_columns, find_doubtful_dates
+from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks
 
 _LEAST_SHARE = 0.5  # of the values of a text column that have a type, for the type to be named
 _SHOWN_VALUES = 3
@@ -42,7 +44,7 @@ class InspectedFile:
     """How a CSV file is written; of a file that is refused, as far as it is known."""
 
     name: str
-    encoding: str
+    encoding: str | None  # None: not known
     delimiter: str | None = None
     quote: str | None = None
     escape: str | None = None  # the character before a quote in a value; None: the quote is doubled
@@ -84,6 +86,8 @@ class Inspection:
         The texts that mean NULL in every column; None for files other than CSV.
     csv:
         The keys of ``[source.csv]`` by which the files are read in this way.
+    undecided:
+        Of columns that `anonymize` refuses as quasi-identifiers: what they have, and the keys that decide.
     refusal:
         Why the files are refused; None if they are read.
     """
@@ -93,6 +97,7 @@ class Inspection:
     columns: tuple[InspectedColumn, ...] = ()
     missing: tuple[str, ...] | None = None
     csv: Mapping[str, object] = field(default_factory=dict)
+    undecided: tuple[str, ...] = ()
     refusal: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,13 +113,23 @@ class Inspection:
 def inspect_source(engine: DuckDBEngine, source: Source, csv: CsvSection | None) -> Inspection:
     """Describe files that are bound as a source."""
     rows = engine.rows(row_count(rows=source.relation))[0][0]
-    columns = _inspect_columns(engine, source)
+    columns, undecided = _inspect_columns(engine, source), _find_undecided(engine, source, csv)
     if not source.csv_files:
-        return Inspection(rows=rows, columns=columns)
+        return Inspection(rows=rows, columns=columns, undecided=undecided)
     known = csv or CsvSection()
     dropped = {file.path: file for file in source.dropped}
     files = tuple(_inspect_file(file, known, dropped.get(file.path)) for file in source.csv_files)
-    return Inspection(files, rows, columns, known.missing_texts, _csv_keys(known, files))
+    return Inspection(files, rows, columns, known.missing_texts, _csv_keys(known, files), undecided)
+
+
+def _find_undecided(engine: DuckDBEngine, source: Source, csv: CsvSection | None) -> tuple[str, ...]:
+    if source.locate is None:
+        return ()
+    texts = {name.lower(): MOSTLY for name in source.columns}
+    marks = NumberMarks.of(csv or CsvSection()) if source.csv_files else ONLY_POINT
+    doubtful = find_doubtful_columns(engine, source.relation, texts, marks, source.locate, source.last_row_key)
+    dates = find_doubtful_dates(engine, source.relation, source.date_formats)
+    return (*(column.describe() for column in doubtful), *(describe_dates(name, dates[name]) for name in dates))
 
 
 def inspect_refused(paths: Sequence[str], csv: CsvSection | None, refusal: str) -> Inspection:
@@ -144,6 +159,8 @@ def _inspect_lines(path: str, known: CsvSection) -> InspectedFile:
     if not csv_lines.can_open(path):
         return InspectedFile(name, known.encoding or encoding_of(path, known))
     encoding = known.encoding or encoding_of(path, known)
+    if known.encoding is None and describe_bad_byte(path, encoding) is not None:
+        return InspectedFile(name, None)
     try:
         with readable_files([path], known) as (readable,):
 
@@ -152,9 +169,10 @@ def _inspect_lines(path: str, known: CsvSection) -> InspectedFile:
 
             layout = csv_lines.guess_layout(open_lines, known)
             broken = None if layout is None else csv_lines.find_broken_lines(open_lines, layout)
-    except SourceError:  # of another encoding
-        return InspectedFile(name, encoding)
-    if layout is None or broken is None:
+            is_clear = layout is None or known.delimiter or not csv_lines.other_delimiters(open_lines, layout)
+    except SourceError:
+        return InspectedFile(name, None)
+    if layout is None or broken is None or not is_clear:
         return InspectedFile(name, encoding)
     return InspectedFile(name, encoding, layout.delimiter, layout.quote, None, known.header, layout.skip, *broken)
 

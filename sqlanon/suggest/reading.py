@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import col, template, text
+from sqlanon.expressions import col, fragment, select, template, text
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.notices import with_noun
 from sqlanon.policy.toml import toml_value
@@ -24,9 +24,9 @@ from sqlanon.sources.doubtful_columns import (
     COMMAS,
     MOSTLY,
     DoubtfulColumn,
-    ambiguous_dates,
     date_options,
     find_doubtful_columns,
+    find_doubtful_dates,
     has_short_years,
 )
 from sqlanon.sources.run import Run
@@ -70,7 +70,6 @@ AS_IT_STANDS = Reading()
 def find_readings(run: Run) -> dict[str, Reading]:
     """The columns of CSV and Excel files that are not read as they stand, or that people have to decide."""
     source, engine = run.source, run.engine
-    formats = source.date_formats
     readings: dict[str, Reading] = {}
     if source.locate is None:
         return readings
@@ -78,13 +77,36 @@ def find_readings(run: Run) -> dict[str, Reading]:
     marks = POINT if source.csv_files else ONLY_POINT
     for column in find_doubtful_columns(engine, source.relation, texts, marks, source.locate, source.last_row_key):
         readings[column.name] = _of_doubtful(column)
-    short = [name for name, format_ in formats.items() if has_short_years(format_)]
-    for name in dict.fromkeys([*short, *ambiguous_dates(engine, source.relation, formats)]):
-        readings[name] = _of_dates(formats[name])
+    for name, format_ in find_doubtful_dates(engine, source.relation, source.date_formats).items():
+        readings[name] = _of_dates(format_)
+    for name in _days_without_marks(run):
+        readings[name] = Reading({"type": "date", "format": _DAY_WITHOUT_MARKS})
     for name in source.columns:
         if name not in readings and (example := _find_marked_number(run, name)) is not None:
             readings[name] = _of_marked_numbers(example, is_csv=bool(source.csv_files))
     return readings
+
+
+_DAY_WITHOUT_MARKS = "%Y%m%d"
+_LEAST_DAYS = 10  # distinct ones: fewer numbers may be days by chance
+_ARE_DAYS = fragment("""
+    coalesce(bool_and(:column BETWEEN 18500000 AND 21000000), false)
+    AND bool_and(NOT try_strptime(:column::VARCHAR, :format) IS NULL OR :column IS NULL)
+    AND approx_count_distinct(:column) >= :least
+""")
+
+
+def _days_without_marks(run: Run) -> list[str]:
+    """The columns of CSV files whose whole numbers are all days, such as 19560412."""
+    source = run.source
+    names = [name for name, type_ in source.columns.items() if type_ == "BIGINT"] if source.csv_files else []
+    if not names:
+        return []
+    figures: list[exp.Expr] = [
+        _ARE_DAYS(column=col(name), format=text(_DAY_WITHOUT_MARKS), least=exp.convert(_LEAST_DAYS)) for name in names
+    ]
+    are_days = StatementRunner(run.engine).ask(select(figures, source.relation.copy()), [])[0]
+    return [name for name, is_day in zip(names, are_days, strict=True) if is_day]
 
 
 _MARKED = template("""
@@ -123,6 +145,8 @@ def _of_marked_numbers(example: str, is_csv: bool) -> Reading:
 
 def _of_doubtful(column: DoubtfulColumn) -> Reading:
     codes = column.codes
+    if not column.has_words and column.kind == "date":
+        return _of_text_dates(column)
     if not column.has_words:
         decide = f'Decide what the commas are: {COMMAS}; or set type = "text"'
         return Reading(trials={"type": "text"}, comments=[f"{column.summary}. {decide}"])
@@ -140,6 +164,21 @@ def _of_doubtful(column: DoubtfulColumn) -> Reading:
     )
 
 
+def _of_text_dates(column: DoubtfulColumn) -> Reading:
+    """Dates that the engine leaves texts: in a format of their own beside another column's."""
+    if len(column.formats) == 1 and not has_short_years(column.formats[0]):
+        return Reading({"type": "date", "format": column.formats[0]})
+    decide = f'{column.summary}. Decide how they are written: {column.date_keys}; or type = "text"'
+    if not column.formats:
+        return Reading(trials={"type": "text"}, comments=[decide])
+    return Reading(trials=_trial_of_dates(column.formats[0]), comments=[decide])
+
+
+def _trial_of_dates(format_: str) -> dict[str, Any]:
+    kind, _ = date_options(format_)
+    return {"type": kind, "format": format_} | ({"pivot": date.today().year} if has_short_years(format_) else {})
+
+
 def _of_dates(format_: str) -> Reading:
     """Dates that people decide; the trials take them as the engine does."""
     kind, options = date_options(format_)
@@ -149,7 +188,7 @@ def _of_dates(format_: str) -> Reading:
     written = " or ".join(f"format = {toml_value(option)}" for option in options)
     ends = f", pivot = {pivot['pivot']}: the last year that they can mean" if short else ""
     return Reading(
-        trials={"type": kind, "format": format_, **pivot},
+        trials=_trial_of_dates(format_),
         comments=[f'{why}. Decide how they are written: type = "{kind}", {written}{ends}'],
     )
 

@@ -255,7 +255,7 @@ def _is_value_of(options: csv.Options, value: Any, text: str, type_: str) -> boo
         return True  # of a year that Python does not have
     try:
         kind = type_.partition("(")[0]
-        return bool(_VALUES.get(kind, lambda text, options: value)(text.strip(), options) == value)
+        return bool(_VALUES[kind](text.strip(), options) == value)
     except (ValueError, ArithmeticError):
         return False
 
@@ -269,10 +269,15 @@ def _day(text: str, options: csv.Options) -> datetime.date:
 def _moment(text: str, options: csv.Options) -> datetime.datetime:
     if "timestampformat" in options:
         return datetime.datetime.strptime(text, str(options["timestampformat"]))
+    text = re.sub(r"(:[\d.]+) ?(UTC|Z|[-+]\d\d(:?\d\d)?|[A-Za-z]+/[\w/+-]+)$", r"\1", text)  # the clock, not its zone
     whole, _, fraction = text.partition(".")
     numbers = [int(part) for part in re.split("[-/ :T]+", whole)]
     year, month, day, hour, minute, second = numbers + [0] * (6 - len(numbers))
     return datetime.datetime(year, month, day, hour, minute, second, int(fraction[:6].ljust(6, "0")))
+
+
+def _clock(text: str, options: csv.Options) -> datetime.time:
+    return _moment(f"2000-01-01 {text}", {}).time()
 
 
 _VALUES: Mapping[str, Callable[[str, csv.Options], Any]] = {
@@ -283,6 +288,7 @@ _VALUES: Mapping[str, Callable[[str, csv.Options], Any]] = {
     "BOOLEAN": lambda text, options: text.lower() in ("true", "t", "yes", "y", "1"),
     "DATE": _day,
     "TIMESTAMP": _moment,
+    "TIME": _clock,
 }
 
 

@@ -84,6 +84,46 @@ def test_numbers_with_commas_alone_are_decided_by_keys(tmp_path: Path) -> None:
     assert bind(path, "wage", ["1,2,3", "1,2"], {})["wage"] == "VARCHAR", "lists of codes"
 
 
+TWO_DATES = "admitted,birth,sex\n" + "".join(f"2020-01-{i + 10},{i % 12 + 1}/{i + 1}/19{i + 50},m\n" for i in range(20))
+
+
+def test_dates_in_a_second_format_are_no_texts(tmp_path: Path) -> None:
+    """The engine knows one format of dates in a file."""
+    (tmp_path / "x.csv").write_text(TWO_DATES)
+    dates = {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}}
+    attributes = {"admitted": dates, "birth": {"role": "quasi", "hierarchy": "suppress"}, "sex": "insensitive"}
+    with pytest.raises(SourceError) as caught:
+        bound_rows(str(tmp_path / "x.csv"), attributes, source={"person": False})
+    assert "attributes.birth: the column has 20 dates, read as texts: '1/1/1950' (line 2), '2/2/1951' (line 3)" in str(
+        caught.value
+    )
+    assert 'type = "date", format = "%m/%d/%Y"; or keep them as texts: type = "text"' in str(caught.value)
+    with sqlanon.connect(str(tmp_path / "x.csv")) as db:
+        assert db.inspect().undecided == (str(caught.value),)
+        assert 'birth = { role = "quasi", type = "date", format = "%m/%d/%Y", ' in db.suggest()
+    attributes["birth"] = {**dates, "type": "date", "format": "%m/%d/%Y"}
+    rows, types = bound_rows(str(tmp_path / "x.csv"), attributes, source={"person": False})
+    assert types["birth"] == "DATE" and rows[1][1] == date(1951, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("written", "keys"),
+    [
+        ("{0}.{1}.19{2}", 'format = "%d.%m.%Y" or format = "%m.%d.%Y"; or keep'),
+        ("{0}/{1}/{2}", 'format = "%d/%m/%y" or format = "%m/%d/%y", pivot = '),
+        ("{0}.{1}.19{2} 10:00", "format = ...; or keep"),
+    ],
+)
+def test_all_formats_of_dates_in_a_second_format_are_named(written: str, keys: str, tmp_path: Path) -> None:
+    dates = [(f"2020-01-{i + 10}", written.format(i % 12 + 1, i % 11 + 1, i + 50)) for i in range(15)]
+    (tmp_path / "x.csv").write_text("admitted;birth\n" + "".join(f"{a};{b}\n" for a, b in dates))
+    attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in ("admitted", "birth")}
+    with pytest.raises(SourceError) as caught:
+        bound_rows(str(tmp_path / "x.csv"), attributes, source={"person": False})
+    assert "attributes.birth: the column has 15 dates, read as texts: " in str(caught.value)
+    assert keys in str(caught.value)
+
+
 def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["12.345", "950", "-1.200", "", "0"]
     assert "column 'wage' has numbers with three digits behind each point, as in row 1" in refusal(

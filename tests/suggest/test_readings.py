@@ -105,6 +105,13 @@ def test_numbers_with_units_and_marks_are_named(values: list[str], tmp_path: Pat
     assert "type" not in attributes["cost"]
 
 
+def test_days_without_marks_are_dates(tmp_path: Path) -> None:
+    days = [f"19{50 + i % 40}0{1 + i % 9}{10 + i % 18}" for i in range(200)]
+    _, attributes = suggested(tmp_path, people(birth=days, code=[str(19_999_990 + i) for i in range(200)]))
+    assert (attributes["birth"]["type"], attributes["birth"]["format"]) == ("date", "%Y%m%d")
+    assert "type" not in attributes["code"]
+
+
 def test_numbers_with_commas_are_named_with_the_keys_that_decide(tmp_path: Path) -> None:
     text, attributes = suggested(tmp_path, people(cost=[["1,5", "7"][i % 2] for i in range(200)]))
     assert "cost: 200 numbers, 100 of them with a comma: '1,5' (line 2), " in text
