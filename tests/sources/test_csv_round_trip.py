@@ -89,8 +89,8 @@ def write(path: Path, written: dict[str, Any]) -> dict[str, Any]:
         keys["on_bad_line"] = "drop"
     if len(written["names"]) == 1:  # nobody tells its title from its header
         keys["skip"] = written["titles"]
-        if len(written["rows"]) == 1:  # 2,5 alone are two columns
-            keys["delimiter"] = written["delimiter"]
+        if any(set(",;|\t") & {*row[0]} for row in written["rows"]):  # 2,5 alone are two columns
+            keys |= {"delimiter": written["delimiter"], "quote": written["quote"]}
     has_usual_quotes = any('"' in value for row in written["rows"] for value in row)
     if written["quote"] == "'" and (has_usual_quotes or len(written["rows"]) == 1):
         # Without the key `""` is the empty text, in the usual quotes; and '2,5' alone may be two values.
