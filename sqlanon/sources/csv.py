@@ -225,6 +225,8 @@ def copy_csv(
         _refuse_delimiters_in_one_column(engine, layout, target)
         _refuse_rows_inside_values(engine, layout, target)
         _refuse_points_between_thousands(engine, layout, target)
+        for file in layout.files:
+            _refuse_last_lines(file, known)
         if not _FINDS_EXTRA_DELIMITERS:
             for file in layout.files:
                 _refuse_extra_delimiters(engine, file, known)
@@ -801,6 +803,8 @@ def _as_lines(file: CsvFile) -> CsvFile:
 def _with_written_names(engine: DuckDBEngine, file: CsvFile, known: CsvSection) -> CsvFile:
     """A file with the names in its header line, read as data: a scan renames columns that differ in case or spaces
     only."""
+    if known.header is None:
+        _refuse_repeated_header(file, _open_lines(engine, file.path))
     first = engine.rows(star(_read([_without_header(file)])).limit(1))
     if not first:  # its quotes are broken, and the sniffer takes it for a line without
         _refuse_broken_lines(engine, file.path, known, file)
@@ -957,6 +961,20 @@ def _refuse_titles(file: CsvFile, open_lines: csv_lines.Lines) -> None:
             f"source.files: {shown_name(file.path)}: the first {skip:,} lines have no {name}, and line {skip + 1:,} "
             f"has; if they are above the header, set skip = {skip} under [source.csv], else correct them"
         )
+
+
+def _refuse_repeated_header(file: CsvFile, open_lines: csv_lines.Lines) -> None:
+    """The first row of a file without a header is a person."""
+    if (flaw := csv_lines.describe_repeated_header(_lines_layout(file), open_lines)) is not None:
+        raise SourceError(f"source.files: {shown_name(file.path)}: {flaw}")
+
+
+def _refuse_last_lines(file: CsvFile, known: CsvSection) -> None:
+    """Lines below the data are no people; ``footer = 0`` says that they are rows."""
+    if "footer" in known.model_fields_set or not csv_lines.can_open(file.path):
+        return
+    if (flaw := csv_lines.describe_last_lines(file.path, _lines_layout(file))) is not None:
+        raise SourceError(f"source.files: {shown_name(file.path)}: {flaw}, or footer = 0 to keep them as rows")
 
 
 def _refuse_other_delimiters(file: CsvFile, open_lines: csv_lines.Lines) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, BinaryIO, cast
 
+from sqlanon.fields import in_words
 from sqlanon.notices import with_noun
 from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
@@ -235,6 +236,54 @@ def other_delimiters(open_lines: Lines, layout: Layout) -> list[str]:
             if len(counts) == 1 and counts != {1}:
                 others.append(delimiter)
     return others
+
+
+def describe_repeated_header(layout: Layout, open_lines: Lines) -> str | None:
+    """What shows that the first record of a file may be a row, or stands in it twice; None where nothing does."""
+    records = layout.records(open_lines(layout.skip + SAMPLED_LINES))
+    header = next(records, None)
+    if header is None:
+        return None
+    for record in records:
+        values = [value.removeprefix("\ufeff") for value in record.fields]
+        if values == [*header.fields]:
+            return f"line {record.line:,} repeats line {header.line:,}: remove it"
+        for name, value in zip(header.fields, values, strict=False):
+            if name == value and name.strip():
+                return (
+                    f"{in_words(name)} stands in line {header.line:,} and, in its column, in line {record.line:,}: "
+                    f"set header = false under [source.csv] if line {header.line:,} is a row, else header = true"
+                )
+    return None
+
+
+def describe_last_lines(path: str, layout: Layout) -> str | None:
+    """What the last lines of a file have that may be no rows: delimiters alone; None if they have values."""
+    blank = 0
+    for line in reversed(_read_last_lines(path)):
+        if not line:
+            continue
+        record = next(read_records([line], layout.delimiter, layout.quote, layout.escape), Record(0, ()))
+        if len(record.fields) < 2 or any(field.strip() for field in record.fields):
+            break
+        blank += 1
+    if not blank:
+        return None
+    lines = "the last line has" if blank == 1 else f"the last {blank:,} lines have"
+    return f"{lines} no value: set footer = {blank} under [source.csv] to leave {'it' if blank == 1 else 'them'} out"
+
+
+def _read_last_lines(path: str) -> list[str]:
+    """The last whole lines of a file, without their ends."""
+    last = deque(_chunks(path), 2) if path.lower().endswith(".gz") else [_read_end(path)]
+    lines = _LINE_END.split(b"".join(last))
+    return [line.decode("utf-8", "replace") for line in lines[1:]]
+
+
+def _read_end(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        file.seek(max(file.seek(0, 2) - _CHUNK, 0))
+        return file.read()
 
 
 def may_be_header(layout: Layout, open_lines: Lines) -> bool:

@@ -106,6 +106,15 @@ def test_a_file_of_shift_jis_is_read(tmp_path: Path) -> None:
     assert copy_rows(tmp_path / "people.csv", encoding="shift-jis", header=True) == [("ソポ", "東京")]
 
 
+def test_keys_decide_of_lines_that_may_be_rows(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("m,flu\nw,asthma\nw,flu\n,\n")
+    rows = [("m", "flu"), ("w", "asthma"), ("w", "flu")]
+    assert copy_rows(path, header=False, footer=1) == rows
+    assert copy_rows(path, header=False, footer=0) == [*rows, (None, None)]
+    assert copy_rows(path, header=True, footer=1) == rows[1:]
+
+
 @pytest.mark.parametrize("late", [0, 43_556])
 def test_a_byte_that_is_no_utf_8_is_named(late: int, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(b"name,city\n" + b"Ann,Rome\n" * late + NAMES.encode("latin-1"))

@@ -37,6 +37,17 @@ def refusal(path: Path) -> str:
 
 
 BROKEN = {
+    "lines without a value at the end": (
+        HEADER + ROWS + ",,\n\n" + ', ,""\n',
+        "the last 2 lines have no value: set footer = 2 under [source.csv] to leave them out, or footer = 0 to keep "
+        "them as rows",
+    ),
+    "a second header": (HEADER + ROWS + HEADER + ROWS, "line 42 repeats line 1: remove it"),
+    "a person above the rows": (
+        "m,flu,Oslo\nw,asthma,Rome\nw,flu,Bonn\n",
+        "'flu' stands in line 1 and, in its column, in line 3: set header = false under [source.csv] if line 1 is a "
+        "row, else header = true",
+    ),
     "a short line": (HEADER + ROWS + "5,m\n" + ROWS, FEW + "1 line differs: line 42 has 2; correct these lines"),
     "a short line in a tiny file": (
         "a,b\n1,2\n3\n",
@@ -169,7 +180,10 @@ READ = {
     "quoted delimiters": ('a,b\n1,"x,y"\n2,z\n', [(1, "x,y"), (2, "z")]),
     "a quote inside a value": ('a,b\n1,6" pipe\n2,z\n', [(1, '6" pipe'), (2, "z")]),
     "an empty last column": ("a,b\n1,\n2,\n", [(1, None), (2, None)]),
-    "empty values": ('a,b,c\n1,,x\n2,"",y\n,,\n', [(1, None, "x"), (2, None, "y"), (None, None, None)]),
+    "empty values": (
+        'a,b,c\n1,,x\n2,"",y\n,,\n3,4,z\n',
+        [(1, None, "x"), (2, None, "y"), (None, None, None), (3, 4, "z")],
+    ),
     "a title": ("Export of 2001\na,b\n1,2\n3,4\n5,6\n", [(1, 2), (3, 4), (5, 6)]),
     "decimal commas between semicolons": ("x;y\n1,5;2,5\n3,5;4,5\n", [("1,5", "2,5"), ("3,5", "4,5")]),
 }
