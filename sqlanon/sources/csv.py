@@ -974,7 +974,7 @@ def _refuse_last_lines(file: CsvFile, known: CsvSection) -> None:
     if "footer" in known.model_fields_set or not csv_lines.can_open(file.path):
         return
     if (flaw := csv_lines.describe_last_lines(file.path, _lines_layout(file))) is not None:
-        raise SourceError(f"source.files: {shown_name(file.path)}: {flaw}, or footer = 0 to keep them as rows")
+        raise SourceError(f"source.files: {shown_name(file.path)}: {flaw}, or footer = 0 to read all lines as rows")
 
 
 def _refuse_other_delimiters(file: CsvFile, open_lines: csv_lines.Lines) -> None:

@@ -12,7 +12,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, BinaryIO, cast
 
@@ -20,6 +20,7 @@ from sqlanon.fields import in_words
 from sqlanon.notices import with_noun
 from sqlanon.policy.sections import CsvSection
 from sqlanon.records import dataclass
+from sqlanon.sources.totals import TOTAL_WORDS
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -29,6 +30,7 @@ DELIMITERS = (",", ";", "\t", "|")
 SAMPLED_LINES = 1_000
 SHOWN_LINES = 5
 _CHUNK = 1 << 20
+_END = 1 << 16
 _GZIP = b"\x1f\x8b"
 _STRAY_QUOTE = "has a quote that is not closed, or text after a closing quote"
 
@@ -258,31 +260,37 @@ def describe_repeated_header(layout: Layout, open_lines: Lines) -> str | None:
 
 
 def describe_last_lines(path: str, layout: Layout) -> str | None:
-    """What the last lines of a file have that may be no rows: delimiters alone; None if they have values."""
-    blank = 0
-    for line in reversed(_read_last_lines(path)):
-        if not line:
-            continue
-        record = next(read_records([line], layout.delimiter, layout.quote, layout.escape), Record(0, ()))
-        if len(record.fields) < 2 or any(field.strip() for field in record.fields):
-            break
-        blank += 1
-    if not blank:
+    """What the last lines of a file have that may be no rows: delimiters alone, or totals; None if they are rows."""
+    records = [
+        next(read_records([line], layout.delimiter, layout.quote, layout.escape), Record(0, ()))
+        for line in _read_last_lines(path)
+        if line
+    ]
+    rows = [[field.strip() for field in record.fields] for record in records]
+    if not rows or len(rows[-1]) < 2:
         return None
-    lines = "the last line has" if blank == 1 else f"the last {blank:,} lines have"
-    return f"{lines} no value: set footer = {blank} under [source.csv] to leave {'it' if blank == 1 else 'them'} out"
+    blank = sum(1 for _ in takewhile(lambda row: not any(row), reversed(rows)))
+    if blank:
+        lines = "the last line has" if blank == 1 else f"the last {blank:,} lines have"
+        return (
+            f"{lines} no value: set footer = {blank} under [source.csv] to leave {'it' if blank == 1 else 'them'} out"
+        )
+    i, word = next((i, field) for i, field in enumerate(rows[-1]) if field)
+    if re.fullmatch(TOTAL_WORDS, word) and sum(row[i : i + 1] == [word] for row in rows) == 1:
+        return f"the last line begins with {in_words(word)}: set footer = 1 under [source.csv] to leave it out"
+    return None
 
 
 def _read_last_lines(path: str) -> list[str]:
     """The last whole lines of a file, without their ends."""
     last = deque(_chunks(path), 2) if path.lower().endswith(".gz") else [_read_end(path)]
-    lines = _LINE_END.split(b"".join(last))
+    lines = _LINE_END.split(b"".join(last)[-_END:])
     return [line.decode("utf-8", "replace") for line in lines[1:]]
 
 
 def _read_end(path: str) -> bytes:
     with Path(path).open("rb") as file:
-        file.seek(max(file.seek(0, 2) - _CHUNK, 0))
+        file.seek(max(file.seek(0, 2) - _END, 0))
         return file.read()
 
 

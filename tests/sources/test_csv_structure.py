@@ -39,8 +39,13 @@ def refusal(path: Path) -> str:
 BROKEN = {
     "lines without a value at the end": (
         HEADER + ROWS + ",,\n\n" + ', ,""\n',
-        "the last 2 lines have no value: set footer = 2 under [source.csv] to leave them out, or footer = 0 to keep "
-        "them as rows",
+        "the last 2 lines have no value: set footer = 2 under [source.csv] to leave them out, or footer = 0 to read "
+        "all lines as rows",
+    ),
+    "a line of totals": (
+        "ward;age\nx1;20\nx2;30\nTotal:;50\n",
+        "the last line begins with 'Total:': set footer = 1 under [source.csv] to leave it out, or footer = 0 to read "
+        "all lines as rows",
     ),
     "a second header": (HEADER + ROWS + HEADER + ROWS, "line 42 repeats line 1: remove it"),
     "a person above the rows": (
@@ -184,6 +189,7 @@ READ = {
         'a,b,c\n1,,x\n2,"",y\n,,\n3,4,z\n',
         [(1, None, "x"), (2, None, "y"), (None, None, None), (3, 4, "z")],
     ),
+    "totals among rows": ("a;b\nTotal;1\nx;2\nTotal;3\n", [("Total", 1), ("x", 2), ("Total", 3)]),
     "a title": ("Export of 2001\na,b\n1,2\n3,4\n5,6\n", [(1, 2), (3, 4), (5, 6)]),
     "decimal commas between semicolons": ("x;y\n1,5;2,5\n3,5;4,5\n", [("1,5", "2,5"), ("3,5", "4,5")]),
 }
