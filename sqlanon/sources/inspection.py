@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, fragment, row_count, select, template
+from sqlanon.expressions import col, fragment, row_count, select, template, text
 from sqlanon.policy.databases import shown_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.policy.toml import toml_key, toml_value
@@ -25,10 +25,13 @@ from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks
 _LEAST_SHARE = 0.5  # of the values of a text column that have a type, for the type to be named
 _SHOWN_VALUES = 3
 _MOST_FILES = 5  # that are described where files are refused
-_TYPES = ("BIGINT", "DOUBLE", "DATE", "TIMESTAMP")  # each before those that have its values, too
+_TYPES = {"BIGINT": r"[-+]?\d+", "DOUBLE": ".*", "DATE": r"\d+-\d+-\d+", "TIMESTAMP": ".*"}
+"""How texts of a type are written, each type before those that have its values, too: a cast alone drops what does not
+fit, such as decimals."""
 
 _VALUES = fragment("count(:column)")
 _FITTING = fragment("count(:read)")
+_IF_WRITTEN = fragment("CASE WHEN regexp_full_match(trim(:column), :pattern) THEN :read END")
 _OTHER_VALUES = template("""
     SELECT :column AS value, count(*) AS n
     FROM :rows
@@ -208,7 +211,8 @@ def _inspect_column(
 
 
 def _read(name: str, type_: str) -> exp.Expr:
-    return exp.TryCast(this=col(name), to=exp.DataType.build(type_, dialect="duckdb"))
+    read = exp.TryCast(this=col(name), to=exp.DataType.build(type_, dialect="duckdb"))
+    return _IF_WRITTEN(column=col(name), pattern=text(_TYPES[type_]), read=read)
 
 
 def _csv_keys(known: CsvSection, files: Sequence[InspectedFile]) -> dict[str, object]:

@@ -78,6 +78,14 @@ def test_a_share_below_one_is_never_shown_as_one(tmp_path: Path) -> None:
     assert '99.99 % of the values are BIGINT; others: "4e" (1)' in cli("inspect", "people.csv", cwd=tmp_path).out
 
 
+@pytest.mark.parametrize(
+    ("value", "type_"), [("1.5", "DOUBLE"), ("2020-01-31", "DATE"), ("2020-01-31 10:00:00", "TIMESTAMP")]
+)
+def test_the_type_of_most_values_has_all_of_them(value: str, type_: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(f"a;b\n{value};1\nNA;2\n{value};3\n")
+    assert f'66.66 % of the values are {type_}; others: "NA" (1)' in cli("inspect", "x.csv", cwd=tmp_path).out
+
+
 def test_a_refused_file_is_described_and_refused(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("Export\n\nage;sex;illness\n" + ROWS + "5;m\n" + ROWS)
     done = cli("inspect", "people.csv", cwd=tmp_path)
