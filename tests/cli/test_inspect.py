@@ -55,7 +55,7 @@ def test_the_screen_shows_types_and_values_that_do_not_fit(tmp_path: Path) -> No
     assert (done.status, done.err) == (0, "")
     assert [line.rstrip() for line in done.out.splitlines()] == [
         "people.csv: utf-8",
-        '  delimiter ",", quote "\\""',
+        '  delimiter ",", quote \'"\'',
         "  header on line 1, with 3 fields",
         "4 rows, 3 columns",
         'missing values: ""',
@@ -91,7 +91,8 @@ def test_a_refused_file_is_described_and_refused(tmp_path: Path) -> None:
     done = cli("inspect", "people.csv", cwd=tmp_path)
     assert done.status == 2
     assert done.out == (
-        'people.csv: utf-8\n  delimiter ";", quote "\\""\n  first line on line 3, with 3 fields\n'
+        'people.csv: utf-8\n  delimiter ";", quote \'"\'\n'
+        "  first line on line 3, with 3 fields\n"
         "  1 bad line: line 44 has 2\n"
     )
     assert "1 differs" not in done.out
