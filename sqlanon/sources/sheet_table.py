@@ -1,7 +1,8 @@
 """The table in a sheet of a workbook: a header row with a name above each column, and rows below.
 
 Up to three rows above the header with one value each are titles. What a person would have to decide is refused, with
-the cell and the range that decides: ``table = "Patients!A3:F200"``.
+the cell and the range that decides: ``table = "Patients!A3:F200"``. Where a range says which row is the last one, rows
+are what they are; otherwise notes, totals and blank rows in the table are refused.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from sqlanon.errors import SourceError
 from sqlanon.fields import in_words
+from sqlanon.notices import with_noun
 from sqlanon.policy.toml import toml_value
 from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.workbook import Cell, Kind, Range, Row, Sheet, Workbook, column_letters, column_number
+from sqlanon.sources.totals import TOTAL_WORDS
+from sqlanon.sources.workbook import NUMBERS, Cell, Kind, Range, Row, Sheet, Workbook, column_letters, column_number
 
 Place: TypeAlias = tuple[str, str]
 """A cell, and what it shows."""
@@ -23,6 +26,8 @@ Place: TypeAlias = tuple[str, str]
 _MOST_TITLES = 3  # rows above the header
 _MOST_SHEETS = 5  # that an error names
 _RANGE = re.compile(r"\$?([A-Za-z]{1,3})\$?([0-9]{1,7})(?::\$?([A-Za-z]{1,3})\$?([0-9]{1,7})?)?")
+_TOTAL = re.compile(TOTAL_WORDS)
+_OF_TOTALS: frozenset[Kind] = NUMBERS | {"error", "unreadable"}  # a formula without a result is unreadable
 _NO_END = 2**30
 _WHOLE_SHEET = Range(1, 0, _NO_END, _NO_END)
 
@@ -58,6 +63,10 @@ class SheetTable:
         self._kinds: dict[int, dict[Kind, Place]] = {column: {} for column in self._names}
         self._errors: dict[int, dict[str, str]] = {column: {} for column in self._names}
         self._last_row = self._row_before = header.number
+        self._after_blank: _Boundary | None = None  # the first row that has a blank row above it
+        self._rows_after_blank = 0
+        self._single: _Boundary | None = None  # the first of the last rows with one value
+        self._total: _Boundary | None = None  # the first row of totals above none but such rows and rows with one value
 
     @property
     def columns(self) -> Sequence[int]:
@@ -84,19 +93,18 @@ class SheetTable:
 
     def data(self) -> Iterator[Row]:
         """The rows below the header."""
-        singles: tuple[Row, int] | None = None  # the first of the last rows with one value, and the row before it
-        for row in self._rows:
+        for position, row in enumerate(self._rows):
+            if row.number > self._last_row + 1 and self._after_blank is None:
+                self._after_blank = _Boundary(row, self._last_row)
             for cell in row.cells:
-                self._note(row, cell)
-            if len(row.cells) > 1:
-                singles = None
-            elif singles is None:
-                singles = row, self._last_row
+                self._note(row, cell, position)
+            self._rows_after_blank += self._after_blank is not None
+            self._note_end(row)
             self._row_before, self._last_row = self._last_row, row.number
             yield row
         self._refuse_merged_cells()
-        if singles is not None and self._range.last_row == _NO_END:
-            self._refuse_rows_below(*singles)
+        if self._range.last_row == _NO_END:
+            self._refuse_doubtful_end()
 
     @property
     def _where(self) -> str:
@@ -154,39 +162,129 @@ class SheetTable:
             )
         return cell.text.strip()
 
-    def _note(self, row: Row, cell: Cell) -> None:
+    def _note(self, row: Row, cell: Cell, position: int) -> None:
         """Take note of what a value is."""
         kinds = self._kinds.get(cell.column)
         if kinds is None:
-            raise SourceError(
-                f"{self._where}: cell {_name_of(row, cell)} has a value, and row {self._header_row:,}, which has the "
-                "names of the columns, has none above it; give the column a name, or say where the table is, such as "
-                f"{self._key_to()}"
-            )
+            self._refuse_unnamed(row, cell, position)
         if cell.kind not in kinds:
             kinds[cell.kind] = _name_of(row, cell), cell.text
         if cell.kind == "error":
             self._errors[cell.column].setdefault(cell.text, _name_of(row, cell))
 
+    def _note_end(self, row: Row) -> None:
+        """Take note of a row that may be below the table, if no other row follows."""
+        boundary, is_single = _Boundary(row, self._last_row), len(row.cells) == 1
+        self._single = (self._single or boundary) if is_single else None
+        if _is_total(row):
+            self._total = self._total or boundary
+        elif not is_single:
+            self._total = None
+
+    def _refuse_unnamed(self, row: Row, cell: Cell, position: int) -> NoReturn:
+        """Refuse a value in a column without a name, with all that may be meant."""
+        for _ in self._rows:
+            pass  # the cells that are merged stand behind the rows
+        header = f"row {self._header_row:,}"
+        may_be_header = position == 0 or (position < _MOST_TITLES and all(cell.kind == "text" for cell in row.cells))
+        above = next((range_ for range_ in self._merged_cells() if _has(range_, self._header_row, cell.column)), None)
+        options: list[str] = []
+        if may_be_header:
+            _, _, last_row, last_column = self._range
+            end = "" if last_column == _NO_END else f":{column_letters(last_column)}"
+            end += "" if last_row == _NO_END else f"{last_row}"
+            key = self._key(row.number, row.cells[0].column, end)
+            options.append(f"if row {row.number:,} has the names of the columns, set {key}")
+        blank = self._after_blank
+        if blank is not None and blank.before > self._header_row:
+            options.append(
+                f"if the table ends above the blank row {blank.before + 1:,}, set {self._key_to(blank.before)}"
+            )
+        name = "unmerge the cells above it, and give each column a name" if above else "give the column a name"
+        if may_be_header:
+            name = f"if {header} has them, {name}"
+        elif blank is None and not self._first < cell.column < self._last:
+            name += f", or leave it out with {self._key_to()}"
+        options.append(name)
+        merged = f" (cells {_written(above)} are merged)" if above else ""
+        raise SourceError(
+            f"{self._where}: cell {_name_of(row, cell)} has a value, and {header}, which is taken for the names of the "
+            f"columns, has none above it{merged}; {'; '.join(options)}"
+        )
+
+    def _merged_cells(self) -> Sequence[Range]:
+        """The cells of the sheet that are merged, once all rows were read."""
+        return self._book.merged[self._sheet.path]
+
     def _refuse_merged_cells(self) -> None:
-        for merged in self._book.merged[self._sheet.path]:
+        for merged in self._merged_cells():
             is_in_rows = merged.row <= self._last_row and merged.last_row >= self._header_row
             if is_in_rows and merged.column <= self._last and merged.last_column >= self._first:
-                first = f"{column_letters(merged.column)}{merged.row}"
                 raise SourceError(
-                    f"{self._where}: cells {first}:{column_letters(merged.last_column)}{merged.last_row} are merged, "
-                    "so that one value stands for several cells; unmerge them, and fill in each one"
+                    f"{self._where}: cells {_written(merged)} are merged, so that one value stands for several cells; "
+                    "unmerge them, and fill in each one"
                 )
 
-    def _refuse_rows_below(self, single: Row, before: int) -> None:
-        """Refuse last rows that look like notes below the table."""
-        count = len(self.names)
-        if count > 2 or (count == 2 and single.number > before + 1):
-            raise SourceError(
-                f"{self._where}: the last rows, from row {single.number:,} on, have one value each, such as "
-                f"cell {_name_of(single, single.cells[0])}; if they are below the table, set "
-                f"{self._key_to(before)}, else {self._key_to(self._last_row)}"
-            )
+    def _refuse_doubtful_end(self) -> None:
+        """Refuse last rows that look like notes or totals, and rows below a blank row."""
+        below, blank, single, count = self._total, self._after_blank, self._single, len(self.names)
+        if single is not None and (count > 2 or (count == 2 and single.row.number > single.before + 1)):
+            below = single if below is None or single.before < below.before else below
+        if blank is not None and (below is None or blank.before < below.before):
+            self._refuse_rows_after_blank(blank, below)
+        if below is not None:
+            self._refuse_rows_below(below)
+
+    def _refuse_rows_below(self, below: _Boundary) -> None:
+        first = below.row.cells[0]
+        cell = f"cell {_name_of(below.row, first)}"
+        if below is self._total:
+            what = f"row {below.row.number:,} looks like totals: {cell} has {in_words(first.text.strip())}, and the "
+            what += "others have numbers or nothing; if it has totals"
+        else:
+            what = f"the last rows, from row {below.row.number:,} on, have one value each, such as {cell}; if they are "
+            what += "below the table"
+        raise SourceError(
+            f"{self._where}: {what}, set {self._key_to(below.before)}, else {self._key_to(self._last_row)}"
+        )
+
+    def _refuse_rows_after_blank(self, blank: _Boundary, below: _Boundary | None) -> None:
+        last, first, count = blank.before, blank.row.number, self._rows_after_blank
+        if last == self._header_row:
+            option = f"if row {first:,} has the names of the columns, set {self._key(first, self._first)}"
+        else:
+            option = f"if they are not of the table, set {self._key_to(last)}"
+        end = self._last_row if below is None else below.before
+        without = "" if below is None else f", which leaves out what looks like notes or totals from row {end + 1:,} on"
+        raise SourceError(
+            f"{self._where}: row {last + 1:,} is blank, and {with_noun(count, 'row', 'has', 'have')} values below it "
+            f"(from row {first:,} on); {option}; if they are rows of the table, set {self._key_to(end)}{without}"
+        )
+
+
+class _Boundary(NamedTuple):
+    """A row from which on rows may not be of the table, and the number of the row with values above it."""
+
+    row: Row
+    before: int
+
+
+def _is_total(row: Row) -> bool:
+    first, *others = row.cells
+    return (
+        first.kind == "text"
+        and _TOTAL.fullmatch(first.text.strip()) is not None
+        and all(cell.kind in _OF_TOTALS for cell in others)
+    )
+
+
+def _has(cells: Range, row: int, column: int) -> bool:
+    return cells.row <= row <= cells.last_row and cells.column <= column <= cells.last_column
+
+
+def _written(cells: Range) -> str:
+    first = f"{column_letters(cells.column)}{cells.row}"
+    return f"{first}:{column_letters(cells.last_column)}{cells.last_row}"
 
 
 def _name_of(row: Row, cell: Cell) -> str:

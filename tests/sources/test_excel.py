@@ -74,7 +74,6 @@ def test_columns_have_the_types_of_their_cells(tmp_path: Path) -> None:
         [],  # the table begins lower, and further to the right
         [None, "zip", "n", "share", "day", "at", "time", "mixed", "flag", "late", None, "none"],
         [None, "02139", 1, 0.5, DAY, NOON, NOON.time(), 1, True, None, None, None],
-        [],
         [None, 2140, 2, 1, None, None, None, "007", False, DAY, None, None],
         [None, "02141", None, None, None, None, None, None, None, None, None, None],
         [None, "02142", 3, 2, None, None, None, None, None, None, None, None],
@@ -232,8 +231,102 @@ def test_values_without_a_name_above_them_are_refused(tmp_path: Path) -> None:
     path = people(tmp_path, [["Ward", 7], [], HEADER, *ROWS])
     assert "row 1 is taken for the names of the columns, and has 7 in cell B1" in refusal(path)
     path = people(tmp_path, [["Ward:", "7"], [], HEADER, *ROWS])
-    assert "cell C3 has a value, and row 1, which has the names of the columns, has none above it" in refusal(path)
+    assert refusal(path) == (
+        "source.files: people.xlsx: cell C3 has a value, and row 1, which is taken for the names of the columns, has "
+        'none above it; if row 3 has the names of the columns, set table = "Patients!A3" under [source]; if row 1 has '
+        "them, give the column a name"
+    )
     assert read(path, "Patients!A3")[1] == [tuple(row) for row in ROWS]
+
+
+def test_a_title_of_as_many_words_as_the_header_is_no_row_of_names(tmp_path: Path) -> None:
+    path = people(tmp_path, [["Report", "of"], HEADER, *ROWS])
+    assert 'if row 2 has the names of the columns, set table = "Patients!A2" under [source]; if row 1' in refusal(path)
+    assert read(path, "Patients!A2")[1] == [tuple(row) for row in ROWS]
+
+
+def test_names_of_two_rows_need_the_row_that_has_them(tmp_path: Path) -> None:
+    path = people(tmp_path, [["Patient", None, "Clinical"], HEADER, *ROWS], merged=["A1:B1"])
+    for sheet in (None, "Patients!A1:C"):
+        end = "" if sheet is None else ":C"
+        assert (
+            f'(cells A1:B1 are merged); if row 2 has the names of the columns, set table = "Patients!A2{end}" under '
+            "[source]; if row 1 has them, unmerge the cells above it, and give each column a name"
+        ) in refusal(path, sheet)
+    assert read(path, "Patients!A2:C")[1] == [tuple(row) for row in ROWS]
+
+
+def test_a_value_beside_a_table_may_be_left_out(tmp_path: Path) -> None:
+    path = people(tmp_path, [HEADER, *ROWS, [*ROWS[0], None, 7]])
+    assert (
+        "cell E5 has a value, and row 1, which is taken for the names of the columns, has none above it; give the "
+        'column a name, or leave it out with table = "Patients!A1:C" under [source]'
+    ) in refusal(path)
+    assert len(read(path, "Patients!A1:C")[1]) == 4
+
+
+def test_rows_below_a_blank_row_need_the_end_of_the_table(tmp_path: Path) -> None:
+    path = people(tmp_path, [HEADER, *ROWS, [], ["Others"], ["a", "b"], [1, 2]])
+    assert refusal(path) == (
+        "source.files: people.xlsx: row 5 is blank, and 3 rows have values below it (from row 6 on); if they are not "
+        'of the table, set table = "Patients!A1:C4" under [source]; if they are rows of the table, set table = '
+        '"Patients!A1:C8" under [source]'
+    )
+    assert read(path, "Patients!A1:C4")[1] == [tuple(row) for row in ROWS]
+    path = people(tmp_path, [HEADER, ROWS[0], [], *ROWS[1:]])
+    assert read(path, "Patients!A1:C5")[1] == [tuple(row) for row in ROWS]
+
+
+def test_a_wide_table_below_a_blank_row_is_left_out(tmp_path: Path) -> None:
+    path = people(tmp_path, [HEADER, *ROWS, [], ["a", "b", "c", "d"], [1, 2, 3, 4]])
+    assert (
+        "cell D6 has a value, and row 1, which is taken for the names of the columns, has none above it; if the "
+        'table ends above the blank row 5, set table = "Patients!A1:C4" under [source]; give the column a name'
+    ) in refusal(path)
+
+
+def test_a_blank_row_below_the_first_row_may_be_one_below_a_title(tmp_path: Path) -> None:
+    path = people(tmp_path, [["Ward", "seven"], [], ["age", "sex"], [21, "m"]])
+    assert (
+        'if row 3 has the names of the columns, set table = "Patients!A3" under [source]; if they are rows of the '
+        'table, set table = "Patients!A1:B4" under [source]'
+    ) in refusal(path)
+    assert read(path, "Patients!A3")[1] == [(21, "m")]
+
+
+def test_a_blank_row_above_notes_ends_the_table_above_the_notes(tmp_path: Path) -> None:
+    path = people(tmp_path, [HEADER, ROWS[0], [], *ROWS[1:], ["Total", None, 3], ["Source: ward 7"]])
+    assert (
+        'if they are rows of the table, set table = "Patients!A1:C5" under [source], which leaves out what looks like '
+        "notes or totals from row 6 on"
+    ) in refusal(path)
+
+
+@pytest.mark.parametrize("word", ["Total", "SUMME", " Gesamt:", "Somme", "sum"])
+@pytest.mark.parametrize("below", [[], [["Source: ward 7"]]], ids=["alone", "above a note"])
+def test_a_last_row_of_totals_needs_the_end_of_the_table(word: str, below: list[Any], tmp_path: Path) -> None:
+    path = people(tmp_path, [["name", "age", "sex"], ["Ann", 21, "w"], ["Bo", 53, "m"], [word, 74, None], *below])
+    assert refusal(path) == (
+        f"source.files: people.xlsx: row 4 looks like totals: cell A4 has {word.strip()!r}, and the others have "
+        'numbers or nothing; if it has totals, set table = "Patients!A1:C3" under [source], else table = '
+        f'"Patients!A1:C{4 + len(below)}" under [source]'
+    )
+    assert read(path, "Patients!A1:C3")[1] == [("Ann", 21, "w"), ("Bo", 53, "m")]
+    assert read(path, "Patients!A1:C4")[1][-1] == (word, 74, None)
+
+
+def test_a_formula_of_totals_without_a_result_is_one_of_totals(tmp_path: Path) -> None:
+    path = people(tmp_path, [["name", "age"], ["Ann", 21], ["Total", "=SUM(B2:B2)"]])
+    assert 'set table = "Patients!A1:B2" under [source]' in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[["Ann", 21, "w"], ["Total", 74, "w"]], [["Total", 21, None], ["Bo", 53, "m"]], [["Ann", 21], ["Summer", 74]]],
+    ids=["a text beside", "not the last row", "another word"],
+)
+def test_other_rows_are_no_totals(rows: list[list[Any]], tmp_path: Path) -> None:
+    assert len(read(people(tmp_path, [["name", "age", "sex"], *rows]))[1]) == 2
 
 
 def test_a_first_column_of_row_numbers_needs_no_name(tmp_path: Path) -> None:
