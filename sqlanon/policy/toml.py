@@ -22,7 +22,7 @@ def toml_text(value: str) -> str:
 
 
 def _visible(one: str) -> str:
-    if unicodedata.category(one) not in ("Cc", "Cf", "Co", "Cn", "Zl", "Zp"):
+    if one == " " or unicodedata.category(one) not in ("Cc", "Cf", "Co", "Cn", "Zl", "Zp", "Zs"):
         return one
     return f"\\u{ord(one):04x}" if ord(one) <= 0xFFFF else f"\\U{ord(one):08x}"
 

@@ -7,9 +7,9 @@ are refused, with the values, their lines, and the keys that decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import date
 from functools import partial
 from typing import Literal
 
@@ -17,17 +17,27 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, fragment, named, subquery, template, text
+from sqlanon.expressions import col, fragment, named, select, subquery, template, text
 from sqlanon.fields import in_words
 from sqlanon.notices import with_noun
 from sqlanon.policy import Policy
-from sqlanon.policy.reading import format_pattern
+from sqlanon.policy.reading import THOUSANDS
 from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
 from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.records import dataclass
 from sqlanon.requirements import ordered_attributes
 from sqlanon.sources.bound import Locate
 from sqlanon.sources.column_kinds import ZIP, kind_by_name
+from sqlanon.sources.date_formats import (
+    count_date_formats,
+    date_keys,
+    has_short_years,
+    in_format,
+    may_swap_days,
+    most_fitting_formats,
+    pivot_key,
+    type_of_format,
+)
 from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, NumberMarks, number_pattern
 
 MOSTLY = 0.95
@@ -38,28 +48,32 @@ _BY_RULE = 0.5
 
 _MOST_CODES = 10
 _MOST_OTHERS = _MOST_CODES + 1
-_MARKS = "-./"
-_DATES = [
-    f"([0-9]{{4}}[{mark}][0-9]{{1,2}}[{mark}][0-9]{{1,2}}|[0-9]{{1,2}}[{mark}][0-9]{{1,2}}[{mark}]([0-9]{{2}}|[0-9]{{4}}))"
-    "([ T].*)?"
-    for mark in _MARKS
+_DATE = (
+    "([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./]([0-9]{2}|[0-9]{4})|"
+    "[0-9]{1,2}(-|[.]? ?)[A-Za-z]{3,9}[- ]?[0-9]{4})([ T].*)?"
+)
+_ANY_MARK = f"[{''.join(map(re.escape, THOUSANDS))}]"
+_MARKED_NUMBER = (
+    f"[-+]?(?:(?:[1-9][0-9]{{0,2}}(?:{_ANY_MARK}[0-9]{{3}})+|0|[1-9][0-9]*)(?:[.,][0-9]*)?|[.,][0-9]+)"
+    "(?:[eE][-+]?[0-9]{1,3})?"
+)
+_NUMBER_MARKS = [
+    NumberMarks(decimal, thousands, are_declared=True)
+    for decimal in (".", ",")
+    for thousands in (None, *THOUSANDS)
+    if thousands != decimal
 ]
-_ORDERS = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y")
-_COMMAS = NumberMarks(",", ".", are_declared=True)
 
 _SEEN = fragment("count(:text)")
 _NUMERALS = fragment("count(*) FILTER (WHERE :text >= '+' AND :text < ':')")
-_MATCHING = fragment("coalesce(sum(n) FILTER (WHERE regexp_full_match(trim(value), :pattern)), 0)::BIGINT")
-_IN_FORMAT = fragment(
-    "count(*) FILTER (WHERE regexp_full_match(trim(value), :pattern) AND NOT :read IS NULL) = count(*)"
-)
-_READ = fragment("try_strptime(trim(value), :format)")
+_MATCHES = fragment("regexp_full_match(trim(value), :pattern)")
+_MATCHING = fragment("coalesce(sum(n) FILTER (WHERE :matches), 0)::BIGINT")
 _DISTINCT = template("SELECT :text AS value, count(*) AS n FROM :rows WHERE NOT :text IS NULL GROUP BY :text")
 _FIGURES = template("SELECT :figures FROM :rows")
 _OTHERS = template("""
     SELECT value, min(row) AS first, max(max(row)) OVER () = max(rows) AS is_last
     FROM (SELECT row_number() OVER () AS row, count(*) OVER () AS rows, :text AS value FROM :rows) AS r
-    WHERE NOT value IS NULL AND NOT regexp_full_match(trim(value), :pattern)
+    WHERE NOT value IS NULL AND NOT (:matches)
     GROUP BY value
     ORDER BY first
     LIMIT :most
@@ -70,31 +84,30 @@ _DAYS = fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))"
 @dataclass(frozen=True)
 class ColumnChecks:
     """The columns, in lower case, whose texts may not be numbers or dates but for a few, from which share of these on;
-    and those whose dates must have one meaning."""
+    those whose dates must have one meaning; and what rules need that take no texts."""
 
     texts: Mapping[str, float] = field(default_factory=dict)
     dates: Collection[str] = frozenset()
+    needs: Mapping[str, Literal["number", "date"]] = field(default_factory=dict)  # of rules: dates are numbers, too
 
 
 NO_CHECKS = ColumnChecks()
-COMMAS = 'under [source.csv], decimal = "," if decimals follow them, or thousands = "," if they separate thousands'
-"""The keys that decide of numbers with commas."""
 
 
 @dataclass(frozen=True)
 class DoubtfulColumn:
-    """A column of texts, most of which are numbers or dates; or all of them, as dates or as numbers with commas."""
+    """A column of texts, most of which are numbers or dates; or all of them, as dates or as numbers with marks."""
 
     name: str
     kind: Literal["number", "date"]
     fitting: int
-    count: int  # values that are no numbers or dates; if all are numbers, those with commas
+    count: int  # values that are no numbers or dates; if all are numbers, those with marks
     others: Sequence[str]  # the distinct ones, in their order
     places: Sequence[tuple[str, str]]  # the first ones: where they are, and the value
     is_last: bool  # whether the last row has one
-    has_commas: bool = False  # whether the numbers have commas
+    marks: Sequence[NumberMarks] = ()  # that the numbers may be written with, where keys have to say so
     has_words: bool = True  # whether any value is no number or date
-    formats: Sequence[str] = ()  # that all values may be written in, if all are dates
+    formats: Sequence[str] = ()  # that the dates may be written in
     last_row_key: str = "footer = 1 under [source.csv]"  # that leaves the last row out
 
     @property
@@ -113,7 +126,7 @@ class DoubtfulColumn:
         if not self.has_words and self.kind == "date":
             return f"{with_noun(self.fitting, 'date')}, read as texts: {self.shown}"
         if not self.has_words:
-            return f"{with_noun(self.fitting, self.kind)}, {self.count:,} of them with a comma: {self.shown}"
+            return f"{with_noun(self.fitting, self.kind)}, {self.count:,} of them with marks: {self.shown}"
         return (
             f"{with_noun(self.fitting, self.kind)}, and {with_noun(self.count, 'value')} that {are} none: {self.shown}"
         )
@@ -121,9 +134,17 @@ class DoubtfulColumn:
     @property
     def date_keys(self) -> str:
         """The keys by which dates are read that stay texts without."""
-        written = " or ".join(f"format = {toml_value(format_)}" for format_ in self.formats) or "format = ..."
-        has_short = any(map(has_short_years, self.formats))
-        return f'type = "date", {written}' + (f", {_pivot_key()}" if has_short else "")
+        return date_keys(self.formats)
+
+    @property
+    def mark_keys(self) -> str:
+        """The keys by which numbers are read that stay texts without."""
+        return f"under [source.csv], {' or '.join(map(_keys_of_marks, self.marks))}"
+
+    @property
+    def are_read_as_dates(self) -> bool:
+        """Whether the dates are read without keys, once the other values are NULL."""
+        return any(format_.startswith("%Y-%m-%d") and "%p" not in format_ for format_ in self.formats)
 
     def describe(self) -> str:
         place = f"attributes.{toml_key(self.name)}"
@@ -134,13 +155,15 @@ class DoubtfulColumn:
             )
         if not self.has_words:
             return (
-                f"{place}: the column has {self.summary}; decide what the commas are: {COMMAS}; "
+                f"{place}: the column has {self.summary}; decide how they are written: {self.mark_keys}; "
                 f'type = "text" in {place} keeps all values as texts'
             )
         codes = "..." if self.codes is None else ", ".join(toml_value(code) for code in self.codes)
         keys = [f"missing = [{codes}] in {place} makes them NULL", 'type = "text" keeps all values as texts']
-        if self.has_commas:
-            keys.append('decimal = "," under [source.csv] reads the others as numbers')
+        if self.marks:
+            keys.append(f"{self.mark_keys} reads the others as numbers")
+        if self.formats and not self.are_read_as_dates:
+            keys.append(f"{self.date_keys} reads the others as dates")
         if self.is_last:
             keys.append(f"{self.last_row_key} leaves the last row out")
         return f"{place}: the column has {self.summary}; decide what they are: {'; '.join(keys)}"
@@ -163,7 +186,12 @@ def column_checks(policy: Policy) -> ColumnChecks:
         for name, attribute in policy.attributes.items()
         if attribute.role != "identifying" and attribute.type is None
     }
-    return ColumnChecks(texts, dates)
+    needs: dict[str, Literal["number", "date"]] = {
+        name.lower(): "date" if any(isinstance(rule, DatesRule) for rule in attribute.hierarchy or ()) else "number"
+        for name, attribute in policy.attributes.items()
+        if texts.get(name.lower()) == _BY_RULE and attribute.hierarchy
+    }
+    return ColumnChecks(texts, dates, needs)
 
 
 def find_doubtful_columns(
@@ -185,48 +213,101 @@ def find_doubtful_columns(
     counts = _ask(engine, rows, {name: [_SEEN(text=col(name)), _NUMERALS(text=col(name))] for name in columns})
     # To compare with patterns takes ten times as long, and few columns of texts begin with digits.
     likely = [name for name in columns if 0 < texts[name.lower()] * counts[name][0] <= counts[name][1]]
-    if not likely:
-        return []
-    numbers = [number_pattern(marks), *([] if marks.are_declared else [number_pattern(_COMMAS)])]
-    patterns = [*numbers, *_DATES]
     found = []
     for name in likely:
-        distinct = subquery(_DISTINCT(text=col(name), rows=rows.copy()), "v")
-        matching = _ask(engine, distinct, {name: [_MATCHING(pattern=text(pattern)) for pattern in patterns]})
         seen, least = counts[name][0], texts[name.lower()] * counts[name][0]
-        fitting, j = max((count, -j) for j, count in enumerate(matching[name]))
-        has_commas, has_dates = 0 < -j < len(numbers), -j >= len(numbers)
-        if least <= fitting and (fitting < seen or has_commas or has_dates):
-            places = None if locate is None else partial(locate, name)
-            pattern = patterns[-j] if fitting < seen else patterns[0]
-            others = engine.rows(_OTHERS(text=col(name), rows=rows.copy(), pattern=text(pattern), most=_MOST_OTHERS))
-            column = DoubtfulColumn(
-                name,
-                "date" if has_dates else "number",
-                fitting,
-                seen - (fitting if fitting < seen else matching[name][0]),
-                [value for value, *_ in others],
-                _places(others[:SHOWN_VALUES], places),
-                bool(others[0][-1]),
-                has_commas,
-                has_words=fitting < seen,
-                formats=_fitting_formats(engine, distinct, _MARKS[-j - len(numbers)])
-                if has_dates and fitting == seen
-                else (),
-            )
-            column = column if last_row_key is None else replace(column, last_row_key=last_row_key)
-            found.append(column)
+        distinct = subquery(_DISTINCT(text=col(name), rows=rows.copy()), "v")
+        writing = _find_writing(engine, distinct, marks, seen, least)
+        if writing is None:
+            continue
+        places = None if locate is None else partial(locate, name)
+        query = _OTHERS(text=col(name), rows=rows.copy(), matches=writing.matches, most=_MOST_OTHERS)
+        others = engine.rows(query)
+        column = DoubtfulColumn(
+            name,
+            writing.kind,
+            writing.fitting,
+            writing.count,
+            [value for value, *_ in others],
+            _places(others[:SHOWN_VALUES], places),
+            bool(others[0][-1]),
+            writing.marks,
+            has_words=writing.fitting < seen,
+            formats=writing.formats,
+        )
+        found.append(column if last_row_key is None else replace(column, last_row_key=last_row_key))
     return found
 
 
-def _fitting_formats(engine: DuckDBEngine, distinct: exp.Expr, mark: str) -> Sequence[str]:
-    """The formats of dates, with a mark between their parts, that all of some distinct values are written in."""
-    formats = [order.format(mark) for order in _ORDERS]
-    figures = [
-        _IN_FORMAT(pattern=text(format_pattern(format_)), read=_READ(format=text(format_))) for format_ in formats
+@dataclass(frozen=True)
+class _Writing:
+    """How most texts of a column are written; and of the rows that do not ``match``, which are shown, their count."""
+
+    kind: Literal["number", "date"]
+    fitting: int
+    count: int
+    matches: exp.Expr
+    marks: Sequence[NumberMarks] = ()
+    formats: Sequence[str] = ()
+
+
+def _find_writing(
+    engine: DuckDBEngine, distinct: exp.Expr, marks: NumberMarks, seen: int, least: float
+) -> _Writing | None:
+    """How texts are written of which a share are numbers or dates; None where that leaves no doubts."""
+    plain = _matches(number_pattern(marks))
+    checks = [plain, _matches(_DATE), *([] if marks.are_declared else [_matches(_MARKED_NUMBER)])]
+    numbers, dates, *marked = _count_matching(engine, distinct, checks)
+    if marked and marked[0] >= max(least, numbers + 1):
+        fitting, pairs = _fitting_marks(engine, distinct)
+        if fitting >= max(least, numbers + 1):
+            has_words = fitting < seen
+            matches = _matches(_pattern_without_zeros(pairs[0])) if has_words else plain
+            return _Writing("number", fitting, seen - (fitting if has_words else numbers), matches, marks=pairs)
+    if dates >= max(least, numbers + 1):
+        formats, fitting = most_fitting_formats(count_date_formats(engine, distinct))
+        if least <= fitting < seen:
+            return _Writing("date", fitting, seen - fitting, in_format(formats[0]), formats=formats)
+        if dates < seen:
+            return _Writing("date", dates, seen - dates, _matches(_DATE))
+        return _Writing("date", seen, seen, plain, formats=formats if fitting == seen else ())
+    return _Writing("number", numbers, seen - numbers, plain) if least <= numbers < seen else None
+
+
+def _fitting_marks(engine: DuckDBEngine, distinct: exp.Expr) -> tuple[int, Sequence[NumberMarks]]:
+    """The most rows whose numbers are written with the same marks, and these marks; without those of which one is in
+    no number."""
+    checks = [_matches(_pattern_without_zeros(marks)) for marks in _NUMBER_MARKS]
+    counts = dict(zip(_NUMBER_MARKS, _count_matching(engine, distinct, checks), strict=True))
+    most = max(counts.values())
+    fitting = [marks for marks, count in counts.items() if count == most]
+    needed = [
+        marks
+        for marks in fitting
+        if (marks.thousands is None or replace(marks, thousands=None) not in fitting)
+        and (marks.decimal == "." or replace(marks, decimal=".") not in fitting)
     ]
-    fit = _ask(engine, distinct, {"formats": figures})["formats"]
-    return [format_ for format_, fits in zip(formats, fit, strict=True) if fits]
+    return most, needed
+
+
+def _pattern_without_zeros(marks: NumberMarks) -> str:
+    return number_pattern(marks, leading_zeros=False)
+
+
+def _keys_of_marks(marks: NumberMarks) -> str:
+    keys = [] if marks.decimal == "." else [f"decimal = {toml_value(marks.decimal)}"]
+    keys += [] if marks.thousands is None else [f"thousands = {toml_value(marks.thousands)}"]
+    return " with ".join(keys)
+
+
+def _matches(pattern: str) -> exp.Expr:
+    return _MATCHES(pattern=text(pattern))
+
+
+def _count_matching(engine: DuckDBEngine, distinct: exp.Expr, checks: Sequence[exp.Expr]) -> Sequence[int]:
+    """The rows that match each of some checks, in one pass over their distinct values."""
+    figures: list[exp.Expr] = [_MATCHING(matches=check.copy()) for check in checks]
+    return engine.rows(select(figures, distinct.copy()))[0]
 
 
 def _places(
@@ -260,24 +341,39 @@ def refuse_doubtful_columns(
 ) -> None:
     if doubtful := find_doubtful_columns(engine, rows, checks.texts, marks, locate, last_row_key):
         raise SourceError("\n".join(column.describe() for column in doubtful))
+    needs = {name: kind for name, kind in checks.needs.items() if name in checks.texts}
+    if problems := [*_describe_unfit_texts(engine, rows, needs, marks, locate)]:
+        raise SourceError("\n".join(problems))
 
 
-def _pivot_key() -> str:
-    return f"pivot = {date.today().year} (the last year that they can mean)"
-
-
-def has_short_years(format_: str) -> bool:
-    return "%y" in format_
-
-
-def may_swap_days(format_: str) -> bool:
-    """Whether days and months of a format are told apart by their values alone.
-
-    >>> may_swap_days("%d/%m/%Y"), may_swap_days("%Y-%m-%d"), may_swap_days("%d %b %Y")
-    (True, False, False)
-    """
-    is_by_numbers = "%d" in format_ and "%m" in format_
-    return is_by_numbers and not (format_.startswith("%Y") and format_.index("%m") < format_.index("%d"))
+def _describe_unfit_texts(
+    engine: DuckDBEngine,
+    rows: exp.Expr,
+    needs: Mapping[str, Literal["number", "date"]],
+    marks: NumberMarks,
+    locate: Locate | None,
+) -> Iterator[str]:
+    """Of columns of texts whose rules need numbers or dates: the first values that are none, and the keys."""
+    for name, type_ in engine.columns(rows).items():
+        kind = needs.get(name.lower())
+        if type_ != "VARCHAR" or kind is None:
+            continue
+        pattern = _DATE if kind == "date" else f"{number_pattern(marks)}|{_DATE}"
+        query = _OTHERS(text=col(name), rows=rows.copy(), matches=_matches(pattern), most=SHOWN_VALUES)
+        others = engine.rows(query)
+        if not others:
+            continue
+        shown = ", ".join(
+            f"{in_words(value)} ({where})"
+            for where, value in _places(others, None if locate is None else partial(locate, name))
+        )
+        place = f"attributes.{toml_key(name)}"
+        needed, keys = ("dates", f"{date_keys(())}") if kind == "date" else ("numbers or dates", 'type = "number"')
+        yield (
+            f"{place}: the hierarchy needs {needed}, and the column has texts, such as {shown}; list those that mean "
+            f"NULL under missing = [...] in {place}, say with {keys} how the others are written, or give the column "
+            'another hierarchy, such as "suppress"'
+        )
 
 
 def ambiguous_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> list[str]:
@@ -310,14 +406,14 @@ def date_options(format_: str) -> tuple[Literal["date", "timestamp"], list[str]]
     options = [format_]
     if may_swap_days(format_):
         options.append(format_.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m"))
-    return ("timestamp" if "%H" in format_ or "%I" in format_ else "date"), options
+    return type_of_format(format_), options
 
 
 def describe_dates(name: str, format_: str) -> str:
     kind, options = date_options(format_)
     written = " or ".join(f"format = {toml_value(option)}" for option in options)
     what = "years of two digits" if has_short_years(format_) else "days and months that could be swapped in every value"
-    pivot = f", {_pivot_key()}" if has_short_years(format_) else ""
+    pivot = f", {pivot_key()}" if has_short_years(format_) else ""
     return (
         f"attributes.{toml_key(name)}: the column has dates with {what}; decide how they are written: "
         f'type = "{kind}", {written}{pivot}'

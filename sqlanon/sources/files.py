@@ -277,7 +277,11 @@ def _refuse_doubts(
         relation.excel.refuse_mixed_columns(untyped, {name: reading.missing for name, reading in readings.items()})
     else:
         return
-    texts = {name: share for name, share in checks.texts.items() if name not in scan.text_columns}
+    texts = {
+        name: share
+        for name, share in checks.texts.items()
+        if name not in scan.text_columns or (name in readings and readings[name].type is None)
+    }
     marks = ONLY_POINT if relation.layout is None else NumberMarks.of(scan.csv)
     doubts = replace(checks, texts=texts)
     refuse_doubtful_columns(engine, rows, doubts, marks, relation.locate(scan), relation.last_row_key)

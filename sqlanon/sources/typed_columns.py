@@ -33,6 +33,7 @@ from sqlanon.policy.reading import ColumnType, directives, format_pattern
 from sqlanon.policy.sections import Attribute, CsvSection
 from sqlanon.records import dataclass
 from sqlanon.sources.bound import Locate
+from sqlanon.sources.date_formats import count_date_formats, date_keys, most_fitting_formats
 
 SHOWN_VALUES = 5
 _DIGITS_OF_BIGINT = 18  # every integer of so many digits is one
@@ -219,6 +220,9 @@ _FITTING_DOUBLE = fragment("""
 """)
 _IS_PLAIN_EXPONENT = fragment("coalesce(bool_or(regexp_matches(:number, '^-.*[eE]|[.].*[eE]|[eE][-+]')), false)")
 _LOOKING_LIKE_NUMBERS = fragment("count(*) FILTER (WHERE regexp_full_match(trim(:text), :pattern))")
+_DISTINCT = template("""
+    SELECT value, count(*) AS n FROM (SELECT :text AS value FROM :rows) AS r WHERE NOT value IS NULL GROUP BY value
+""")
 _MISFITS = template("""
     SELECT min(row) AS row, value
     FROM (SELECT row_number() OVER () AS row, :text AS value, :read AS read FROM :rows) AS r
@@ -473,9 +477,23 @@ def _misfits_error(asked: _Asked, candidate: _Candidate, type_: ColumnType, read
     are = "value of the column is not" if count == 1 else "values of the column are not"
     return SourceError(
         f"attributes.{reading.name}.{key}: {count:,} {are} {_WORDS[type_]}{written}: "
-        f"{_show_misfits(asked, candidate, read)}; correct them, list those that mean NULL under missing = [...], or "
-        'set type = "text"'
+        f"{_show_misfits(asked, candidate, read)}; correct them, {_other_formats(asked, candidate, type_, count)}list "
+        'those that mean NULL under missing = [...], or set type = "text"'
     )
+
+
+def _other_formats(asked: _Asked, candidate: _Candidate, type_: ColumnType, misfits: int) -> str:
+    """Advice on the usual formats of dates by which more values are read."""
+    if type_ not in ("date", "timestamp"):
+        return ""
+    engine, rows, figures, _, _ = asked
+    distinct = subquery(_DISTINCT(text=candidate.value.copy(), rows=rows.copy()), "v")
+    formats, fitting = most_fitting_formats(count_date_formats(engine, distinct))
+    seen = figures[f"seen_{candidate.i}"]
+    if fitting <= seen - misfits:
+        return ""
+    shown = f"all {seen:,}" if fitting == seen else f"{fitting:,} of {seen:,}"
+    return f"set {date_keys(formats)}, which reads {shown} values, "
 
 
 def _different_units_error(asked: _Asked, candidate: _Candidate, usual: str) -> SourceError:

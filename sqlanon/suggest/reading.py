@@ -20,14 +20,13 @@ from sqlanon.notices import with_noun
 from sqlanon.policy.toml import toml_value
 from sqlanon.records import dataclass
 from sqlanon.sources.column_kinds import kind_by_name
+from sqlanon.sources.date_formats import has_short_years
 from sqlanon.sources.doubtful_columns import (
-    COMMAS,
     MOSTLY,
     DoubtfulColumn,
     date_options,
     find_doubtful_columns,
     find_doubtful_dates,
-    has_short_years,
 )
 from sqlanon.sources.run import Run
 from sqlanon.sources.typed_columns import ONLY_POINT, POINT, UNITS
@@ -148,10 +147,10 @@ def _of_doubtful(column: DoubtfulColumn) -> Reading:
     if not column.has_words and column.kind == "date":
         return _of_text_dates(column)
     if not column.has_words:
-        decide = f'Decide what the commas are: {COMMAS}; or set type = "text"'
+        decide = f'Decide how they are written: {column.mark_keys}; or set type = "text"'
         return Reading(trials={"type": "text"}, comments=[f"{column.summary}. {decide}"])
-    if column.has_commas:
-        note = 'numbers with decimal commas: set decimal = "," under [source.csv]'
+    if column.marks:
+        note = f"numbers with marks: {column.mark_keys}"
         return Reading(trials={"type": "text"}, comments=[f"{column.summary}. {note}"])
     if codes is not None and column.kind == "number" and all(_WORDS.fullmatch(code) for code in codes):
         return Reading({"missing": list(codes)}, comments=[f"{column.summary}. They are NULL."])

@@ -17,6 +17,7 @@ from test_typed_columns import bound_rows
 
 import sqlanon
 from sqlanon.errors import HierarchyError, SourceError
+from sqlanon.policy.toml import toml_value
 
 AGES = [str(20 + i % 60) for i in range(100)]
 
@@ -70,18 +71,101 @@ def test_a_rule_that_needs_numbers_names_what_is_none(tmp_path: Path) -> None:
 
 def test_numbers_with_commas_name_the_decimal_mark(tmp_path: Path) -> None:
     values = [*(f"{i},5" for i in range(99)), "-"]
-    assert 'decimal = "," under [source.csv]' in refusal(tmp_path / "x.csv", "wage", values, {})
+    assert 'under [source.csv], decimal = "," reads the others' in refusal(tmp_path / "x.csv", "wage", values, {})
     assert bind(tmp_path / "x.csv", "wage", values, {"missing": ["-"]}, decimal=",")["wage"] == "DECIMAL(3,1)"
 
 
 def test_numbers_with_commas_alone_are_decided_by_keys(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["12", "1,234", "45,678"]
     message = refusal(path, "wage", values, {})
-    assert "3 numbers, 2 of them with a comma: '1,234' (line 3), '45,678' (line 4); decide" in message
+    assert "3 numbers, 2 of them with marks: '1,234' (line 3), '45,678' (line 4); decide" in message
+    assert 'under [source.csv], thousands = "," or decimal = ",";' in message
     assert bind(path, "wage", values, {}, decimal=",")["wage"] == "DECIMAL(5,3)"
     assert bind(path, "wage", values, {}, thousands=",")["wage"] == "BIGINT"
     assert bind(path, "wage", values, {"type": "text"})["wage"] == "VARCHAR"
     assert bind(path, "wage", ["1,2,3", "1,2"], {})["wage"] == "VARCHAR", "lists of codes"
+
+
+@pytest.mark.parametrize(
+    ("values", "keys", "type_"),
+    [
+        (["1.234.567", "12.345", "5.000", "7"], {"decimal": ",", "thousands": "."}, "BIGINT"),
+        (["12.345,60", "12.345", "7,5"], {"decimal": ",", "thousands": "."}, "DECIMAL(7,2)"),
+        (["12,345.60", "12,345", "7.5"], {"thousands": ","}, "DECIMAL(7,2)"),
+        (["12,345,678", "1,234"], {"thousands": ","}, "BIGINT"),
+        (["1 234", "12 345", "5"], {"thousands": " "}, "BIGINT"),
+        (["1\u00a0234", "12\u00a0345", "5"], {"thousands": "\u00a0"}, "BIGINT"),
+        (["1 234,5", "12 345", "5"], {"decimal": ",", "thousands": " "}, "DECIMAL(6,1)"),
+        (["1'234.5", "12'345", "5"], {"thousands": "'"}, "DECIMAL(6,1)"),
+    ],
+)
+def test_numbers_with_marks_name_the_keys_that_read_all_of_them(
+    values: list[str], keys: dict[str, str], type_: str, tmp_path: Path
+) -> None:
+    message = refusal(tmp_path / "x.csv", "wage", values, {})
+    written = " with ".join(f"{key} = {toml_value(mark)}" for key, mark in keys.items())
+    assert f"decide how they are written: under [source.csv], {written}; type" in message
+    assert bind(tmp_path / "x.csv", "wage", values, {}, **keys)["wage"] == type_
+
+
+def test_numbers_with_marks_beside_words_need_both_keys(tmp_path: Path) -> None:
+    path, values = tmp_path / "x.csv", ["1.234.567", "12.345"] * 30 + ["NA"]
+    message = refusal(path, "wage", values, {})
+    assert "60 numbers, and 1 value that is none: 'NA' (line 62)" in message
+    assert 'under [source.csv], decimal = "," with thousands = "." reads the others as numbers' in message
+    keys = {"decimal": ",", "thousands": "."}
+    assert "'NA' (line 62)" in refusal(path, "wage", values, {}, **keys)
+    assert 'decimal = "," with thousands = "."; type' in refusal(path, "wage", values, {"missing": ["NA"]})
+    assert bind(path, "wage", values, {"missing": ["NA"]}, **keys)["wage"] == "BIGINT"
+
+
+YEARS = {"hierarchy": {"dates": ["year"]}}
+
+
+@pytest.mark.parametrize("broken", ["2024-02-30", "0000-00-00"])
+def test_a_day_that_no_month_has_is_no_date(broken: str, tmp_path: Path) -> None:
+    values = [*(f"2024-01-{i}" for i in range(13, 25)), broken]
+    message = refusal(tmp_path / "x.csv", "seen", values, YEARS)
+    assert f"12 dates, and 1 value that is none: '{broken}' (line 14)" in message
+    assert f'missing = ["{broken}"] in attributes.seen makes them NULL' in message
+    assert bind(tmp_path / "x.csv", "seen", values, {**YEARS, "missing": [broken]})["seen"] == "DATE"
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "format_"),
+    [
+        ([f"{i}JAN1999" for i in range(10, 22)], "date", "%d%b%Y"),
+        ([f"{i} March 1999" for i in range(10, 22)], "date", "%d %B %Y"),
+        ([f"{i}.12.1999 14:30" for i in range(13, 25)], "timestamp", "%d.%m.%Y %H:%M"),
+        ([f"12/{i}/1999 02:30 PM" for i in range(13, 25)], "timestamp", "%m/%d/%Y %I:%M %p"),
+    ],
+)
+def test_dates_that_the_engine_leaves_texts_name_their_format(
+    values: list[str], type_: str, format_: str, tmp_path: Path
+) -> None:
+    message = refusal(tmp_path / "x.csv", "seen", values, YEARS)
+    assert f"12 dates, read as texts: '{values[0]}' (line 2)" in message
+    assert f'type = "{type_}", format = "{format_}"; or keep them' in message
+    keys = {"type": type_, "format": format_}
+    assert bind(tmp_path / "x.csv", "seen", values, {**YEARS, **keys})["seen"] == type_.upper()
+
+
+def test_dates_beside_codes_of_missing_values_name_their_format(tmp_path: Path) -> None:
+    path, values = tmp_path / "x.csv", [*(f"{i}.01.1999" for i in range(13, 25)), "NA"]
+    assert 'type = "date", format = "%d.%m.%Y" reads the others as dates' in refusal(path, "seen", values, YEARS)
+    message = refusal(path, "seen", values, {**YEARS, "missing": ["NA"]})
+    assert "12 dates, read as texts: '13.01.1999' (line 2)" in message and 'format = "%d.%m.%Y"; or keep' in message
+    keys = {"missing": ["NA"], "type": "date", "format": "%d.%m.%Y"}
+    assert bind(path, "seen", values, {**YEARS, **keys})["seen"] == "DATE"
+    assert "1 value of the column is not a date in the format %d.%m.%Y: 'NA' (line 14)" in refusal(
+        path, "seen", values, {**YEARS, "type": "date", "format": "%d.%m.%Y"}
+    )
+
+
+@pytest.mark.parametrize(("rule", "needs"), [({"dates": ["year"]}, "dates"), ({"intervals": [5]}, "numbers or dates")])
+def test_a_rule_on_texts_names_the_first_of_them(rule: dict[str, Any], needs: str, tmp_path: Path) -> None:
+    message = refusal(tmp_path / "x.csv", "seen", ["2024-01-13", "2024-01-14", *["soon", "x"] * 4], {"hierarchy": rule})
+    assert f"attributes.seen: the hierarchy needs {needs}, and the column has texts, such as 'soon' (line 4)" in message
 
 
 TWO_DATES = "admitted,birth,sex\n" + "".join(f"2020-01-{i + 10},{i % 12 + 1}/{i + 1}/19{i + 50},m\n" for i in range(20))
@@ -111,7 +195,8 @@ def test_dates_in_a_second_format_are_no_texts(tmp_path: Path) -> None:
     [
         ("{0}.{1}.19{2}", 'format = "%d.%m.%Y" or format = "%m.%d.%Y"; or keep'),
         ("{0}/{1}/{2}", 'format = "%d/%m/%y" or format = "%m/%d/%y", pivot = '),
-        ("{0}.{1}.19{2} 10:00", "format = ...; or keep"),
+        ("{0}.{1}.19{2} 10:00", 'type = "timestamp", format = "%d.%m.%Y %H:%M" or format = "%m.%d.%Y %H:%M"; or'),
+        ("{0}.{1}.19{2} at 10", "format = ...; or keep"),
     ],
 )
 def test_all_formats_of_dates_in_a_second_format_are_named(written: str, keys: str, tmp_path: Path) -> None:

@@ -227,6 +227,26 @@ def test_values_that_do_not_fit_are_named(case: str, tmp_path: Path) -> None:
     assert message in refusal(tmp_path / "x.csv", texts, attribute, csv)
 
 
+@pytest.mark.parametrize(
+    ("values", "attribute", "advice", "keys"),
+    [
+        (["01.01.1990", "13.02.1990"], {"type": "date"}, 'set type = "date", format = "%d.%m.%Y", which reads all 2',
+         {"type": "date", "format": "%d.%m.%Y"}),
+        (["13.02.1990", "14.02.1990", "NA"], {"type": "date"}, 'format = "%d.%m.%Y", which reads 2 of 3 values',
+         {"type": "date", "format": "%d.%m.%Y", "missing": ["NA"]}),
+        (["1990-02-13 10:30", "1990-02-14 9:30"], {"type": "date"}, 'type = "timestamp", format = "%Y-%m-%d %H:%M"',
+         {"type": "timestamp", "format": "%Y-%m-%d %H:%M"}),
+        (["13.02.1990", "14.02.1990"], {"type": "date", "format": "%m.%d.%Y"}, 'format = "%d.%m.%Y", which reads all',
+         {"type": "date", "format": "%d.%m.%Y"}),
+    ],
+)  # fmt: skip
+def test_declared_dates_in_a_usual_format_name_it(
+    values: list[str], attribute: dict[str, Any], advice: str, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    assert advice in refusal(tmp_path / "x.csv", values, attribute)
+    assert column(tmp_path / "x.csv", values, keys)[1] == keys["type"].upper()
+
+
 def test_the_first_five_of_many_values_are_named(tmp_path: Path) -> None:
     texts = [str(i) if i % 1000 else f"x{i}" for i in range(1, 20_001)]
     message = refusal(tmp_path / "x.csv", texts, {"type": "integer"})

@@ -114,8 +114,8 @@ def test_days_without_marks_are_dates(tmp_path: Path) -> None:
 
 def test_numbers_with_commas_are_named_with_the_keys_that_decide(tmp_path: Path) -> None:
     text, attributes = suggested(tmp_path, people(cost=[["1,5", "7"][i % 2] for i in range(200)]))
-    assert "cost: 200 numbers, 100 of them with a comma: '1,5' (line 2), " in text
-    assert 'decimal = "," if decimals follow them, or thousands = "," if they separate thousands' in text
+    assert "cost: 200 numbers, 100 of them with marks: '1,5' (line 2), " in text
+    assert 'Decide how they are written: under [source.csv], decimal = ","; or set type' in text
     assert "type" not in attributes["cost"], "to be decided"
 
 
