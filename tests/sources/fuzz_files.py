@@ -287,7 +287,7 @@ _VALUES: Mapping[str, Callable[[str, csv.Options], Any]] = {
     "DOUBLE": lambda text, options: float(text),
     "BOOLEAN": lambda text, options: text.lower() in ("true", "t", "yes", "y", "1"),
     "DATE": _day,
-    "TIMESTAMP": _moment,
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"), _moment),
     "TIME": _clock,
 }
 
