@@ -809,7 +809,7 @@ def _with_written_names(engine: DuckDBEngine, file: CsvFile, known: CsvSection) 
     if not first:  # its quotes are broken, and the sniffer takes it for a line without
         _refuse_broken_lines(engine, file.path, known, file)
         _refuse_unreadable_lines(engine, file.path, is_alone=True)
-    names = [(name or "").strip() for name in first[0]]
+    names = [(name or "").removeprefix("\ufeff").strip() for name in first[0]]
     if len(names) > 4 and not any(names[1::2]):
         delimiter = csv_lines.delimiter_name(str(file.options["delim"]))
         raise SourceError(

@@ -106,6 +106,13 @@ def test_a_file_of_shift_jis_is_read(tmp_path: Path) -> None:
     assert copy_rows(tmp_path / "people.csv", encoding="shift-jis", header=True) == [("ソポ", "東京")]
 
 
+def test_a_byte_order_mark_within_quotes_is_no_letter_of_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text('"\ufeffage";town\n21;Oslo\n53;Rome\n')
+    with sqlanon.connect(str(path)) as db:
+        assert [column.name for column in db.inspect().columns] == ["age", "town"]
+
+
 def test_keys_decide_of_lines_that_may_be_rows(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("m,flu\nw,asthma\nw,flu\n,\n")
