@@ -19,6 +19,8 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import create_temporary_view, drop_view, named, select
+from sqlanon.fields import in_words
+from sqlanon.policy.databases import shown_name
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.plain import plain_column, refuse_ambiguous
 
@@ -61,11 +63,34 @@ def _plain(engine: DuckDBEngine, found: exp.Table, view: exp.Table) -> tuple[exp
     return view, engine.columns(view)
 
 
+_JSON_ERROR = re.compile(
+    r'(?:Malformed JSON|JSON transform error) in file "(.+?)", (?:.*? )?in (record/value|line) ([0-9]+)', re.DOTALL
+)
+_KEY_TWICE = 'has duplicate key "'
+
+
+def _json_error(message: str) -> str | None:
+    """An error of a JSON file, with its file and its row; it has what stands in the file."""
+    found = _JSON_ERROR.search(message)
+    if found is None:
+        return None
+    place = f"{shown_name(found[1])}, {'line' if found[2] == 'line' else 'object'} {int(found[3]):,}"
+    if message.count(_KEY_TWICE) == 1:
+        key = message.partition(_KEY_TWICE)[2].partition('"')[0]
+        return f"{place}: the key {in_words(key)} stands twice in an object; remove one of them"
+    if "Malformed" in found[0]:
+        near = place if found[2] == "line" else f"{shown_name(found[1])}, near object {int(found[3]):,}"
+        return f"{near}: this is no JSON; the file is broken or cut off, or is not in UTF-8"
+    return f"{place}: a value is not of the type of its column"
+
+
 def without_values(error: duckdb.Error) -> str:
     """What the engine says, without what it may quote from the data: only errors about names and files are shown."""
     if isinstance(error, (duckdb.ConversionException, duckdb.TypeMismatchException)):
         return "a value does not have the type of its column"
     if isinstance(error, duckdb.InvalidInputException):
+        if (json_error := _json_error(str(error).partition(": ")[2])) is not None:
+            return json_error
         return "its content is not as expected: a broken file, rows of different lengths, or files that do not match"
     if isinstance(error, duckdb.OutOfMemoryException):
         return "it needs more memory; raise memory_limit, or use fewer threads"

@@ -1,7 +1,7 @@
 """JSON files: an array of objects, or an object on each line.
 
 All rows say what the types are. A column that is read as text keeps the texts of the file (02139), and one whose values
-have several types is text, too.
+have several types is text, too. Numbers that DOUBLE would round are exact (DECIMAL, HUGEINT), or refused.
 """
 
 from __future__ import annotations
@@ -14,12 +14,26 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import anonymous, col, fragment, ident, literal_path, named, select, template, text
+from sqlanon.expressions import (
+    anonymous,
+    cast,
+    col,
+    fragment,
+    ident,
+    literal_path,
+    named,
+    select,
+    subquery,
+    template,
+    text,
+)
 from sqlanon.policy.databases import shown_name
 from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.typed_columns import ZONE, without_zone
+from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, without_zone
 from sqlanon.sources.united import refuse_different_columns
 
+_MOST_DIGITS = 38  # of a DECIMAL
+_ZONED_PART = re.compile(r"TIMESTAMP WITH TIME ZONE(?=[),\[]|$)")  # a type, not a field of that name
 _NO_VALUE = re.compile(r'"NULL"(?=[),\[]|$)')  # the type of a field without a value, not a field of that name
 _KEYS = template("""
     -- NULL stands for the keys of what is no object
@@ -27,13 +41,37 @@ _KEYS = template("""
     FROM :objects
     ORDER BY name
 """)
-_IS_ROUNDED = fragment("""
-    coalesce(bool_or(
-        regexp_full_match(:column, '-?[0-9]+')
-        AND NOT coalesce(try_cast(:column AS HUGEINT) = try_cast(try_cast(:column AS DOUBLE) AS HUGEINT), false)
-    ), false)
+# The engine shows a number as it reads it, mostly a DOUBLE. In quotes its text is kept. The prefix holds whole strings,
+# so that no digit of a string is taken for a number; the 0 behind the object lets the last match reach its end.
+_IN_QUOTES = fragment("""
+    regexp_replace(
+        regexp_replace(json::VARCHAR || '0', :number, '\\1"\\2"', 'gs'),
+        '(?i)([:,]\\s*)-?(nan|inf(inity)?)\\b', '\\1null', 'g'
+    )
 """)
-_IS_WHOLE = fragment("coalesce(bool_and(regexp_full_match(:column, '-?[0-9]{1,38}')), false)")
+_NUMBER = r'((?:[^"0-9-]|"(?:[^"\\]|\\.)*")*)(-?[0-9][0-9.eE+-]*)'
+_WITHOUT_LAST = fragment("left(:text, -3)::JSON")
+_VALUE = fragment("json ->> :path")
+_OBJECTS_IN_QUOTES = template("SELECT :value AS json, json AS shown FROM :objects")
+_IS_TEXT = fragment("coalesce(bool_and(:number = (shown ->> :path)), true)")
+_IS_WHOLE = fragment("coalesce(bool_and(regexp_full_match(:number, '-?[0-9]{1,38}')), false)")
+_EXPONENT = "[eE][+]?(-?)0*([0-9]+)$"  # which programs write in several ways
+_IS_SHOWN_AGAIN = fragment("""
+    coalesce(bool_and(CASE
+        WHEN regexp_full_match(:number, '-?[0-9]+')
+        THEN try_cast(:number AS HUGEINT) = try_cast(try_cast(:number AS DOUBLE) AS HUGEINT)
+        ELSE isfinite(try_cast(:number AS DOUBLE)) AND (
+            (length(:number) <= :short AND NOT regexp_matches(:number, '[eE][-+]?[0-9]{3}'))
+            OR regexp_replace(try_cast(:number AS DOUBLE)::VARCHAR, :exponent, 'e\\1\\2')
+                = regexp_replace(:number, :exponent, 'e\\1\\2')
+        )
+    END IS TRUE) FILTER (WHERE NOT :number IS NULL), true)
+""")
+_POWER = "coalesce(try_cast(regexp_extract(:number, '[eE]([-+]?[0-9]+)$', 1) AS INTEGER), 0)"
+_DIGITS = fragment(f"max(length(regexp_extract(:number, '^-?([0-9]+)', 1)) + {_POWER})")
+_DECIMALS = fragment(f"max(length(regexp_extract(:number, '[.]([0-9]+)', 1)) - {_POWER})")
+_CHECKSUM = fragment("sum(hash(:value)::HUGEINT)")
+_FIGURES_OF_NUMBERS = (_IS_WHOLE, _DIGITS, _DECIMALS)
 _IF_ZONED = fragment("CASE WHEN regexp_matches(trim(:text), :zone) THEN :clock END")
 _ARE_READ = fragment("count(:text) = count(:read)")
 
@@ -78,21 +116,69 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
 def _type(name: str, type_: str, text_columns: Collection[str]) -> str:
     if type_ == "JSON" or name.lower() in text_columns:
         return "VARCHAR"
+    if type_ != "TIMESTAMP WITH TIME ZONE":  # in nested values the engine would move it to UTC
+        type_ = _ZONED_PART.sub("VARCHAR", type_)
     return _NO_VALUE.sub("VARCHAR", type_)
 
 
 def _exact_types(
     engine: DuckDBEngine, files: exp.Expr, options: dict[str, exp.Expr], types: Mapping[str, str]
 ) -> dict[str, str]:
-    """The types of columns whose whole numbers DOUBLE would round: those of texts, where not all are whole."""
+    """The types of columns whose numbers DOUBLE would round."""
     names = [name for name, type_ in types.items() if type_ == "DOUBLE"]
     if not names:
         return {}
-    rows = _read_as(files, options, dict.fromkeys(names, "VARCHAR"))
-    figures = [figure(column=col(name)) for name in names for figure in (_IS_ROUNDED, _IS_WHOLE)]
+    objects = exp.Table(this=anonymous("read_json_objects", files.copy()))
+    rows = subquery(
+        _OBJECTS_IN_QUOTES(value=_WITHOUT_LAST(text=_IN_QUOTES(number=text(_NUMBER))), objects=objects), "objects"
+    )
+    figures: list[exp.Expr] = []
+    for name in names:
+        number, path = _value(name), text(_pointer(name))
+        short = exp.convert(SHORT_NUMBER)
+        figures += [
+            _IS_SHOWN_AGAIN(number=number, short=short, exponent=text(_EXPONENT)),
+            _IS_TEXT(number=number, path=path),
+            *(figure(number=number) for figure in _FIGURES_OF_NUMBERS),
+        ]
     values = engine.rows(select(figures, rows))[0]
-    pairs = zip(names, values[::2], values[1::2], strict=True)
-    return {name: "HUGEINT" if is_whole else "VARCHAR" for name, is_rounded, is_whole in pairs if is_rounded}
+    exact: dict[str, str] = {}
+    for i, name in enumerate(names):
+        is_shown_again, is_text, is_whole, digits, decimals = values[5 * i : 5 * i + 5]
+        if is_shown_again:
+            continue
+        digits, decimals = max(digits, 1), max(decimals, 0)
+        if is_whole:
+            exact[name] = "HUGEINT"
+        elif digits + decimals <= _MOST_DIGITS:
+            exact[name] = f"DECIMAL({digits + decimals}, {decimals})"
+        elif is_text:  # as the engine shows numbers that it does not read
+            exact[name] = "VARCHAR"
+        else:
+            raise SourceError(
+                f"source.files: column {name!r} has numbers of more than {_MOST_DIGITS} digits, or beyond 1e308, which "
+                "no type holds exactly; write them as texts, in quotes"
+            )
+    if exact:
+        read: list[exp.Expr] = [_CHECKSUM(value=col(name)) for name in exact]
+        written: list[exp.Expr] = [_CHECKSUM(value=cast(_value(name), type_)) for name, type_ in exact.items()]
+        # Older builds of DuckDB read a DECIMAL by way of DOUBLE.
+        if engine.rows(select(read, _read_as(files, options, exact))) != engine.rows(select(written, rows.copy())):
+            names_of_exact = ", ".join(map(repr, exact))
+            raise SourceError(
+                f"source.files: this version of DuckDB does not read the numbers of {names_of_exact} exactly; update "
+                "it, or write them as texts, in quotes"
+            )
+    return exact
+
+
+def _value(name: str) -> exp.Expr:
+    """The value of a key, by a JSON pointer, which may have every character."""
+    return _VALUE(path=text(_pointer(name)))
+
+
+def _pointer(name: str) -> str:
+    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 def _readable_clocks(engine: DuckDBEngine, rows: exp.Expr, zoned: Collection[str]) -> list[str]:

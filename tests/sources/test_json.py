@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,12 @@ import pytest
 from support import cli, fetch
 
 import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.expressions import table
+from sqlanon.policy import SourceSection
+from sqlanon.sources.bound import WorkNames
+from sqlanon.sources.files import bind_files
 
 ROWS = [
     {
@@ -101,7 +108,7 @@ def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Pa
         ('{"zip": "1", "ZIP": "2"}', "'ZIP', 'zip' have the same name, or differ in case only"),
         ('{"zip": "1"}\n{"Zip": "2"}', "'Zip', 'zip' have the same name"),
         ('{"zip": "1", "n": {"a": 1, "A": "Jane Doe"}}', "fields of a nested object"),
-        ('{"zip": "Jane Doe"', "its content is not as expected"),
+        ('{"zip": "Jane Doe"', "patients.json, near object 2: this is no JSON"),
         ("[1, 2]", "patients.json: a row is no object"),
         ('{"zip": "1"}\n["2"]', "patients.json: a row is no object"),
         ('\ufeff[{"zip": "1"}]', "without a byte order mark"),
@@ -120,7 +127,7 @@ def test_a_file_that_cannot_be_used_is_refused_without_its_values(tmp_path: Path
     assert "Jane" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("other", "type_"), [("1", "HUGEINT"), ("0.5", "VARCHAR"), ("1" * 40, "VARCHAR")])
+@pytest.mark.parametrize(("other", "type_"), [("1", "HUGEINT"), ("1" * 40, "VARCHAR")])
 def test_whole_numbers_that_a_double_would_round_are_exact(tmp_path: Path, other: str, type_: str) -> None:
     path = write(
         tmp_path / "people.json", f'[{{"id": 9007199254740993}}, {{"id": 18446744073709551617}}, {{"id": {other}}}]'
@@ -166,3 +173,63 @@ def test_the_command_line_reads_a_policy_with_a_relative_file(tmp_path: Path) ->
     for command in ("plan", "anonymize"):
         assert cli(command, "policy.toml", cwd=tmp_path).status == 0
     assert cli("verify", "release.duckdb", "--policy", "policy.toml", cwd=tmp_path).status == 0
+
+
+# --- Numbers, times and errors
+
+
+def read(path: Path) -> tuple[dict[str, str], list[Any]]:
+    """The columns of a file with their types, and its rows."""
+    with duckdb.connect() as connection:
+        engine = DuckDBEngine(connection).in_utc()
+        source = bind_files(engine, SourceSection(files=[str(path)]), WorkNames("json", table("source_copy")))
+        relation = connection.sql(f"FROM {source.relation.sql('duckdb')}")
+        return dict(zip(relation.columns, map(str, relation.types), strict=True)), relation.fetchall()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "type_", "values"),
+    [
+        ("0.1000000000000000055, 2", "DECIMAL(20,19)", ["0.1000000000000000055", "2"]),
+        ("1234567890123456.789, null, -1.5", "DECIMAL(19,3)", ["1234567890123456.789", None, "-1.5"]),
+        ("9007199254740993, 0.5", "DECIMAL(17,1)", ["9007199254740993", "0.5"]),
+        ("1.2345678901234567891e-5, 1e3", "DECIMAL(28,24)", ["0.000012345678901234567891", "1000"]),
+        ("1.10, 0.1, 1e-7", "DOUBLE", ["1.1", "0.1", "1e-7"]),
+        ("1.5e-07, 1.5E+20, NaN", "DOUBLE", ["1.5e-7", "1.5e20", "NaN"]),
+    ],
+)
+def test_numbers_are_exact(numbers: str, type_: str, values: list[str | None], tmp_path: Path) -> None:
+    objects = [f'{{"s": "a \\"9.0\\\\", "v/~ x": {number}, "t": "-1e5"}}' for number in numbers.split(", ")]
+    types, rows = read(write(tmp_path / "a.ndjson", "\n".join(objects)))
+    assert types == {"s": "VARCHAR", "v/~ x": type_, "t": "VARCHAR"}
+    kind = Decimal if type_.startswith("DECIMAL") else float
+    expected = [None if value is None else kind(value) for value in values]
+    assert [str(value) for _, value, _ in rows] == [str(value) for value in expected] or type_ != "DOUBLE"
+    assert [row[1] for row in rows if str(row[1]) != "nan"] == [value for value in expected if str(value) != "nan"]
+    assert {(row[0], row[2]) for row in rows} == {('a "9.0\\', "-1e5")}
+
+
+@pytest.mark.parametrize("number", ["0.1234567890123456789012345678901234567890123", "1.23456789012345678e90"])
+def test_numbers_that_no_type_holds_are_refused(number: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="column 'v' has numbers of more than 38 digits, or beyond 1e308"):
+        read(write(tmp_path / "a.json", f'[{{"v": {number}}}, {{"v": 1.5}}]'))
+
+
+def test_nested_times_keep_their_zone(tmp_path: Path) -> None:
+    at = "2024-01-31T00:30:00+02:00"
+    row = {"n": {"t": at, "TIMESTAMP WITH TIME ZONE": 1}, "list": [at], "deep": [{"t": [at]}]}
+    assert read(write(tmp_path / "a.json", json.dumps([row])))[1] == [tuple(row.values())]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"a": 1}, {"a": ', "a.json, near object 3: this is no JSON; the file is broken or cut off"),
+        ('{"a": 1}\n{"a": 1, "a": 2}', "a.json, line 2: the key 'a' stands twice in an object; remove one of them"),
+        ('[{"n": {"a": 1, "a": 2}}]', "a.json, object 1: the key 'a' stands twice in an object; remove one of them"),
+    ],
+)
+def test_broken_files_are_named(content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as caught:
+        read(write(tmp_path / "a.json", content))
+    assert message in str(caught.value)
