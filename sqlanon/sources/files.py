@@ -68,7 +68,7 @@ from sqlanon.sources.doubtful_columns import (
 )
 from sqlanon.sources.excel import ExcelTables, copy_excel, describe_excel
 from sqlanon.sources.extensions import load_extension
-from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
+from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
 from sqlanon.sources.json import scan_json
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
@@ -190,7 +190,6 @@ class _Files(SourceKind):
 
 KIND = _Files()
 _NO_READINGS: Mapping[str, ColumnReading] = {}
-_OTHER_WORKBOOKS = (".xls", ".xlsb", ".ods")
 _WITH_TEXTS = ("csv", "parquet", "json", "excel")
 """The formats whose columns of texts may be read as another type."""
 
@@ -326,7 +325,7 @@ def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
     kinds = [file_kind(path) for path in paths]
     if None in kinds:
         strange = shown_name(paths[kinds.index(None)])
-        advice = "; save it as .xlsx" if strange.lower().endswith(_OTHER_WORKBOOKS) else ""
+        advice = "; save it as .xlsx or CSV" if strange.lower().endswith(OTHER_WORKBOOKS) else ""
         raise SourceError(f"source.files: {strange} has an unknown format{advice}; known: {KNOWN_ENDINGS}")
     if len(set(kinds)) > 1:
         words = " and ".join(FORMATS[kind].words for kind in dict.fromkeys(kinds) if kind)

@@ -27,6 +27,10 @@ KNOWN_ENDINGS = ", ".join(one for endings in ENDINGS.values() for one in endings
 """The endings of data files, for people."""
 
 
+OTHER_WORKBOOKS = (".xls", ".xlsb", ".ods")
+"""The endings of workbooks that are not read."""
+
+
 def file_kind(path: str) -> str | None:
     """The format of a file by its ending, or of a folder by what stands before it; else None.
 

@@ -33,7 +33,7 @@ from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
 from sqlanon.sources.copies import Copies
 from sqlanon.sources.duckdb import bind_source
-from sqlanon.sources.formats import KNOWN_ENDINGS, file_kind
+from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
 from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower, read_given
 from sqlanon.sources.persons import without_padding
 from sqlanon.sources.run import Run
@@ -248,6 +248,8 @@ class Workspace:
                 first = str(error).splitlines()[0]
                 if "not a valid DuckDB" in first:
                     wrong = f"{database} is not a DuckDB database; data files end in {KNOWN_ENDINGS}"
+                    if database.suffix.lower() in OTHER_WORKBOOKS:
+                        wrong = f"{database} is a workbook of a format that is not read: save it as .xlsx or CSV"
                     raise SourceError(wrong) from error
                 advice = "; a process that has it open for writing must close it first" if "lock" in first else ""
                 raise SourceError(f"{database} cannot be opened for reading: {first}{advice}") from error

@@ -204,7 +204,9 @@ def test_a_workbook_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "people.xlsx has a password, or it is an old workbook (.xls): save it as" in refusal(path)
     path.rename(old := tmp_path / "people.xls")
     assert "people.xls has an unknown format" in refusal(old)
-    assert "save it as .xlsx" in refusal(old)
+    assert "save it as .xlsx or CSV" in refusal(old)
+    with pytest.raises(SourceError, match=r"not read: save it as \.xlsx or CSV"), sqlanon.connect(old):
+        pass
 
 
 # --- Where the table is

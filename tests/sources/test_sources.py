@@ -379,7 +379,9 @@ def test_file_that_is_not_what_its_name_says(tmp_path: Path) -> None:
     path = write(tmp_path / "people.xls", csv_text())
     with (
         sqlanon.connect() as db,
-        pytest.raises(SourceError, match=r"people\.xls has an unknown format; save it as \.xlsx; known: \.parquet"),
+        pytest.raises(
+            SourceError, match=r"people\.xls has an unknown format; save it as \.xlsx or CSV; known: \.parquet"
+        ),
     ):
         db.anonymize(make_policy(ROLES, source={"files": [path]}))
 
