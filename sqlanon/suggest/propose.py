@@ -111,7 +111,7 @@ def _role_of(column: Profile) -> Proposal:
 
 def _unseen(column: Profile) -> Proposal | None:
     if column.nested:
-        reason = "nested: make its parts columns, with a query under [source]"
+        reason = "nested: make its parts columns, in the file, or of a database with a query under [source]"
         return Proposal(column, "identifying", reason)
     if column.type in ("BLOB", "GEOMETRY", "JSON"):
         return Proposal(column, "identifying", "may hold pictures or documents")

@@ -84,5 +84,6 @@ def test_a_plan_refuses_what_the_place_does_not_hold(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q, union_value(u := i) AS x FROM range(4) AS r(i)")
         with sqlanon.connect(connection) as db:
             for job in (db.plan, db.anonymize):
-                with pytest.raises(ReleaseError, match=r"Parquet cannot hold the types of 'x' \(UNION"):
+                with pytest.raises(ReleaseError, match=r"Parquet cannot hold the types of 'x' \(UNION") as caught:
                     job(policy)
+                assert "convert them in the files, or with a source query of a database" in str(caught.value)

@@ -83,11 +83,15 @@ def refuse_types(types: Mapping[str, str], storage_version: str | None) -> None:
         lost = [f"{name!r} ({type_})" for name, type_ in rare.items() if not _comes_back(engine, type_, path)]
     if lost and is_parquet:
         raise ReleaseError(
-            f"Parquet cannot hold the types of {', '.join(lost)} unchanged: cast them in a source query, "
+            f"Parquet cannot hold the types of {', '.join(lost)} unchanged: "
+            "convert them in the files, or with a source query of a database, "
             "or publish to a DuckDB file"
         )
     if lost:
-        raise ReleaseError(f"a release file cannot hold the types of {', '.join(lost)}: cast them in a source query")
+        raise ReleaseError(
+            f"a release file cannot hold the types of {', '.join(lost)}: "
+            "convert them in the files, or with a source query of a database"
+        )
 
 
 def attach_new(engine: DuckDBEngine, file: Path, storage_version: str) -> None:
@@ -134,7 +138,8 @@ def create_released(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> No
     except duckdb.Error as error:
         names = ", ".join(f"{name!r} ({type_})" for name, type_ in columns if not _is_held(engine, target, type_))
         raise ReleaseError(
-            f"a release file cannot hold the types of {names or 'these columns'}: cast them in a source query"
+            f"a release file cannot hold the types of {names or 'these columns'}: "
+            "convert them in the files, or with a source query of a database"
         ) from error
 
 

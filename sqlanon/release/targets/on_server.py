@@ -175,7 +175,8 @@ def refuse_types(types: Mapping[str, str], is_held: Callable[[str], bool], place
     """Refuse types without an equal on a server: they would come back as others, or could not be verified."""
     if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if not is_held(type_)]:
         raise ReleaseError(
-            f"{place} cannot hold the types of {', '.join(strange)} unchanged: cast them in a source query"
+            f"{place} cannot hold the types of {', '.join(strange)} unchanged: "
+            "convert them in the files, or with a source query of a database"
         )
 
 
