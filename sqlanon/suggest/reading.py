@@ -76,6 +76,10 @@ def find_readings(run: Run) -> dict[str, Reading]:
     marks = POINT if source.csv_files else ONLY_POINT
     for column in find_doubtful_columns(engine, source.relation, texts, marks, source.locate, source.last_row_key):
         readings[column.name] = _of_doubtful(column)
+    many = {name.lower(): _NUMBERS_BESIDE_CODES for name in source.columns if name not in readings}
+    for column in find_doubtful_columns(engine, source.relation, many, marks, source.locate, source.last_row_key):
+        if column.has_words and not column.marks and _has_codes_of_missing_values(column):
+            readings[column.name] = _of_doubtful(column)
     for name, format_ in find_doubtful_dates(engine, source.relation, source.date_formats).items():
         readings[name] = _of_dates(format_)
     for name in _days_without_marks(run):
@@ -86,6 +90,7 @@ def find_readings(run: Run) -> dict[str, Reading]:
     return readings
 
 
+_NUMBERS_BESIDE_CODES = 0.5  # the least share of numbers, where all other values are words for missing ones
 _DAY_WITHOUT_MARKS = "%Y%m%d"
 _LEAST_DAYS = 10  # distinct ones: fewer numbers may be days by chance
 _ARE_DAYS = fragment("""
@@ -152,14 +157,34 @@ def _of_doubtful(column: DoubtfulColumn) -> Reading:
     if column.marks:
         note = f"numbers with marks: {column.mark_keys}"
         return Reading(trials={"type": "text"}, comments=[f"{column.summary}. {note}"])
-    if codes is not None and column.kind == "number" and all(_WORDS.fullmatch(code) for code in codes):
+    if codes is not None and _has_codes_of_missing_values(column):
         return Reading({"missing": list(codes)}, comments=[f"{column.summary}. They are NULL."])
+    if codes is not None and column.kind == "date" and column.formats:
+        return _of_dates_beside_words(column, codes)
     listed = "..." if codes is None else ", ".join(map(toml_value, codes))
     decide = f'{column.summary}. Decide what they are: missing = [{listed}] or type = "text"'
     footer = f", or {column.last_row_key}" if column.is_last else ""
     has_numbers = codes is not None and column.kind == "number"
     return Reading(
         trials={"missing": list(codes or ())} if has_numbers else {"type": "text"}, comments=[decide + footer]
+    )
+
+
+def _has_codes_of_missing_values(column: DoubtfulColumn) -> bool:
+    """Whether a column has numbers, and words for missing values, and nothing else."""
+    codes = column.codes
+    return column.kind == "number" and codes is not None and all(_WORDS.fullmatch(code) for code in codes)
+
+
+def _of_dates_beside_words(column: DoubtfulColumn, codes: Sequence[str]) -> Reading:
+    """The hierarchy is one of dates, which `anonymize` refuses until people decide."""
+    keys = f"missing = [{', '.join(map(toml_value, codes))}]"
+    if not column.are_read_as_dates:
+        keys += f" with {column.date_keys}"
+    footer = f", or {column.last_row_key}" if column.is_last else ""
+    decide = f'Decide what they are: {keys}; or type = "text" with hierarchy = {{ mask = "right" }}{footer}'
+    return Reading(
+        trials={"missing": list(codes), **_trial_of_dates(column.formats[0])}, comments=[f"{column.summary}. {decide}"]
     )
 
 

@@ -53,6 +53,29 @@ def test_other_words_are_decided_by_people(tmp_path: Path) -> None:
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
 
 
+@pytest.mark.parametrize(
+    ("written", "format_"),
+    [("{:02d}.{:02d}.1990", ', type = "date", format = "%d.%m.%Y"'), ("1990-{1:02d}-{0:02d}", "")],
+)
+def test_words_among_dates_are_decided_by_people(written: str, format_: str, tmp_path: Path) -> None:
+    days = ["NA" if i % 50 == 7 else written.format(1 + i % 28, 1 + i % 12) for i in range(200)]
+    text, attributes = suggested(tmp_path, people(seen=days))
+    assert f'Decide what they are: missing = ["NA"]{format_.replace(",", " with", 1)}; or type = "text"' in text
+    assert not {"type", "missing"} & set(attributes["seen"]) and "dates" in attributes["seen"]["hierarchy"]
+    refused = cli("anonymize", "policy.toml", cwd=tmp_path)
+    assert refused.status == 2 and "'NA' (line 9)" in refused.err
+    policy = (tmp_path / "policy.toml").read_text()
+    (tmp_path / "policy.toml").write_text(policy.replace("\nseen = {", f'\nseen = {{ missing = ["NA"]{format_},'))
+    assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
+
+
+def test_numbers_beside_many_words_for_missing_values_are_numbers(tmp_path: Path) -> None:
+    ages = ["NA" if i % 5 == 2 else 20 + i * 7 % 60 for i in range(200)]
+    _, attributes = suggested(tmp_path, people(age=ages))
+    assert attributes["age"]["missing"] == ["NA"] and "intervals" in attributes["age"]["hierarchy"]
+    assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
+
+
 def test_ambiguous_dates_are_decided_by_people(tmp_path: Path) -> None:
     days = [f"{1 + i % 12:02d}/{1 + i // 12 % 12:02d}/2020" for i in range(200)]
     text, attributes = suggested(tmp_path, people(seen=days))
