@@ -59,7 +59,7 @@ from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
 from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
 from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, projection, read_columns, without_zone
+from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, projection, read_columns, thousands_error, without_zone
 from sqlanon.sources.united import refuse_different_columns
 from sqlanon.workdir import spill_directory
 
@@ -128,8 +128,8 @@ _MAY_BE_THOUSANDS = fragment("""
 _OTHER_NUMBERS = template("""
     SELECT
         count(*) FILTER (WHERE NOT regexp_full_match(value, ' *([-+]?[1-9][0-9]{0,2}([.][0-9]{3})?|0?) *')),
-        min(row) FILTER (WHERE contains(value, '.'))
-    FROM (SELECT row_number() OVER () AS row, value FROM :texts) AS r
+        count(*) FILTER (WHERE contains(value, '.'))
+    FROM :texts
 """)
 _ERROR = fragment("error('')")
 _OR_ERROR = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read ELSE error('') END")
@@ -176,6 +176,11 @@ class Layout:
     known: CsvSection = DETECTED  # what the policy says
     copied: Sequence[str] = ()  # the columns that were copied
     dropped: Sequence[DroppedLines] = ()  # by file, what was left out of it
+
+    @property
+    def may_have_thousands(self) -> bool:
+        """Whether semicolons show that commas may be decimal marks, and points stand between thousands."""
+        return not self.known.has_number_marks and all(file.options["delim"] == ";" for file in self.files)
 
 
 class _BrokenLinesError(SourceError):
@@ -1017,7 +1022,7 @@ def _refuse_rows_inside_values(engine: DuckDBEngine, layout: Layout, target: exp
 
 def _refuse_points_between_thousands(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> None:
     """Refuse numbers such as 12.345 where all are like that, and semicolons show that commas may be decimal marks."""
-    if layout.known.has_number_marks or any(file.options["delim"] != ";" for file in layout.files):
+    if not layout.may_have_thousands:
         return
     names = [name for name in engine.columns(target) if layout.columns.get(name) == "DOUBLE"]
     if not names:
@@ -1025,12 +1030,9 @@ def _refuse_points_between_thousands(engine: DuckDBEngine, layout: Layout, targe
     are_likely = engine.rows(select([_MAY_BE_THOUSANDS(column=col(name)) for name in names], target.copy()))[0]
     for name in (name for name, is_likely in zip(names, are_likely, strict=True) if is_likely):
         texts = [select([named(col(name), "value")], _read([_as_text(file)])) for file in layout.files]
-        others, row = engine.rows(_OTHER_NUMBERS(texts=subquery(union_all(*texts), "t")))[0]
-        if not others and row is not None:
-            raise SourceError(
-                f"source.files: column {name!r} has numbers with three digits behind each point, as in row {row:,}: "
-                'under [source.csv], set thousands = "." and decimal = "," if 12.345 means 12345, else decimal = "."'
-            )
+        others, points = engine.rows(_OTHER_NUMBERS(texts=subquery(union_all(*texts), "t")))[0]
+        if points and not others:
+            raise thousands_error(name)
 
 
 def _have_line_breaks(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> bool:

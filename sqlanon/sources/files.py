@@ -291,7 +291,8 @@ def _typed(
 ) -> tuple[_Relation, Mapping[str, tuple[exp.Expr, str]]]:
     """The relation with columns of texts read as their types; and these columns."""
     engine, found = scan.engine, relation.table
-    marks, layout = NumberMarks.of(scan.csv), relation.layout
+    layout = relation.layout
+    marks = replace(NumberMarks.of(scan.csv), may_be_thousands=layout is not None and layout.may_have_thousands)
     texts = () if layout is None or not marks.are_declared else {name.lower() for name in layout.columns}
     locate = relation.locate(scan)
     undeclared = {*texts} - {*scan.text_columns}

@@ -68,6 +68,7 @@ class NumberMarks:
     decimal: str = "."
     thousands: str | None = None
     are_declared: bool = False
+    may_be_thousands: bool = False  # whether 12.345 may mean 12345, as no key says
 
     @classmethod
     def of(cls, csv: CsvSection) -> NumberMarks:
@@ -205,6 +206,10 @@ _SEEN = fragment("count(:text)")
 _FITTING = fragment("count(:read)")
 _WHOLE_DIGITS = fragment("max(length(ltrim(regexp_extract(:number, '^[-+]?([0-9]*)', 1), '0')))")
 _DECIMALS = fragment("max(length(regexp_extract(:number, '[.]([0-9]*)', 1)))")
+_MAY_BE_THOUSANDS = fragment("""
+    coalesce(bool_and(regexp_full_match(:number, '[-+]?[1-9][0-9]{0,2}([.][0-9]{3})?|0')), false)
+    AND bool_or(contains(:number, '.'))
+""")
 _HAS_EXPONENT = fragment("coalesce(bool_or(contains(lower(:number), 'e')), false)")
 SHORT_NUMBER = 16
 """Numbers of so many characters, fifteen digits and a point, are those that DOUBLE shows again."""
@@ -258,6 +263,7 @@ class _Candidate:
                 named(_IS_PLAIN_EXPONENT(number=number), f"plain_exponent_{i}"),
                 named(_FITTING_DOUBLE(number=number, short=exp.convert(SHORT_NUMBER)), f"doubles_{i}"),
             ]
+            output.append(named(_MAY_BE_THOUSANDS(number=number), f"thousands_{i}"))
         if self.reading.type in ("integer", "number"):
             output += [
                 named(_UNITS_OF_VALUES(unit=_unit(value), text=value), f"units_{i}"),
@@ -435,6 +441,8 @@ def _typed_number(candidate: _Candidate, figures: Mapping[str, Any], marks: Numb
     digits, decimals = figures.get(f"digits_{i}"), figures.get(f"decimals_{i}")
     if not figures and candidate.reading.type == "number":
         digits, decimals = _ANY_DIGITS[0] - _ANY_DIGITS[1], _ANY_DIGITS[1]
+    if marks.may_be_thousands and figures.get(f"thousands_{i}"):
+        raise thousands_error(candidate.column)
     digits, decimals = max(digits or 0, 1), decimals or 0
     fits_double = bool(figures) and figures[f"doubles_{i}"] == figures[f"numbers_{i}"]
     is_known = candidate.is_declared or marks.are_declared
@@ -451,6 +459,13 @@ def _typed_number(candidate: _Candidate, figures: Mapping[str, Any], marks: Numb
     else:
         type_ = "BIGINT" if digits <= _DIGITS_OF_BIGINT else "HUGEINT"
     return cast(candidate.number.copy(), type_), type_.replace(" ", "")
+
+
+def thousands_error(column: str) -> SourceError:
+    return SourceError(
+        f"source.files: column {column!r} has numbers with three digits behind each point: under [source.csv], set "
+        'thousands = "." and decimal = "," if 12.345 means 12345, else decimal = "."'
+    )
 
 
 def _refuse_strange_numbers(asked: _Asked, candidate: _Candidate) -> None:
