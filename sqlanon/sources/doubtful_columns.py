@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from datetime import date
 from functools import partial
 from typing import Literal
 
@@ -19,6 +20,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, fragment, named, select, subquery, template, text
 from sqlanon.fields import in_words
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.notices import with_noun
 from sqlanon.policy import Policy
 from sqlanon.policy.reading import THOUSANDS
@@ -27,7 +29,7 @@ from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.records import dataclass
 from sqlanon.requirements import ordered_attributes
 from sqlanon.sources.bound import Locate
-from sqlanon.sources.column_kinds import ZIP, kind_by_name
+from sqlanon.sources.column_kinds import BIRTH, ZIP, kind_by_name
 from sqlanon.sources.date_formats import (
     count_date_formats,
     date_keys,
@@ -78,17 +80,23 @@ _OTHERS = template("""
     ORDER BY first
     LIMIT :most
 """)
+_FUTURE_DAYS = template("""
+    SELECT count(*), min(row)
+    FROM (SELECT row_number() OVER () AS row, :day AS day FROM :rows) AS r
+    WHERE isfinite(day::TIMESTAMP) AND day::TIMESTAMP >= :today::DATE + INTERVAL 1 DAY
+""")
 _DAYS = fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))")
 
 
 @dataclass(frozen=True)
 class ColumnChecks:
     """The columns, in lower case, whose texts may not be numbers or dates but for a few, from which share of these on;
-    those whose dates must have one meaning; and what rules need that take no texts."""
+    those whose dates must have one meaning; what rules need that take no texts; and the dates of birth."""
 
     texts: Mapping[str, float] = field(default_factory=dict)
     dates: Collection[str] = frozenset()
     needs: Mapping[str, Literal["number", "date"]] = field(default_factory=dict)  # of rules: dates are numbers, too
+    births: Collection[str] = frozenset()
 
 
 NO_CHECKS = ColumnChecks()
@@ -191,7 +199,26 @@ def column_checks(policy: Policy) -> ColumnChecks:
         for name, attribute in policy.attributes.items()
         if texts.get(name.lower()) == _BY_RULE and attribute.hierarchy
     }
-    return ColumnChecks(texts, dates, needs)
+    births = {
+        name.lower()
+        for name, attribute in policy.attributes.items()
+        if attribute.role != "identifying" and (kind := kind_by_name(name)) is not None and kind.name == BIRTH
+    }
+    return ColumnChecks(texts, dates, needs, births)
+
+
+def refuse_future_births(engine: DuckDBEngine, rows: exp.Expr, births: Collection[str]) -> None:
+    """Refuse dates of birth after today: they are wrong, or were written in another format or century."""
+    for name, type_ in engine.columns(rows).items():
+        if name.lower() not in births or column_kind(type_) is not ColumnKind.DATE:
+            continue
+        today = text(date.today().isoformat())
+        count, row = engine.rows(_FUTURE_DAYS(day=col(name), today=today, rows=rows.copy()))[0]
+        if count:
+            raise SourceError(
+                f"attributes.{toml_key(name)}: {with_noun(count, 'date')} of birth after today, the first in row "
+                f"{row:,}: correct them, or the format and pivot by which they are read"
+            )
 
 
 def find_doubtful_columns(

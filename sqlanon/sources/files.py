@@ -65,6 +65,7 @@ from sqlanon.sources.doubtful_columns import (
     ColumnChecks,
     refuse_ambiguous_dates,
     refuse_doubtful_columns,
+    refuse_future_births,
 )
 from sqlanon.sources.excel import ExcelTables, copy_excel, describe_excel
 from sqlanon.sources.extensions import load_extension
@@ -284,6 +285,7 @@ def _refuse_doubts(
     marks = ONLY_POINT if relation.layout is None else NumberMarks.of(scan.csv)
     doubts = replace(checks, texts=texts)
     refuse_doubtful_columns(engine, rows, doubts, marks, relation.locate(scan), relation.last_row_key)
+    refuse_future_births(engine, rows, checks.births)
 
 
 def _typed(

@@ -168,6 +168,16 @@ def test_a_rule_on_texts_names_the_first_of_them(rule: dict[str, Any], needs: st
     assert f"attributes.seen: the hierarchy needs {needs}, and the column has texts, such as 'soon' (line 4)" in message
 
 
+def test_dates_of_birth_are_past(tmp_path: Path) -> None:
+    path, values = tmp_path / "x.csv", ["1.2.20", "1.2.99", "31.12.59"]
+    keys = {"type": "date", "format": "%d.%m.%y"}
+    message = refusal(path, "date_of_birth", values, {**keys, "pivot": 2060})
+    assert "attributes.date_of_birth: 1 date of birth after today, the first in row 3" in message
+    assert bind(path, "date_of_birth", values, {**keys, "pivot": 2026})["date_of_birth"] == "DATE"
+    assert bind(path, "planned", values, {**keys, "pivot": 2060})["planned"] == "DATE"
+    assert "1 date of birth after today, the first in row 2" in refusal(path, "dob", ["2020-01-31", "2956-01-31"], {})
+
+
 TWO_DATES = "admitted,birth,sex\n" + "".join(f"2020-01-{i + 10},{i % 12 + 1}/{i + 1}/19{i + 50},m\n" for i in range(20))
 
 
