@@ -366,7 +366,8 @@ KINDS: tuple[Kind, ...] = (
         r"diagnosi|malattia|diagnostico|diagnostic|enfermedad|doenca|maladie|ziekte|farmaco|medicamento|medicament|"
         r"sintom[ao]s?|sintomi|klachten|allergien?|alergias?|allergie[es]n?|tratamiento|tratamento|traitement|"
         r"trattamento|behandlung|behandeling|medicijn(?:en)?|medicaments|medicamentos|farmaci|embarazo|gravidanza|grossesse|"
-        r"gravidez|zwanger(?:schap)?|vacuna|vaccino|vacina)"
+        r"gravidez|zwanger(?:schap)?|vacuna|vaccino|vacina|"
+        r"htn|[tnm]_stage|ajcc(?:_stage)?|ca_?(?:125|15_?3|19_?9)|vitamin_?(?:b_?12|d[23]?)|aufnahmegrund)"
         rf"{_AFTER_HEALTH}",
     ),
     Kind(

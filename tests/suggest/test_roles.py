@@ -40,7 +40,7 @@ HEALTH_NAMES = (
     "sbp systolic_bp diastolic SystolicBP resting_bp high_bp psa_baseline heart_attack stroke depression anxiety hiv "
     "hiv_positive pregnancy medication drugs dose daily_dose treatment therapy chemotherapy symptoms comorbidities "
     "complications disability smoker "
-    "relapse cause_of_death health health_status "
+    "relapse cause_of_death health health_status htn t_stage AJCC_stage ca_125 CA19_9 vitamin_d aufnahmegrund "
     "Krebs Tumorstadium Vorerkrankungen Bluthochdruck Blutzucker Medikation cancro ipertensione glicemia "
     "enfermedad hipertension embarazo hypertensie kanker traitement grossesse doenca diabetico"
 )
