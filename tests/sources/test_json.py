@@ -187,6 +187,12 @@ def read(path: Path) -> tuple[dict[str, str], list[Any]]:
         return dict(zip(relation.columns, map(str, relation.types), strict=True)), relation.fetchall()
 
 
+needs_new_duckdb = pytest.mark.skipif(
+    int(duckdb.__version__.split(".")[0]) < 2, reason="older DuckDB reads decimals and times of JSON otherwise"
+)
+
+
+@needs_new_duckdb
 @pytest.mark.parametrize(
     ("numbers", "type_", "values"),
     [
@@ -215,6 +221,7 @@ def test_numbers_that_no_type_holds_are_refused(number: str, tmp_path: Path) -> 
         read(write(tmp_path / "a.json", f'[{{"v": {number}}}, {{"v": 1.5}}]'))
 
 
+@needs_new_duckdb
 def test_nested_times_keep_their_zone(tmp_path: Path) -> None:
     at = "2024-01-31T00:30:00+02:00"
     row = {"n": {"t": at, "TIMESTAMP WITH TIME ZONE": 1}, "list": [at], "deep": [{"t": [at]}]}
