@@ -28,12 +28,12 @@ def warn_of_unprotected_columns(steps: StatementRunner, prepared: SearchInput) -
 def find_unprotected_columns(
     steps: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int, persons: int | None
 ) -> tuple[Notice, ...]:
-    """The same of a source with so many rows, and with so many persons where persons are counted."""
+    """Find such columns from the figures of a source: its rows, and its persons where persons are counted."""
     if steps.dry:
         return ()
     people = rows if persons is None else persons
     counts = _value_counts(steps.engine, source, columns)
-    # What all have in common tells nobody apart.
+    # A column with one value in all rows tells no people apart.
     constant = {name for name, (distinct, values) in counts.items() if distinct == 1 and values == rows}
     health = [name for name in _insensitive_health(policy) if columns.by_attribute[name] not in constant]
     return (

@@ -21,7 +21,7 @@ from sqlanon.records import dataclass
 from sqlanon.sources.csv_lines import SHOWN_LINES, Layout, Record, describe_record, open_reader, read_records
 
 _MOST_LINES = 10_000  # of a record: a quote that is closed later is taken for a stray one
-_RUN_LINES = 200  # most lines are good: so many are parsed at once
+_RUN_LINES = 200  # that are parsed at once, as most lines are good
 _NEAR_LINES = 10  # a bad line may be a part of a row with them, if other quotes are read
 _LONGEST_FIELD = 2**31 - 1  # characters: Python's own limit is shorter than that of the engine
 _QUOTES = ('"', "'")

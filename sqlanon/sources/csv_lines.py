@@ -241,7 +241,7 @@ def other_delimiters(open_lines: Lines, layout: Layout) -> list[str]:
 
 
 def describe_repeated_header(layout: Layout, open_lines: Lines) -> str | None:
-    """What shows that the first record of a file may be a row, or stands in it twice; None where nothing does."""
+    """Describe a first record that may be a row, as its values recur, or that is repeated; None for a header."""
     records = layout.records(open_lines(layout.skip + SAMPLED_LINES))
     header = next(records, None)
     if header is None:
@@ -260,7 +260,7 @@ def describe_repeated_header(layout: Layout, open_lines: Lines) -> str | None:
 
 
 def describe_last_lines(path: str, layout: Layout) -> str | None:
-    """What the last lines of a file have that may be no rows: delimiters alone, or totals; None if they are rows."""
+    """Describe last lines that have delimiters alone, or totals; None where the last lines are rows."""
     records = [
         next(read_records([line], layout.delimiter, layout.quote, layout.escape), Record(0, ()))
         for line in _read_last_lines(path)

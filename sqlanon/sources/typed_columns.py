@@ -128,7 +128,7 @@ _UNLESS_STRANGE = fragment("""
 _UNLESS_MISSING = fragment("CASE WHEN NOT :text IN (:codes) THEN :text END")
 
 ZONE = " ?(UTC|Z|[-+][0-9]{2}(:?[0-9]{2})?|[A-Za-z]+/[A-Za-z_/+-]+)"
-"""What may stand behind a time: its zone, or the offset from UTC."""
+"""The zone behind a time, or its offset from UTC."""
 
 _WITHOUT_ZONE = fragment("regexp_replace(trim(:text), :zone, '\\1')")
 
