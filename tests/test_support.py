@@ -89,7 +89,6 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
 def test_what_tests_set_exists() -> None:
     found = {path: file for file in FILES for path in paths(tree_of(file))}
     constants = {
@@ -100,7 +99,6 @@ def test_what_tests_set_exists() -> None:
     assert [path for path in constants if not resolves(path)] == []
 
 
-@pytest.mark.slow
 def test_what_tests_import_exists() -> None:
     """Also where a test is not collected, or imports in a function."""
     found = {

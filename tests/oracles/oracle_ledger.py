@@ -245,6 +245,43 @@ def broken(first: File, second: File, trees: Mapping[str, Hierarchy]) -> Broken:
         The hierarchies of all quasi-identifiers of either.
     """
     k = min((file.k for file in (first, second) if file.k is not None), default=LEAST)
+    theirs, ours, pairs, attributes = _compared(first, second, trees)
+    back = [
+        attacks.Attribute(one.second, one.first, one.second_levels, one.first_levels, one.tree) for one in attributes
+    ]
+    return Broken(
+        attacks.complementary(theirs, ours, pairs, attributes, k) if pairs else {},
+        attacks.temporal(theirs, ours, pairs, attributes, k),
+        attacks.temporal(ours, theirs, [(j, i) for i, j in pairs], back, k),
+    )
+
+
+def are_joined_classes_diverse(
+    first: File, second: File, trees: Mapping[str, Hierarchy], specs: Iterable[Mapping[str, Any]]
+) -> bool:
+    """Whether each class of both together, with the most rows that each of its values can have, is diverse as asked."""
+    shared = [name for name in first.shown if name in second.shown]
+    theirs, ours, pairs, attributes = _compared(first, second, trees)
+    labels = sum(one.first is not None for one in attributes)
+    most = attacks.most_rows(
+        ((finest, one[labels:]), one, two, n, m)
+        for finest, one, two, n, m in attacks.meetings(theirs, ours, pairs, attributes)
+    )
+    for spec in specs:
+        if spec["attribute"] not in shared:
+            continue
+        classes: dict[Row, Counter[Any]] = defaultdict(Counter)
+        for (finest, values), n in most.items():
+            classes[finest][values[shared.index(spec["attribute"])]] += n
+        if not all(oracle_privacy.is_diverse(counts, spec) for counts in classes.values()):
+            return False
+    return True
+
+
+def _compared(
+    first: File, second: File, trees: Mapping[str, Hierarchy]
+) -> tuple[list[Row], list[Row], list[tuple[int, int]], list[attacks.Attribute]]:
+    """The rows of both, the places of the columns that both show, and the quasi-identifiers of either."""
     shared = [name for name in first.shown if name in second.shown]
     ones, twos = _columns(first), _columns(second)
     attributes = []
@@ -260,16 +297,8 @@ def broken(first: File, second: File, trees: Mapping[str, Hierarchy]) -> Broken:
                 paths(tree) if name in ones and name in twos else None,
             )
         )
-    theirs, ours = _rows(first, ones), _rows(second, twos)
     pairs = [(ones.index(name), twos.index(name)) for name in shared]
-    back = [
-        attacks.Attribute(one.second, one.first, one.second_levels, one.first_levels, one.tree) for one in attributes
-    ]
-    return Broken(
-        attacks.complementary(theirs, ours, pairs, attributes, k) if shared else {},
-        attacks.temporal(theirs, ours, pairs, attributes, k),
-        attacks.temporal(ours, theirs, [(j, i) for i, j in pairs], back, k),
-    )
+    return _rows(first, ones), _rows(second, twos), pairs, attributes
 
 
 def exposes(file: File, quasi: Iterable[str], k: int) -> bool:
@@ -287,4 +316,17 @@ def _rows(file: File, columns: Sequence[str]) -> list[Row]:
     return [tuple([None if row[name] is None else str(row[name]) for name in columns]) for row in file.rows]
 
 
-__all__ = ["Based", "Broken", "File", "Levels", "based", "broken", "exposes", "floors", "marks", "satisfying", "solve"]
+__all__ = [
+    "Based",
+    "Broken",
+    "File",
+    "Levels",
+    "are_joined_classes_diverse",
+    "based",
+    "broken",
+    "exposes",
+    "floors",
+    "marks",
+    "satisfying",
+    "solve",
+]

@@ -49,7 +49,7 @@ HEALTH_NAMES = (
 @pytest.mark.parametrize("name", HEALTH_NAMES.split())
 def test_health_is_recognized_by_more_than_diagnosis(name: str) -> None:
     kind = kind_by_name(name)
-    assert kind is not None and (kind.name, kind.role) == (HEALTH, "sensitive")
+    assert kind is not None and kind.name == HEALTH and kind.role == "sensitive"
 
 
 # Columns of real tables that have a word of health in them, and of which health says nothing certain.
@@ -76,7 +76,7 @@ WEIGHTS = (
 @pytest.mark.parametrize("name", WEIGHTS.split())
 def test_sampling_weights_are_recognized(name: str) -> None:
     kind = kind_by_name(name)
-    assert kind is not None and (kind.name, kind.role) == (SURVEY_WEIGHT, "quasi")
+    assert kind is not None and kind.name == SURVEY_WEIGHT and kind.role == "quasi"
 
 
 HOUSEHOLDS = "hh_id HHID household_id household_number hhnr family_id famID Haushaltsnummer id_menage hogar_id"
@@ -85,7 +85,7 @@ HOUSEHOLDS = "hh_id HHID household_id household_number hhnr family_id famID Haus
 @pytest.mark.parametrize("name", HOUSEHOLDS.split())
 def test_household_numbers_are_recognized(name: str) -> None:
     kind = kind_by_name(name)
-    assert kind is not None and (kind.name, kind.role) == (HOUSEHOLD, "identifying")
+    assert kind is not None and kind.name == HOUSEHOLD and kind.role == "identifying"
 
 
 FLAGS = """
