@@ -23,7 +23,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
-from conftest import compacted, examples, some
+from conftest import SEARCHING, compacted, examples, some
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Release, Row, Table
@@ -42,7 +42,7 @@ from sqlanon.release.decoy_check import DecoyCheck
 from sqlanon.release.verify import verify_file
 
 quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-thorough = settings(quick, derandomize=False, max_examples=examples(25), print_blob=True)
+thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(25), print_blob=True)
 
 OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "q0": pa.decimal128(9, 2)}
 """What is released as it is, under names that queries have themselves."""

@@ -18,7 +18,7 @@ import oracle
 import oracle_ledger
 import pyarrow as pa
 import pytest
-from conftest import examples
+from conftest import SEARCHING, examples
 from hypothesis import HealthCheck, Phase, assume, event, given, settings
 from oracle_ledger import LEAST, File
 from oracle_privacy import Record, Release, Source
@@ -34,7 +34,9 @@ quick = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, derandomize=False, max_examples=examples(20), print_blob=True, phases=[Phase.generate])
+thorough = settings(
+    quick, derandomize=not SEARCHING, max_examples=examples(20), print_blob=True, phases=[Phase.generate]
+)
 
 
 @dataclass

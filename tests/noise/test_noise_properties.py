@@ -15,7 +15,7 @@ from typing import Any
 import oracle
 import oracle_noise
 import pytest
-from conftest import examples
+from conftest import SEARCHING, examples
 from hypothesis import HealthCheck, Phase, example, given, settings
 from oracle import Hierarchy
 from oracle_privacy import Source
@@ -319,7 +319,7 @@ def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) 
 @pytest.mark.parametrize("confidence", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
 def test_noise_of_random_tables_many(strategy: str, confidence: bool, unknown: bool) -> None:
-    @settings(quick, derandomize=False, max_examples=examples(20 if strategy == "optimal" else 3))
+    @settings(quick, derandomize=not SEARCHING, max_examples=examples(20 if strategy == "optimal" else 3))
     @given(case=noise_cases({"strategy": strategy}, confidence, unknown and not confidence))
     def hold(case: NoiseCase) -> None:
         check(case, publish=True)
@@ -331,7 +331,7 @@ def test_noise_of_random_tables_many(strategy: str, confidence: bool, unknown: b
 @pytest.mark.parametrize("search", [*({"strategy": name} for name in BELOW), CELLS], ids=str)
 @pytest.mark.parametrize("confidence", [False, True])
 def test_noise_below_the_full_domain_many(search: dict[str, Any], confidence: bool) -> None:
-    @settings(quick, derandomize=False, max_examples=examples(5))
+    @settings(quick, derandomize=not SEARCHING, max_examples=examples(5))
     @given(case=noise_cases({}, confidence))
     def hold(case: NoiseCase) -> None:
         check_local(case, search, publish=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy, some
+from conftest import SEARCHING, examples, make_policy, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import connected, emptied, insert, live_connection
@@ -355,7 +355,7 @@ quick = settings(max_examples=examples(10), deadline=None, derandomize=True, sup
 
 
 @pytest.mark.slow
-@settings(quick, derandomize=False, max_examples=examples(40), print_blob=True)
+@settings(quick, derandomize=not SEARCHING, max_examples=examples(40), print_blob=True)
 @given(rows=columns, data=st.data())
 def test_rows_at_least_k_always_has_a_solution_many(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
     check_solution(rows, data)

@@ -19,7 +19,7 @@ import oracle_privacy
 import pyarrow as pa
 import pytest
 import strategies_privacy
-from conftest import examples, some
+from conftest import SEARCHING, examples, some
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Row
@@ -35,7 +35,7 @@ quick = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
-thorough = settings(quick, derandomize=False, max_examples=examples(25), print_blob=True)
+thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(25), print_blob=True)
 
 
 def columns_of(source: Source) -> dict[str, pa.DataType]:

@@ -15,7 +15,7 @@ import duckdb
 import oracle_privacy
 import pytest
 import strategies_privacy
-from conftest import connection_of, examples, some
+from conftest import SEARCHING, connection_of, examples, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import Row
@@ -617,7 +617,7 @@ def test_requirements_together(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, derandomize=False, max_examples=examples(30), print_blob=True)
+@settings(quick, derandomize=not SEARCHING, max_examples=examples(30), print_blob=True)
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
@@ -625,7 +625,7 @@ def test_requirements_together_many(case: PrivacyCase) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", strategies_privacy.KINDS)
-@settings(quick, derandomize=False, max_examples=examples(12), print_blob=True)
+@settings(quick, derandomize=not SEARCHING, max_examples=examples(12), print_blob=True)
 @given(data=st.data())
 def test_each_requirement_many(kind: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)))

@@ -10,7 +10,7 @@ import hard_cases
 import oracle
 import oracle_privacy
 import pytest
-from conftest import examples
+from conftest import SEARCHING, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Levels
@@ -22,7 +22,7 @@ from test_privacy_properties import anonymized, check_persons
 import sqlanon
 
 quick = settings(max_examples=examples(8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-thorough = settings(quick, derandomize=False, max_examples=examples(15), print_blob=True)
+thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(15), print_blob=True)
 
 ZIPS = Hierarchy({zip_: (zip_, f"{zip_[0]}*", "*") for zip_ in ("11", "12", "13", "21", "22")})
 SEXES = Hierarchy({sex: (sex, "*") for sex in "fm"})

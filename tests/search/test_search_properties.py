@@ -18,7 +18,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
-from conftest import examples
+from conftest import SEARCHING, examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Release, Row, Table
@@ -27,7 +27,7 @@ from strategies import Case
 import sqlanon
 
 quick = settings(max_examples=examples(15), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-thorough = settings(quick, derandomize=False, max_examples=examples(100), print_blob=True)
+thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(100), print_blob=True)
 
 
 def arrow_table(case: Case) -> pa.Table:

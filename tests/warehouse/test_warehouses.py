@@ -16,7 +16,7 @@ import duckdb
 import oracle_privacy
 import pytest
 import strategies_privacy
-from conftest import examples, make_policy, some
+from conftest import SEARCHING, examples, make_policy, some
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from oracle_privacy import Source
@@ -676,7 +676,7 @@ def expected_classes(source: Source, kind: str, spec: Any) -> int:
 @slow
 @pytest.mark.parametrize("kind", OF_SOURCE)
 @given(data=st.data())
-@settings(quick, derandomize=False, max_examples=examples(20), print_blob=True)
+@settings(quick, derandomize=not SEARCHING, max_examples=examples(20), print_blob=True)
 def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.DataObject) -> None:
     source = replace(data.draw(strategies_privacy.sources(population=False)), person=None)
     spec = LISTED[kind](data.draw, source)
