@@ -18,6 +18,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.policy import Policy, is_server
 from sqlanon.policy.csv_keys import read_csv_keys
+from sqlanon.policy.toml import toml_value
 from sqlanon.release.target import Verification, place_of
 from sqlanon.result import Comparison, Result
 from sqlanon.search.lattice import silent
@@ -767,13 +768,17 @@ class Database:
         if not paths:
             raise SourceError(f"{self._space.described}: only files are inspected, and this is none; see `suggest`")
         reading: dict[str, object] = {} if csv is None else {"csv": read_csv_keys(csv)}
+        undecided: list[str] = []
         while True:
             place = Place(None, files=paths, reading=reading | ({} if table is None else {"table": table}))
             policy = policy_of_any_columns(place)
             try:
                 with source_errors(), self._space.run(policy) as run:
-                    return inspect_source(run.engine, run.source, policy.source.csv)
+                    found = inspect_source(run.engine, run.source, policy.source.csv)
+                return replace(found, undecided=(*undecided, *found.undecided))
             except UndecidedReadingError as error:
+                read_here = ", ".join(f"{key} = {toml_value(value)}" for key, value in error.proposal.items())
+                undecided.append(f"{error}. Read here with {read_here}")
                 reading = {**reading, **error.proposal}
             except SourceError as error:
                 refused = find_csv_files(self._space.engine, policy.source)

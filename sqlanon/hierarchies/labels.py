@@ -13,6 +13,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from sqlanon.expressions import all_of, anonymous, cast, col, fragment, is_there, template, text
+from sqlanon.hierarchies.partial_dates import partial_dates_part
 from sqlanon.hierarchies.parts import (
     CAST_IT,
     NANOSECONDS,
@@ -84,7 +85,10 @@ _QUARTER = fragment("strftime(:day, '%Y') || '-Q' || :quarter::VARCHAR")
 
 
 def dates_part(granularities: tuple[str, ...], column_type: str) -> Generated:
-    """A calendar level for each granularity: ``1980-W01`` (ISO year), ``1980-Q1``, ``1980s``, ..."""
+    """A calendar level for each granularity: ``1980-W01`` (ISO year), ``1980-Q1``, ``1980s``, ...; of texts, see
+    `partial_dates`."""
+    if column_kind(column_type) is ColumnKind.TEXT:
+        return partial_dates_part(granularities)
     if column_kind(column_type) not in (ColumnKind.DATE, ColumnKind.ZONED):
         raise Flaw(f"dates need a column of dates or timestamps, not {column_type}: {CAST_IT}")
 

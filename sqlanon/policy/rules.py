@@ -247,7 +247,8 @@ class IntervalsRule(_LevelsRule):
 
 
 class DatesRule(_LevelsRule):
-    """Calendar levels: 1980-01-02 > 1980-01 > 1980-Q1 > 1980 > 1980s > *.
+    """Calendar levels: 1980-01-02 > 1980-01 > 1980-Q1 > 1980 > 1980s > *; also for texts of which some have no day or
+    month: 1981 stays 1981 up to the year.
 
     >>> DatesRule(dates=("month", "year")).dates
     ('month', 'year')

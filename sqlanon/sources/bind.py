@@ -79,8 +79,8 @@ def _json_error(message: str) -> str | None:
         key = message.partition(_KEY_TWICE)[2].partition('"')[0]
         return f"{place}: the key {in_words(key)} stands twice in an object; remove one of them"
     if "Malformed" in found[0]:
-        near = place if found[2] == "line" else f"{shown_name(found[1])}, near object {int(found[3]):,}"
-        return f"{near}: this is no JSON; the file is broken or cut off, or is not in UTF-8"
+        near = f"near {'line' if found[2] == 'line' else 'object'} {int(found[3]):,}"
+        return f"{shown_name(found[1])}, {near}: this is no JSON; the file is broken or cut off, or is not in UTF-8"
     return f"{place}: a value is not of the type of its column"
 
 

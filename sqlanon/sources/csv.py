@@ -570,7 +570,8 @@ def _sniff_files(reader: _Reader, **sample_size: str | int) -> Layout:
     _refuse_files_without_header(files)
     for file in files:
         _refuse_comments_in_rows(engine, file)
-        _refuse_lines_above_rows(file)
+        if reader.known.skip is None:
+            _refuse_lines_above_rows(file)
     refuse_different_columns([(file.path, dict.fromkeys(file.columns)) for file in files])
     for option, type_ in _FORMATS.items():
         files = _agree_on_format(reader, files, option, type_, sample_size)
@@ -867,10 +868,13 @@ def _refuse_files_without_header(files: Sequence[CsvFile]) -> None:
 
 def _refuse_lines_above_rows(file: CsvFile) -> None:
     """Without a header, a first row that is shorter than the others looks like a title."""
-    if file.options["skip"] and not file.options["header"]:
+    lines = int(file.options["skip"])
+    if lines and not file.options["header"]:
+        first = "line 1 has" if lines == 1 else f"the first {lines:,} lines have"
         raise SourceError(
-            f"source.files: {shown_name(file.path)} has no header line, and its first rows differ in length; give it a "
-            "header line, and remove the lines above it"
+            f"source.files: {shown_name(file.path)} has no header line, and {first} other fields than the lines below; "
+            f"set skip = {lines} under [source.csv] if {'it is' if lines == 1 else 'they are'} no row of the data, or "
+            "else correct the file"
         )
 
 

@@ -20,6 +20,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, fragment, named, select, subquery, template, text
 from sqlanon.fields import in_words
+from sqlanon.hierarchies.partial_dates import PARTIAL_DATE
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.notices import with_noun
 from sqlanon.policy import Policy
@@ -80,11 +81,13 @@ _OTHERS = template("""
     ORDER BY first
     LIMIT :most
 """)
-_FUTURE_DAYS = template("""
+_FUTURE = template("""
     SELECT count(*), min(row)
     FROM (SELECT row_number() OVER () AS row, :day AS day FROM :rows) AS r
-    WHERE isfinite(day::TIMESTAMP) AND day::TIMESTAMP >= :today::DATE + INTERVAL 1 DAY
+    WHERE :is_future
 """)
+_IS_FUTURE_DAY = fragment("isfinite(day::TIMESTAMP) AND day::TIMESTAMP >= :today::DATE + INTERVAL 1 DAY")
+_IS_FUTURE_PARTIAL_DATE = fragment("regexp_full_match(day, :pattern) AND day > left(:today, length(day))")
 _DAYS = fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))")
 
 
@@ -209,11 +212,15 @@ def column_checks(policy: Policy) -> ColumnChecks:
 
 def refuse_future_births(engine: DuckDBEngine, rows: exp.Expr, births: Collection[str]) -> None:
     """Refuse dates of birth after today: they are wrong, or were written in another format or century."""
+    today = text(date.today().isoformat())
+    is_future = {
+        ColumnKind.DATE: _IS_FUTURE_DAY(today=today),
+        ColumnKind.TEXT: _IS_FUTURE_PARTIAL_DATE(today=today, pattern=text(PARTIAL_DATE)),
+    }
     for name, type_ in engine.columns(rows).items():
-        if name.lower() not in births or column_kind(type_) is not ColumnKind.DATE:
+        if name.lower() not in births or column_kind(type_) not in is_future:
             continue
-        today = text(date.today().isoformat())
-        count, row = engine.rows(_FUTURE_DAYS(day=col(name), today=today, rows=rows.copy()))[0]
+        count, row = engine.rows(_FUTURE(day=col(name), rows=rows.copy(), is_future=is_future[column_kind(type_)]))[0]
         if count:
             raise SourceError(
                 f"attributes.{toml_key(name)}: {with_noun(count, 'date')} of birth after today, the first in row "
@@ -283,14 +290,22 @@ def _find_writing(
 ) -> _Writing | None:
     """How texts are written of which a share are numbers or dates; None where that leaves no doubts."""
     plain = _matches(number_pattern(marks))
-    checks = [plain, _matches(_DATE), *([] if marks.are_declared else [_matches(_MARKED_NUMBER)])]
-    numbers, dates, *marked = _count_matching(engine, distinct, checks)
+    checks = [
+        plain,
+        _matches(_DATE),
+        _matches(PARTIAL_DATE),
+        *([] if marks.are_declared else [_matches(_MARKED_NUMBER)]),
+    ]
+    numbers, dates, partial_dates, *marked = _count_matching(engine, distinct, checks)
     if marked and marked[0] >= max(least, numbers + 1):
         fitting, pairs = _fitting_marks(engine, distinct)
         if fitting >= max(least, numbers + 1):
             has_words = fitting < seen
             matches = _matches(_pattern_without_zeros(pairs[0])) if has_words else plain
             return _Writing("number", fitting, seen - (fitting if has_words else numbers), matches, marks=pairs)
+    if partial_dates >= max(least, numbers + 1, dates + 1):
+        has_others = partial_dates < seen
+        return _Writing("date", partial_dates, seen - partial_dates, _matches(PARTIAL_DATE)) if has_others else None
     if dates >= max(least, numbers + 1):
         formats, fitting = most_fitting_formats(count_date_formats(engine, distinct))
         if least <= fitting < seen:
@@ -373,6 +388,11 @@ def refuse_doubtful_columns(
         raise SourceError("\n".join(problems))
 
 
+def _are_partial_dates(engine: DuckDBEngine, rows: exp.Expr, name: str) -> bool:
+    query = _OTHERS(text=col(name), rows=rows.copy(), matches=_matches(PARTIAL_DATE), most=1)
+    return not engine.rows(query)
+
+
 def _describe_unfit_texts(
     engine: DuckDBEngine,
     rows: exp.Expr,
@@ -384,6 +404,8 @@ def _describe_unfit_texts(
     for name, type_ in engine.columns(rows).items():
         kind = needs.get(name.lower())
         if type_ != "VARCHAR" or kind is None:
+            continue
+        if kind == "date" and _are_partial_dates(engine, rows, name):
             continue
         pattern = _DATE if kind == "date" else f"{number_pattern(marks)}|{_DATE}"
         query = _OTHERS(text=col(name), rows=rows.copy(), matches=_matches(pattern), most=SHOWN_VALUES)

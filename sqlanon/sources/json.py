@@ -6,6 +6,7 @@ have several types is text, too. Numbers that DOUBLE would round are exact (DECI
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Collection, Mapping
 
@@ -28,6 +29,7 @@ from sqlanon.expressions import (
     text,
 )
 from sqlanon.policy.databases import shown_name
+from sqlanon.sources import csv_lines
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, without_zone
 from sqlanon.sources.united import refuse_different_columns
@@ -79,12 +81,13 @@ _ARE_READ = fragment("count(:text) = count(:read)")
 def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
     files_with_keys: list[tuple[str, Mapping[str, str | None]]] = []
     for path in paths:  # a scan would rename columns that differ in case only
+        _refuse_byte_order_mark(path)
         objects = exp.Table(this=anonymous("read_json_objects", literal_path(path)))
         names = [name for (name,) in engine.rows(_KEYS(objects=objects))]
         if None in names:
             raise SourceError(
                 f"source.files: {shown_name(path)}: a row is no object, so that its values have no names; write "
-                '{"name": value, ...} for each row, without a byte order mark above them'
+                '{"name": value, ...} for each row'
             )
         if {"resourceType", "entry"} <= {*names}:
             raise SourceError(
@@ -111,6 +114,17 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
     rows = _read_as(files, options, {**types, **dict.fromkeys(zoned, "VARCHAR")})
     clocks = _readable_clocks(engine, rows, zoned)
     return select([named(_clock(name), name) if name in clocks else col(name) for name in types], rows)
+
+
+def _refuse_byte_order_mark(path: str) -> None:
+    if not csv_lines.can_open(path):
+        return
+    with csv_lines.open_bytes(path) as file:
+        if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
+            raise SourceError(
+                f"source.files: {shown_name(path)} begins with a byte order mark, which JSON does not have (RFC 8259); "
+                "save it as UTF-8 without one"
+            )
 
 
 def _type(name: str, type_: str, text_columns: Collection[str]) -> str:

@@ -12,6 +12,7 @@ from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.expressions import col, template
+from sqlanon.hierarchies.partial_dates import PARTIAL_DATE
 from sqlanon.hierarchies.parts import ZONED_NANOSECONDS, ColumnKind, column_kind
 from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import (
@@ -36,8 +37,9 @@ _CLOSER = 10_000
 CODES = -1
 """The number of the pattern of short codes."""
 
-NUMBERS, WHOLE_NUMBERS, MISSING, YES_OR_NO = -2, -3, -4, -5
-"""The numbers of the patterns of numbers, of whole ones, of words for a missing value, and of yes and no."""
+NUMBERS, WHOLE_NUMBERS, MISSING, YES_OR_NO, PARTIAL_DATES = -2, -3, -4, -5, -6
+"""The numbers of the patterns of numbers, of whole ones, of words for a missing value, of yes and no, and of dates of
+which some have no day or month."""
 
 _FIRST_MENTION = -10
 
@@ -90,6 +92,11 @@ class Profile:
         """Whether its texts are numbers, and words for missing values, and nothing else."""
         numbers, missing = self.likes.get(NUMBERS, 0.0), self.likes.get(MISSING, 0.0)
         return missing > 0 and numbers > missing and math.isclose(numbers + missing, 1)
+
+    @property
+    def has_partial_dates(self) -> bool:
+        """Whether its texts are dates, of which some may have no day or month."""
+        return math.isclose(self.likes.get(PARTIAL_DATES, 0.0), 1) and self.likes.get(NUMBERS, 0.0) < 1
 
     @property
     def mentions(self) -> tuple[str, float] | None:
@@ -228,6 +235,7 @@ def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -
     """By column of texts: the share of its values that look like each kind."""
     patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None}
     patterns |= {CODES: _CODE, NUMBERS: _NUMBER, WHOLE_NUMBERS: _WHOLE, MISSING: _MISSING, YES_OR_NO: _YES_OR_NO}
+    patterns[PARTIAL_DATES] = PARTIAL_DATE
     patterns |= {_FIRST_MENTION - j: pattern for j, (pattern, _) in enumerate(MENTIONS.values())}
     found = steps.figures(content_figures(rows, texts, patterns))
     return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

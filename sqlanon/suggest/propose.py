@@ -162,6 +162,9 @@ def _known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float]
         )
     if column.kind in (ColumnKind.DATE, ColumnKind.ZONED):
         return Proposal(column, "quasi", "by its type: dates", hierarchy_for(column, None), True)
+    if column.has_partial_dates:
+        reason = "all of its values are dates, some without day or month"
+        return Proposal(column, "quasi", reason, hierarchy_for(column, None), True)
     return None
 
 
@@ -214,8 +217,8 @@ def is_measured(column: Profile) -> bool:
 
 def hierarchy_for(column: Profile, kind: Kind | None) -> Rule:
     what = kind.name if kind is not None else None
-    if column.kind in (ColumnKind.DATE, ColumnKind.ZONED):
-        return {"dates": _calendar(column, what == BIRTH)}
+    if column.kind in (ColumnKind.DATE, ColumnKind.ZONED) or column.has_partial_dates:
+        return {"dates": _calendar(column, what == BIRTH or column.has_partial_dates)}
     if column.kind is ColumnKind.TEXT:
         codes = column.likes.get(CODES, 0.0) >= 0.95 and column.distinct > _SOME_CODES
         is_masked = what in (ZIP, DATE, ICD) or (codes and column.grouping is None)
@@ -238,11 +241,11 @@ def _ages(column: Profile) -> Rule:
     return {"intervals": widths} | ({"above": _OLD} if is_old else {})
 
 
-def _calendar(column: Profile, birth: bool) -> list[str]:
+def _calendar(column: Profile, has_years: bool) -> list[str]:
     """Levels of dates that lose gradually: by the days that most of them span."""
     days = None if column.quantiles is None else (column.quantiles[-2] - column.quantiles[1]) / _DAY
     finest = ["day"] if column.type.startswith("TIMESTAMP") else []
-    if birth or (days is not None and days > 8 * 365):
+    if has_years or (days is not None and days > 8 * 365):
         return [*finest, "month", "year", "decade"]
     if days is not None and days <= 100:
         return [*finest, "week"]

@@ -170,3 +170,25 @@ def test_files_of_statistics_programs_are_shown(name: str, tmp_path: Path) -> No
     with sqlanon.connect(path) as db:
         assert found["rows"] == db.inspect().rows > 0
     assert {column["type"] for column in found["columns"]} & {"BIGINT", "DOUBLE"}
+
+
+def test_lines_above_a_table_without_header_are_skipped_by_a_key(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("Title\n\n21;m\n22;f\n23;m\nTotal;3\n")
+    keys = ["--csv", "header=false", "--csv", "delimiter=;", "--csv", "footer=1"]
+    refused = cli("inspect", "people.csv", *keys, cwd=tmp_path)
+    assert refused.status == 2 and "set skip = 2 under [source.csv]" in refused.err
+    found = json.loads(cli("inspect", "people.csv", *keys, "--csv", "skip=2", "--json", cwd=tmp_path).out)
+    assert (found["rows"], [column["type"] for column in found["columns"]]) == (3, ["BIGINT", "VARCHAR"])
+
+
+def test_value_labels_and_missing_codes_that_need_a_key_are_named(tmp_path: Path) -> None:
+    pyreadstat = pytest.importorskip("pyreadstat")
+    rows = {"age": [21.0, 53.0, -9.0], "sex": [1.0, 2.0, 1.0]}
+    labels, missing = {"sex": {1.0: "male", 2.0: "female"}}, {"age": [{"lo": -9, "hi": -9}]}
+    pandas = pytest.importorskip("pandas")
+    file = tmp_path / "people.sav"
+    pyreadstat.write_sav(pandas.DataFrame(rows), file, variable_value_labels=labels, missing_ranges=missing)
+    (undecided,) = sqlanon.connect(file).inspect().undecided
+    assert "1 column has value labels: sex (1 = male, 2 = female)" in undecided
+    assert "1 column has user-missing values: age (1 value)" in undecided
+    assert undecided.endswith('Read here with value_labels = ["sex"], user_missing = "missing"')

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import duckdb
 import pytest
 from conftest import DUCKDB_1, examples
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
@@ -26,6 +26,7 @@ from sqlanon.errors import HierarchyError
 from sqlanon.expressions import table
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query, known_height
 from sqlanon.hierarchies.labels import day_of_value
+from sqlanon.hierarchies.partial_dates import PARTIAL_DATE
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -367,7 +368,7 @@ def test_intervals_of_dates_start_at_1970_and_have_open_ends(bench: Bench) -> No
         (intervals(10**9), "DATE", "at most"),
         (intervals(10**30), "DOUBLE", "out of the range"),
         (intervals(10**18), "INTEGER", "out of the range"),
-        (DatesRule(dates=("year",)), "VARCHAR", "cast it in the source query"),
+        (DatesRule(dates=("week",)), "VARCHAR", "weeks need a column of dates"),
         (DatesRule(dates=("year",)), "INTEGER", "cast it in the source query"),
     ],
 )
@@ -564,6 +565,49 @@ def test_dates_equal_plain_python(bench: Bench, values: list[date]) -> None:
     for value, (week, _) in bench.labels().items():
         calendar = value.isocalendar()
         assert week == f"{calendar.year:04}-W{calendar.week:02}"
+
+
+def test_partial_dates_have_the_label_of_the_shortest_period_that_they_tell(bench: Bench) -> None:
+    bench.build(
+        DatesRule(dates=("month", "quarter", "year", "decade")), ["1981", "1980-05", "1980-12-31", None], "VARCHAR"
+    )
+    assert bench.labels() == {
+        "1981": ("1981", "1981", "1981", "1980s", "*"),
+        "1980-05": ("1980-05", "1980-Q2", "1980", "1980s", "*"),
+        "1980-12-31": ("1980-12", "1980-Q4", "1980", "1980s", "*"),
+        None: (None, None, None, None, "*"),
+    }
+
+
+@few
+@given(st.lists(st.tuples(st.dates(), st.sampled_from([4, 7, 10])), unique=True))
+def test_partial_dates_equal_plain_python(bench: Bench, values: list[tuple[date, int]]) -> None:
+    texts = {day.isoformat()[:length]: day for day, length in values}
+    bench.build(DatesRule(dates=("day", "month", "quarter", "year", "decade")), [*texts], "VARCHAR")
+    for value, labels in bench.labels().items():
+        day = texts[value]
+        quarter = f"{day.year:04}-Q{(day.month + 2) // 3}" if len(value) > 4 else value
+        assert labels == (value, value[:7], quarter, value[:4], f"{value[:3]}0s", "*")
+
+
+@given(st.from_regex(r"[012][089][0-9][0-9]-[01][0-9]-[0-3][0-9]", fullmatch=True))
+@example("1900-02-29")
+@example("2000-02-29")
+@example("2004-02-29")
+@example("0000-01-01")
+def test_days_among_partial_dates_are_days_of_the_calendar(text: str) -> None:
+    try:
+        is_day = bool(date.fromisoformat(text))
+    except ValueError:
+        is_day = False
+    assert bool(re.fullmatch(PARTIAL_DATE, text)) == is_day
+
+
+@pytest.mark.parametrize(
+    "text", ["198", "1980-13", "1980-00", "1980-5", "1980-02-30", "0000", "1980-05-01 10:00", " 1981", ""]
+)
+def test_what_is_no_partial_date_is_unknown(bench: Bench, text: str) -> None:
+    assert "(3 rows)" in bench.refused(DatesRule(dates=("year",)), ["1981", "1980-05", text], "VARCHAR")
 
 
 # --- suppress, categories, files, tables

@@ -224,10 +224,11 @@ def _reference(text: str, options: csv.Options) -> tuple[list[str], list[list[st
 
 
 def _without_spaces(text: str, options: csv.Options) -> str:
-    """A text without the spaces around quotes, which the engine passes over."""
+    """A text without the spaces around quoted fields, which the engine passes over."""
     delimiter, quote = re.escape(str(options["delim"])), re.escape(str(options["quote"]))
-    text = re.sub(f"(^|{delimiter}) +(?={quote})", r"\1", text, flags=re.MULTILINE)
-    return re.sub(f"(?<={quote}) +(?={delimiter}|[\r\n]|$)", "", text)
+    quoted = rf" *({quote}(?:{quote}{quote}|[^{quote}])*{quote}) *(?={delimiter}|[\r\n]|$)"
+    fields = re.compile(rf"(^|{delimiter}|[\r\n])(?:{quoted})?")
+    return fields.sub(lambda found: found[1] + (found[2] or ""), text)
 
 
 def are_equal(

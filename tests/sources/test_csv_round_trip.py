@@ -30,6 +30,7 @@ LETTERS = {
     "shift-jis": "東京ソポ表能予ｶ",  # the second bytes of some are those of \ and |
     "gb18030": "王芳北東乗倈äé😀",
 }
+_LEAST_READ = 0.5  # of the tables: a fifth has a broken line, and others look like what they are not
 NEEDS_KEY = ("utf-16-le", "utf-16-be", "latin-1", "windows-1252", "shift-jis", "gb18030")
 
 
@@ -56,7 +57,7 @@ def written_tables(draw: st.DrawFn) -> dict[str, Any]:
         "last_lines": draw(st.integers(0, 2)),
         "has_header": has_header,
         "encoding": encoding,
-        "titles": draw(st.integers(0, 2)) if has_header else 0,  # else a first row that is shorter looks like a title
+        "titles": draw(st.integers(0, 2)),
         "footers": draw(st.integers(0, 2)),
         "is_known": draw(st.booleans()),
         "drops": draw(st.booleans()),
@@ -87,10 +88,10 @@ def write(path: Path, written: dict[str, Any]) -> dict[str, Any]:
     keys = {"header": written["has_header"], "footer": written["footers"]}
     if written["drops"]:
         keys["on_bad_line"] = "drop"
-    if len(written["names"]) == 1:  # nobody tells its title from its header
+    if len(written["names"]) == 1 or not written["has_header"]:  # nobody tells its title from its header, or a row
         keys["skip"] = written["titles"]
-        if any(set(",;|\t") & {*row[0]} for row in written["rows"]):  # 2,5 alone are two columns
-            keys |= {"delimiter": written["delimiter"], "quote": written["quote"]}
+    if len(written["names"]) == 1 and any(set(",;|\t") & {*row[0]} for row in written["rows"]):  # 2,5: two columns
+        keys |= {"delimiter": written["delimiter"], "quote": written["quote"]}
     has_usual_quotes = any('"' in value for row in written["rows"] for value in row)
     if written["quote"] == "'" and (has_usual_quotes or len(written["rows"]) == 1):
         # Without the key `""` is the empty text, in the usual quotes; and '2,5' alone may be two values.
@@ -118,12 +119,20 @@ def is_read_as_utf_8(path: Path) -> bool:
         return False
 
 
-@settings(max_examples=examples(600))
-@given(written_tables())
-def test_a_table_is_read_back_equal_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, written: dict[str, Any]
-) -> None:
-    path = tmp_path_factory.mktemp("written") / "people.csv"
+def test_a_table_is_read_back_equal_or_refused(tmp_path: Path) -> None:
+    are_read: list[bool] = []
+
+    @settings(max_examples=examples(600))
+    @given(written_tables())
+    def check(written: dict[str, Any]) -> None:
+        are_read.append(is_read_back(tmp_path / "people.csv", written))
+
+    check()
+    assert sum(are_read) >= _LEAST_READ * len(are_read)
+
+
+def is_read_back(path: Path, written: dict[str, Any]) -> bool:
+    """Whether a file is read, and not refused."""
     keys, encoding = write(path, written), written["encoding"]
     if encoding in NEEDS_KEY:
         if not is_read_as_utf_8(path):
@@ -138,7 +147,7 @@ def test_a_table_is_read_back_equal_or_refused(
         event("refused: " + re.sub(r"\d[\d,]*|'.'", "N", message)[:90])
         assert "people.csv" in message
         assert not re.search(r"UTF|encoding|NUL|0x", message), message
-        return
+        return False
     event("read")
     count = len(written["names"])
     names = written["names"] if written["has_header"] else tuple(f"column{i}" for i in range(count))
@@ -152,6 +161,7 @@ def test_a_table_is_read_back_equal_or_refused(
         assert [tuple(value and value.replace("\r\n", "\n") for value in row) for row in rows] == expected
     else:
         assert [row for row in rows if row[0]] == [row for row in expected if row[0]]
+    return True
 
 
 def assert_names_encoding(message: str, content: bytes, encoding: str) -> None:

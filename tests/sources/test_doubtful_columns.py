@@ -86,6 +86,31 @@ def test_numbers_with_commas_alone_are_decided_by_keys(tmp_path: Path) -> None:
     assert bind(path, "wage", ["1,2,3", "1,2"], {})["wage"] == "VARCHAR", "lists of codes"
 
 
+PARTIAL_DATES = ["1981", "1980-05", "1980-05-31", "1979"] * 20
+MONTHS = {"hierarchy": {"dates": ["month", "year"]}}
+
+
+@pytest.mark.parametrize("attribute", [MONTHS, {"hierarchy": {"mask": "right"}}, {}])
+def test_partial_dates_are_texts_that_dates_take(attribute: dict[str, Any], tmp_path: Path) -> None:
+    assert bind(tmp_path / "x.csv", "seen", PARTIAL_DATES, attribute)["seen"] == "VARCHAR"
+
+
+def test_what_is_none_among_partial_dates_is_refused(tmp_path: Path) -> None:
+    for attribute in (MONTHS, {}):
+        message = refusal(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], attribute)
+        assert "80 dates, and 2 values that are none: '1980-13' (line 82), 'unknown' (line 83); decide" in message
+        keys = {**attribute, "missing": ["1980-13", "unknown"]}
+        assert bind(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], keys)["seen"] == "VARCHAR"
+
+
+def test_partial_dates_of_birth_after_today_are_refused(tmp_path: Path) -> None:
+    path, today = tmp_path / "x.csv", date.today()
+    for text in (str(today.year + 1), f"{today.year + 1}-01"):
+        message = refusal(path, "birth_date", [*PARTIAL_DATES, text], MONTHS)
+        assert "1 date of birth after today, the first in row 81" in message
+    bind(path, "birth_date", [*PARTIAL_DATES, str(today.year), today.isoformat()[:7], today.isoformat()], MONTHS)
+
+
 @pytest.mark.parametrize(
     ("values", "keys", "type_"),
     [

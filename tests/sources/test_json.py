@@ -111,7 +111,7 @@ def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Pa
         ('{"zip": "Jane Doe"', "patients.json, near object 2: this is no JSON"),
         ("[1, 2]", "patients.json: a row is no object"),
         ('{"zip": "1"}\n["2"]', "patients.json: a row is no object"),
-        ('\ufeff[{"zip": "1"}]', "without a byte order mark"),
+        ('\ufeff[{"zip": "1"}]', "begins with a byte order mark"),
         ("[]", "patients.json is empty"),
         ('{"resourceType": "Bundle", "entry": [{"resource": {"zip": "1"}}]}', "patients.json is a bundle of FHIR"),
         ("", "patients.json is empty"),
