@@ -1,0 +1,168 @@
+"""Mutation testing: plant small faults one by one, and list those that no test notices.
+
+`python tests/mutants/plant.py --since main --sample 20` plants faults on the lines of `sqlanon` that differ from a
+commit, `--file sqlanon/recode/local/cells.py` in a file, and `--list tests/mutants/first.toml` those of a list. Other
+arguments say which tests are run, and go to pytest: by default the quick tests of the folder that is named like the
+faulty file's, then the quick lane.
+
+Each fault is planted in a copy of the checkout. One that makes the tests hang is noticed, too. The exit status is 1 if
+more faults survive than `--survivors`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults import mutants_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("sqlanon", "tests", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+QUICK = ["-m", "not slow and not spark"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault by its name: what it makes of the text of a file."""
+
+    name: str
+    file: str
+    apply: Callable[[str], str]
+
+
+def listed_faults(path: Path) -> list[Fault]:
+    """The faults of a list: of each ``file`` the text ``old``, which stands there once, becomes ``new``."""
+    entries = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
+
+    def fault(entry: dict[str, str]) -> Fault:
+        def apply(text: str) -> str:
+            if text.count(entry["old"]) != 1:
+                raise SystemExit(f"{entry['id']}: its text stands {text.count(entry['old'])} times in {entry['file']}")
+            return text.replace(entry["old"], entry["new"])
+
+        return Fault(f"{entry['id']} {entry['file']}: {entry['effect']}", entry["file"], apply)
+
+    return [fault(entry) for entry in entries]
+
+
+def changed_lines(commit: str) -> Iterator[tuple[str, set[int]]]:
+    """The files of the package that differ from a commit, and the lines that are new in each."""
+    command = ["git", "diff", "--unified=0", commit, "--", "sqlanon/*.py"]
+    diff = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout
+    for part in re.split(r"^diff --git .*$", diff, flags=re.MULTILINE)[1:]:
+        name = re.search(r"^\+\+\+ b/(.+)$", part, flags=re.MULTILINE)
+        hunks = re.findall(r"^@@ \S+ \+(\d+)(?:,(\d+))? @@", part, flags=re.MULTILINE)
+        if name is not None:
+            lines = {line for first, count in hunks for line in range(int(first), int(first) + int(count or 1))}
+            yield name[1], lines
+
+
+def made_faults(file: str, lines: set[int] | None = None) -> list[Fault]:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return [Fault(mutant.name, file, mutant.applied) for mutant in mutants_of(Path(file), text, lines)]
+
+
+class Copy:
+    """A copy of the checkout, in which one fault is planted at a time."""
+
+    def __init__(self, folder: Path, patience: float) -> None:
+        self._folder, self._patience = folder, patience
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, folder / name)
+
+    def notices(self, fault: Fault, runs: Sequence[Sequence[str]]) -> bool:
+        """Whether one of some runs of tests fails."""
+        path = self._folder / fault.file
+        text = path.read_text(encoding="utf-8")
+        path.write_text(fault.apply(text), encoding="utf-8")
+        try:
+            return any(not self.passes(tests) for tests in runs)
+        finally:
+            path.write_text(text, encoding="utf-8")
+
+    def passes(self, tests: Sequence[str]) -> bool:
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+        data = os.environ.get("SQLANON_DATA", str(ROOT.parent / "shared" / "data"))
+        environment = {"SQLANON_EXAMPLES": "0.1", **os.environ, "PYTHONPATH": str(self._folder), "SQLANON_DATA": data}
+        try:
+            done = subprocess.run(
+                command, cwd=self._folder, env=environment, timeout=self._patience, capture_output=True, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        if done.returncode not in (0, 1, 2, 5):  # 2: a file of tests cannot be imported; 5: no tests
+            raise SystemExit(f"pytest failed with status {done.returncode}: {done.stdout.decode()[-2_000:]}")
+        return done.returncode in (0, 5)
+
+
+def runs_for(fault: Fault, tests: Sequence[str]) -> list[list[str]]:
+    """Which tests are run, one after the other until one fails."""
+    if tests:
+        return [[*QUICK, *tests] if "-m" not in tests else [*tests]]
+    parts = Path(fault.file).parts
+    own = Path("tests", parts[1]) if len(parts) > 2 else None
+    first = [[*QUICK, "-n", "auto", str(own)]] if own is not None and (ROOT / own).is_dir() else []
+    return [*first, [*QUICK, "-n", "auto"]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--since", metavar="COMMIT", help="on the lines that differ from a commit")
+    source.add_argument("--file", action="append", help="in a file of the package")
+    source.add_argument("--list", type=Path, help="those of a TOML file")
+    parser.add_argument("--only", default="", help="those whose names have this text")
+    parser.add_argument("--sample", type=int, help="so many of them, drawn at random")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--patience", type=float, default=1_800, metavar="SECONDS", help="of one run of tests")
+    parser.add_argument("--survivors", type=int, default=0, help="so many may survive")
+    arguments, tests = parser.parse_known_args()
+    if arguments.list:
+        faults = listed_faults(arguments.list)
+    elif arguments.since:
+        faults = [fault for file, lines in changed_lines(arguments.since) for fault in made_faults(file, lines)]
+    else:
+        faults = [fault for file in arguments.file for fault in made_faults(file)]
+    faults = [fault for fault in faults if arguments.only in fault.name]
+    if arguments.sample is not None and arguments.sample < len(faults):
+        faults = sorted(random.Random(arguments.seed).sample(faults, arguments.sample), key=lambda one: one.name)
+    survivors, sound = list[Fault](), list[list[str]]()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Copy(Path(folder), arguments.patience)
+        for fault in faults:
+            runs = runs_for(fault, tests)
+            for run in runs:
+                if run not in sound and not copy.passes(run):
+                    raise SystemExit(f"without a fault these tests do not pass: pytest {' '.join(run)}")
+                sound.append(run)
+            started = time.perf_counter()
+            is_noticed = copy.notices(fault, runs)
+            if not is_noticed:
+                survivors.append(fault)
+            seconds = time.perf_counter() - started
+            print(f"{'killed  ' if is_noticed else 'SURVIVED'} {seconds:5.0f} s  {fault.name}", flush=True)
+    print(f"{len(faults) - len(survivors)} of {len(faults)} faults were noticed")
+    return 1 if len(survivors) > arguments.survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The tool that plants faults: it finds them in Python and in SQL, and a fault that tests notice is killed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import plant
+import pytest
+from faults import mutants_of
+
+SOURCE = '''
+"""A module < 1."""
+from templates import template
+
+_ROWS = template("""
+    SELECT count(*) AS n
+    FROM :rows AS r
+    LEFT JOIN :others AS o ON o.x IS NOT DISTINCT FROM r.x
+    WHERE n < :k AND NOT o.x IS NULL
+""")
+_NAMES = {"a AND b": 1}
+
+
+def few(n: int = 0) -> bool:
+    """Whether n < 5."""
+    if n < 5 and n:
+        raise ValueError(f"{n + 1} < 5")
+    return True
+'''
+
+
+def faults(text: str, lines: set[int] | None = None) -> set[tuple[int, str, str]]:
+    return {(one.line, one.old.strip(), one.new.strip()) for one in mutants_of(Path("x.py"), text, lines)}
+
+
+def test_faults_are_in_code_and_in_the_sql_of_templates() -> None:
+    assert faults(SOURCE) == {
+        (6, "count(*)", "1"),
+        (8, "LEFT JOIN", "JOIN"),
+        (8, "IS NOT DISTINCT FROM", "="),
+        (9, "<", "<="),
+        (9, "AND", "OR"),
+        (9, "NOT", ""),
+        (9, "IS NULL", "IS NOT NULL"),
+        (11, "1", "2"),
+        (14, "0", "1"),
+        (16, "<", "<="),
+        (16, "5", "6"),
+        (16, "and", "or"),
+        (18, "True", "False"),
+    }
+    assert {line for line, *_ in faults(SOURCE, {9, 16})} == {9, 16}
+
+
+def test_each_fault_changes_its_place_alone() -> None:
+    for one in mutants_of(Path("x.py"), SOURCE):
+        lines = zip(SOURCE.splitlines(), one.applied(SOURCE).splitlines(), strict=True)
+        assert [i for i, (before, after) in enumerate(lines, start=1) if before != after] == [one.line]
+
+
+@pytest.mark.parametrize(("test", "survivors"), [("few(4) and not few(5)", 0), ("few(4)", 1)])
+def test_what_no_test_notices_survives(
+    test: str,
+    survivors: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "sqlanon").mkdir()
+    (tmp_path / "sqlanon" / "__init__.py").touch()
+    (tmp_path / "sqlanon" / "few.py").write_text("def few(n):\n    return n < 5\n")
+    (tmp_path / "test_few.py").write_text(f"from sqlanon.few import few\ndef test(): assert {test}\n")
+    monkeypatch.setattr(plant, "ROOT", tmp_path)
+    monkeypatch.setattr(plant, "COPIED", ("sqlanon", "test_few.py"))
+    monkeypatch.setattr(
+        sys, "argv", ["plant.py", "--file", "sqlanon/few.py", "--only", "<", "-p", "no:xdist", "test_few.py"]
+    )
+    assert plant.main() == survivors
+    assert f"{1 - survivors} of 1 faults were noticed" in capsys.readouterr().out
+    assert (tmp_path / "sqlanon" / "few.py").read_text() == "def few(n):\n    return n < 5\n"
