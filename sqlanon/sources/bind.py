@@ -66,6 +66,7 @@ def _plain(engine: DuckDBEngine, found: exp.Table, view: exp.Table) -> tuple[exp
 _JSON_ERROR = re.compile(
     r'(?:Malformed JSON|JSON transform error) in file "(.+?)", (?:.*? )?in (record/value|line) ([0-9]+)', re.DOTALL
 )
+_FILE_IN_QUOTES = re.compile(r"""[Ff]ile ['"]([^'"]+)['"]""")
 _KEY_TWICE = 'has duplicate key "'
 
 
@@ -91,7 +92,9 @@ def without_values(error: duckdb.Error) -> str:
     if isinstance(error, duckdb.InvalidInputException):
         if (json_error := _json_error(str(error).partition(": ")[2])) is not None:
             return json_error
-        return "its content is not as expected: a broken file, rows of different lengths, or files that do not match"
+        file = _FILE_IN_QUOTES.search(str(error))
+        what = f"{shown_name(file[1])} is not" if file and Path(file[1]).is_file() else "its content is not"
+        return f"{what} as expected: a broken file, rows of different lengths, or files that do not match"
     if isinstance(error, duckdb.OutOfMemoryException):
         return "it needs more memory; raise memory_limit, or use fewer threads"
     shown = (duckdb.CatalogException, duckdb.BinderException, duckdb.ParserException, duckdb.IOException)
