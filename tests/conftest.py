@@ -49,6 +49,11 @@ def examples(usual: int) -> int:
     return max(1, round(EXAMPLES * usual))
 
 
+def tables(least: int) -> int:
+    """How many random tables a check against an oracle draws, in every lane: many faults show on one of ten."""
+    return max(least, examples(least))
+
+
 SEARCHING = EXAMPLES >= 1
 """Whether properties draw new examples on every run. Where few are drawn, as in CI, they are the same, so that what
 fails is the change."""

@@ -17,7 +17,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
-from conftest import examples
+from conftest import examples, tables
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Row, Value
@@ -28,8 +28,6 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.recode.local.iab import Balance, State
 from sqlanon.recode.local.task import local_task
-
-pytestmark = pytest.mark.slow
 
 # --- The slow and obvious way
 
@@ -326,7 +324,7 @@ def check_optimum(question: Question, most: int) -> None:
         assert search.checks <= len(tables)
 
 
-@settings(quick, max_examples=examples(4))
+@settings(quick, max_examples=tables(10))
 @given(question=questions())
 def test_the_most_distinct_tuples(question: Question) -> None:
     check_optimum(question, most=60)
@@ -349,7 +347,7 @@ def check_release(question: Question) -> None:
         assert min(groups.values()) >= k
 
 
-@settings(quick, max_examples=examples(2))
+@settings(quick, max_examples=tables(10))
 @given(question=questions())
 def test_the_release(question: Question) -> None:
     check_release(question)

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy, some
+from conftest import examples, make_policy, some, tables
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
 from strategies import Case
@@ -21,8 +21,6 @@ from test_search_properties import quick, thorough
 import sqlanon
 from sqlanon.recode.local.iterative import local
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-
-pytestmark = pytest.mark.slow
 
 PATIENTS = [
     ("w", "22981", 1944, "Hepatitis"),
@@ -62,7 +60,7 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
         assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
-@settings(quick, max_examples=examples(4))
+@settings(quick, max_examples=tables(10))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
@@ -130,7 +128,7 @@ def of_classes(case: PrivacyCase) -> bool:
 
 
 @pytest.mark.parametrize("name", some(["local", "k-similar"], 2))
-@settings(quick, max_examples=examples(2))
+@settings(quick, max_examples=tables(10))
 @given(case=privacy_cases().filter(of_classes))
 def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

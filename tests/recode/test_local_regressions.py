@@ -12,8 +12,6 @@ from conftest import make_policy, some
 
 import sqlanon
 
-pytestmark = pytest.mark.slow
-
 LOCAL = ["mondrian", "k-similar", "local", "subtree"]
 
 

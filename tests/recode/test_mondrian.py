@@ -14,7 +14,7 @@ import duckdb
 import oracle_privacy
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import examples, some
+from conftest import examples, some, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tasks import LIMITS, adult, asked
@@ -28,8 +28,6 @@ from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.mondrian import mondrian
 from sqlanon.recode.local.nodes import ENDS
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-
-pytestmark = pytest.mark.slow
 
 MONDRIAN = {"strategy": "mondrian"}
 
@@ -391,7 +389,7 @@ SUMMARIES, CUTS = st.sampled_from(["range", "set", "median"]), st.sampled_from([
 ENDS_OF_RANGES = st.sampled_from(["grid", "exact"])
 
 
-@settings(quick, max_examples=examples(3))
+@settings(quick, max_examples=tables(10))
 @given(cases(), LIMITS, SUMMARIES, CUTS, ENDS_OF_RANGES)
 def test_parts_and_labels_are_those_of_a_plain_mondrian(
     case: Case, limits: list[int], summary: str, cuts: str, ends: str
@@ -430,7 +428,7 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
         assert verification.verified, verification.failures
 
 
-@settings(privacy_properties.quick, max_examples=examples(2))
+@settings(privacy_properties.quick, max_examples=tables(10))
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy
+from conftest import examples, make_policy, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
@@ -24,8 +24,6 @@ from sqlanon.pipeline import prepare
 from sqlanon.policy.guarantee import CLASSES, guaranteed_combinations
 from sqlanon.recode.local.mu_argus import mu_argus
 from sqlanon.recode.local.task import LocalTask, local_task
-
-pytestmark = pytest.mark.slow
 
 Placed = dict[int, Nodes]
 
@@ -174,7 +172,7 @@ def _with_policy(task: LocalTask, policy: sqlanon.Policy) -> LocalTask:
     return replace(task, prepared=replace(task.prepared, policy=policy))
 
 
-@settings(quick, max_examples=examples(6))
+@settings(quick, max_examples=tables(10))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
 def test_as_a_plain_one(case: Case, limits: list[int], classes: list[str]) -> None:
     check(case, limits, classes)

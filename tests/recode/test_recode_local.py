@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import oracle
 import pytest
-from conftest import connection_of, examples
+from conftest import connection_of, examples, tables
 from hypothesis import given, settings
 from oracle import Row, Table, Value
 from sqlglot import exp
@@ -24,8 +24,6 @@ import sqlanon
 from sqlanon.policy import Policy
 from sqlanon.recode.local.finish import on_combinations
 from sqlanon.recode.local.task import LocalOutcome, LocalTask
-
-pytestmark = pytest.mark.slow
 
 MEASURES = ("loss", "precision", "discernibility", "average_class_size", "distinct", "suppression")
 
@@ -160,13 +158,13 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.recode.local.iterative.run", on_combinations(at_random))
 
 
-@settings(quick, max_examples=examples(5))
+@settings(quick, max_examples=tables(10))
 @given(cases())
 def test_what_is_placed_is_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop", publish=False)
 
 
-@settings(quick, max_examples=examples(2))
+@settings(quick, max_examples=tables(10))
 @given(cases())
 def test_what_is_suppressed_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import examples, make_policy
+from conftest import examples, make_policy, tables
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, adult, asked, check_privacy, task_of
 from strategies import Case
@@ -19,8 +19,6 @@ from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
 from sqlanon.recode.local.subtree import subtree
-
-pytestmark = pytest.mark.slow
 
 Cut = list[dict[int, int]]
 
@@ -96,7 +94,7 @@ def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: i
                 assert lost > plain.allowed or plain.loss(kept) >= plain.loss(found) - 1e-9, (i, node)
 
 
-@settings(quick, max_examples=examples(3))
+@settings(quick, max_examples=tables(10))
 @given(SOME_ROWS, LIMITS)
 def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check(case, limits)
@@ -162,7 +160,7 @@ def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": {"all": north}}, "forbidden": ["south", "north"]}
 
 
-@settings(privacy_properties.quick, max_examples=examples(1))
+@settings(privacy_properties.quick, max_examples=tables(10))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")

@@ -10,7 +10,7 @@ import duckdb
 import oracle
 import pytest
 import strategies
-from conftest import examples, make_policy
+from conftest import examples, make_policy, tables
 from hypothesis import example, given, settings
 from oracle import Levels, Table
 from plain_samarati import data_of, distinct_values
@@ -23,8 +23,6 @@ from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thoroug
 import sqlanon
 from sqlanon.search import Outcome, Search
 from sqlanon.search.full_domain import data_of as data_of_engine
-
-pytestmark = pytest.mark.slow
 
 
 def plain_datafly(limited_case: Limited) -> Levels | None:
@@ -135,7 +133,7 @@ def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expe
         assert dict(result.generalization) == as_dict(case, expected)
 
 
-@settings(quick, max_examples=examples(6))
+@settings(quick, max_examples=tables(20))
 @given(case=strategies.cases())
 def test_the_engine_counts_the_same_values(case: Case) -> None:
     if oracle.solve(**case.arguments) is None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import oracle
-import pytest
 from oracle import Levels
 from plain_search import search_by, search_of
 from strategies import Case
 from test_search_limits import MIXED
 
 from sqlanon.search.flash import _Paths
-
-pytestmark = pytest.mark.slow
 
 # One attribute of height 1 with two values, one of height 3 with eight.
 UNEVEN = Case(

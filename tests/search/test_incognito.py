@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import oracle
 import pytest
-from conftest import examples, make_policy
+from conftest import make_policy, tables
 from hypothesis import given, settings
 from oracle import Levels
 from plain_search import search_by, search_of
@@ -16,8 +16,6 @@ from test_ola import Limited, limited
 from test_search_properties import quick
 
 import sqlanon
-
-pytestmark = pytest.mark.slow
 
 # LeFevre, DeWitt, Ramakrishnan 2005: the Patients table of figure 1, with birth date, sex and zip code.
 PATIENTS = Case(
@@ -78,7 +76,7 @@ def test_what_a_subset_rules_out_is_never_asked() -> None:
     assert len(asked) < search.lattice.size
 
 
-@settings(quick, max_examples=examples(6))
+@settings(quick, max_examples=tables(20))
 @given(limited_case=limited())
 def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
     satisfying = search_by("incognito", limited_case.search()).satisfying

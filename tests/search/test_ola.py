@@ -11,7 +11,7 @@ import oracle
 import pytest
 import strategies
 import strategies_privacy
-from conftest import examples
+from conftest import examples, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Levels, Release, Table
@@ -31,8 +31,6 @@ import sqlanon
 from sqlanon.coding import Levels as OwnLevels
 from sqlanon.search import Lattice, Outcome, Search
 from sqlanon.search.ola import _at_height
-
-pytestmark = pytest.mark.slow
 
 ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
 
@@ -127,7 +125,7 @@ def check_choice(
 
 
 @ALL
-@settings(quick, max_examples=examples(8))
+@settings(quick, max_examples=tables(20))
 @given(limited_case=limited())
 def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
@@ -164,7 +162,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 
 
 @ALL
-@settings(quick_privacy, max_examples=examples(2))
+@settings(quick_privacy, max_examples=tables(20))
 @given(case=strategies_privacy.privacy_cases())
 def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
