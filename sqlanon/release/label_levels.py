@@ -90,21 +90,34 @@ _PLAIN = fragment(r"regexp_replace(:label, '(^|[^0-9.])0+([0-9])', '\1\2', 'g')"
 _TOP = template("SELECT label, [label] AS path, 1 AS place FROM :released AS l WHERE label = :top")
 _OF_ATTRIBUTE = template("SELECT :attribute AS attribute, :i AS i, label, path, place, :base AS base FROM :paths AS p")
 _ALL = template("""
-    SELECT attribute, label, level, min(ancestor) AS ancestor
-    FROM (
-        SELECT
-            i,
-            attribute,
-            CASE WHEN low = 0 THEN label ELSE list_extract(path, low) END AS label,
-            (base + high - 1)::INTEGER AS level,
-            list_extract(path, high) AS ancestor
-        FROM :every AS e, range(0, :above) AS a(low), range(1, :above) AS b(high)
-        WHERE high >= low AND high >= place AND (low = 0 OR low >= place)
-    ) AS p
-    WHERE label IS NOT NULL AND :shown
-    GROUP BY i, attribute, label, level
-    HAVING min(ancestor) = max(ancestor)
-    ORDER BY i, level, label
+    WITH known AS (
+        SELECT i, attribute, label, level, min(ancestor) AS ancestor, bool_or(low = 0) AS is_released
+        FROM (
+            SELECT
+                i,
+                attribute,
+                low,
+                CASE WHEN low = 0 THEN label ELSE list_extract(path, low) END AS label,
+                (base + high - 1)::INTEGER AS level,
+                list_extract(path, high) AS ancestor
+            FROM :every AS e, range(0, :above) AS a(low), range(1, :above) AS b(high)
+            WHERE high >= low AND high >= place AND (low = 0 OR low >= place)
+        ) AS p
+        WHERE label IS NOT NULL AND :shown
+        GROUP BY i, attribute, label, level
+        HAVING min(ancestor) = max(ancestor)
+    ),
+    -- what stands above a label of several groups is above none that is known
+    above AS (
+        SELECT DISTINCT i, ancestor
+        FROM known
+        WHERE is_released
+    )
+    SELECT attribute, label, level, k.ancestor AS ancestor
+    FROM known AS k
+    LEFT JOIN above AS a ON a.i = k.i AND a.ancestor = k.label
+    WHERE is_released OR a.i IS NOT NULL
+    ORDER BY k.i, level, label
 """)
 _SHOWN = fragment("ancestor IS NOT NULL")
 _NOT_FORBIDDEN = fragment("NOT (i = :i AND (label IN (:forbidden) OR ancestor IN (:forbidden)))")

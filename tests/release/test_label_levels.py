@@ -157,6 +157,25 @@ def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     assert {label for _, label, _, _ in levels[0]} == {"x", "xs", "*"}
 
 
+def test_what_is_above_a_label_of_several_groups_is_left_out(tmp_path: Path) -> None:
+    """`other` is a group of x, and one above c2: whether x is above it, the release does not say."""
+    (tmp_path / "groups.csv").write_text("a;other;x;*\nb;other;x;*\nc;c2;other;*\nd;c2;other;*\n", encoding="utf-8")
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'b', 'c', 'c']) AS v FROM range(3)")
+        asked = {"v": {"role": "quasi", "hierarchy": {"file": str(tmp_path / "groups.csv")}}}
+        with sqlanon.connect(connection) as db:
+            policy = make_policy(asked, k=6, search={"strategy": "local"})
+            found = db.anonymize(policy).publish(tmp_path / "r.duckdb")
+            assert db.verify(found.path, policy).failures == ()
+    assert set(fetch(found.path, "SELECT DISTINCT v FROM t")) == {("other",), ("c",)}
+    levels = fetch(found.path, "SELECT label, level, ancestor FROM sqlanon.label_levels")
+    assert {(label, ancestor) for label, _, ancestor in levels if label == "other"} == {
+        ("other", "other"),
+        ("other", "*"),
+    }
+    assert "x" not in {label for label, *_ in levels}
+
+
 @pytest.mark.slow
 def test_forbidden_labels_are_not_above_others(tmp_path: Path) -> None:
     (tmp_path / "groups.csv").write_text("a;x;xs;*\nb;x;xs;*\nc;y;ys;*\n", encoding="utf-8")
