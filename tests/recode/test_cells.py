@@ -258,7 +258,7 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     assert sizes == Counter({("*", "*"): 7, ("c", "z"): 12})
 
 
-@settings(privacy_properties.quick, max_examples=tables(10))
+@settings(privacy_properties.quick, max_examples=tables(5))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")

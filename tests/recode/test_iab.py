@@ -347,7 +347,7 @@ def check_release(question: Question) -> None:
         assert min(groups.values()) >= k
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=tables(5))
 @given(question=questions())
 def test_the_release(question: Question) -> None:
     check_release(question)

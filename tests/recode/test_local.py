@@ -128,7 +128,7 @@ def of_classes(case: PrivacyCase) -> bool:
 
 
 @pytest.mark.parametrize("name", some(["local", "k-similar"], 2))
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=tables(5))
 @given(case=privacy_cases().filter(of_classes))
 def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

@@ -44,7 +44,7 @@ def test_cuts_are_sound_and_never_worse_than_their_start(name: str, case: Case, 
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=tables(4))
 @given(case=privacy_cases().filter(of_classes))
 def test_cuts_meet_all_that_is_asked_of_classes(name: str, case: PrivacyCase) -> None:
     check_private(name, case)
@@ -91,6 +91,7 @@ def test_many_combinations_are_judged_as_few_are(k: int, case: Case, limits: lis
         assert kept[0] == kept[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ends", "most"), [("local", {}, 0.335), ("k-similar", {}, 0.271), ("k-similar", {"ends": "exact"}, 0.198)]
 )

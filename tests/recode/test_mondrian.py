@@ -428,7 +428,7 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
         assert verification.verified, verification.failures
 
 
-@settings(privacy_properties.quick, max_examples=tables(10))
+@settings(privacy_properties.quick, max_examples=tables(5))
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)

@@ -160,7 +160,7 @@ def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": {"all": north}}, "forbidden": ["south", "north"]}
 
 
-@settings(privacy_properties.quick, max_examples=tables(10))
+@settings(privacy_properties.quick, max_examples=tables(5))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")

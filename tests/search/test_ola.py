@@ -162,7 +162,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 
 
 @ALL
-@settings(quick_privacy, max_examples=tables(20))
+@settings(quick_privacy, max_examples=tables(8))
 @given(case=strategies_privacy.privacy_cases())
 def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

@@ -237,7 +237,7 @@ STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-bin
 
 
 @STRATEGIES_HERE
-@settings(quick_privacy, max_examples=tables(20))
+@settings(quick_privacy, max_examples=tables(8))
 @given(case=strategies_privacy.privacy_cases())
 def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

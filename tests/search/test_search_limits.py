@@ -134,7 +134,7 @@ def check_privacy(case: PrivacyCase, checks: int) -> None:
         assert (levels, result.gap) == (best.levels, 0)
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=tables(8))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
     for checks in (1, 2, 4):
