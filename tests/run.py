@@ -23,7 +23,7 @@ STEPS = {
     "layers": [BIN / "lint-imports", "--no-cache", "--no-logo"],
 }
 TYPES = [BIN / "mypy"]
-TESTS = [sys.executable, "-m", "pytest", "-n", "auto", "-m", "not slow", *sys.argv[1:]]
+TESTS = [sys.executable, "-m", "pytest", "-n", "auto", "-m", "not slow", "--durations=20", *sys.argv[1:]]
 
 
 def main() -> int:
