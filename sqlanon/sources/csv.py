@@ -54,6 +54,7 @@ from sqlanon.expressions import (
 )
 from sqlanon.policy.databases import shown_name
 from sqlanon.policy.sections import CsvSection
+from sqlanon.policy.toml import toml_key
 from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
@@ -544,12 +545,18 @@ def _refuse_strange_values(engine: DuckDBEngine, layout: Layout, names: list[str
                 raise SourceError(_describe_strange_values(file, column, type_, count, first))
 
 
+_DAYS = ("DATE", "TIMESTAMP")
+
+
 def _describe_strange_values(file: CsvFile, column: str, type_: str, count: int, first: int) -> str:
     values = f"1 value (row {first:,})" if count == 1 else f"{count:,} values (the first in row {first:,})"
+    place = f"attributes.{toml_key(column)}"
+    keys = [f'type = "text" in {place} reads them as texts']
+    if type_ in _DAYS:
+        keys.append(f'type = "{type_.lower()}" with format = ... says how all of them are written')
     return (
         f"source.files: {shown_name(file.path)}: column {column!r} is read as {type_}, which cannot hold {values} as "
-        "written; correct the file, or have the column read as text: give "
-        f"attributes.{column} a mask or a file of labels as its hierarchy"
+        f"written; correct the file, or decide how it is read: {'; '.join(keys)}"
     )
 
 
