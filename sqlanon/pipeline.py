@@ -50,7 +50,7 @@ from sqlanon.release.undecided_persons import (
     find_undecided_person,
     refuse_undecided_person,
 )
-from sqlanon.release.unprotected_columns import warn_of_health_names, warn_of_unprotected_columns
+from sqlanon.release.unprotected_columns import warn_of_insensitive_names, warn_of_unprotected_columns
 from sqlanon.search.examples import example_levels, size_of_lattice
 from sqlanon.search.input import EarlierReleases, SearchInput, search_input
 from sqlanon.search.lattice import keep_lattice, silent
@@ -99,7 +99,7 @@ def plan(space: Workspace, policy: Policy) -> Plan:
     drafted = draft(steps, run, policy, silent, Laps())
     show_rows(steps, drafted)
     show_audit(steps, drafted)
-    warnings = ordered_messages((*run.notices, *warn_of_health_names(policy)))
+    warnings = ordered_messages((*run.notices, *warn_of_insensitive_names(policy)))
     return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine), policy.search.is_local, warnings)
 
 

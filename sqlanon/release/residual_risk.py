@@ -21,7 +21,7 @@ from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.words import listed
 from sqlanon.requirements import close_values, different_values, promised_k
 from sqlanon.requirements.base import TOLERANCE
-from sqlanon.sources.column_kinds import is_health
+from sqlanon.sources.column_kinds import special_category
 
 if TYPE_CHECKING:
     from sqlanon.release.dependencies import Narrowing
@@ -241,7 +241,7 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
 
 def _is_sensitive(column: ReleasedColumn) -> bool:
     """Whether groups can give its values away: also those of health that a policy calls insensitive."""
-    return column.role == "sensitive" or (column.role == "insensitive" and is_health(column.name))
+    return column.role == "sensitive" or (column.role == "insensitive" and special_category(column.name) is not None)
 
 
 def _values_of(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:

@@ -1,9 +1,9 @@
 """Columns that are released unchanged and that nothing protects: nearly unique ones, and insensitive ones whose names
-say health. Names mean what they mean to `suggest`."""
+say health, belief, politics, sexual life or crime. Names mean what they mean to `suggest`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
@@ -13,14 +13,14 @@ from sqlanon.release.words import listed
 from sqlanon.search.input import SearchInput
 from sqlanon.sources import NOT_THERE, Source
 from sqlanon.sources.column_figures import NEARLY, are_many
-from sqlanon.sources.column_kinds import is_health, kind_by_name
+from sqlanon.sources.column_kinds import BELIEF, HEALTH, kind_by_name, special_category
 from sqlanon.sources.columns import Columns, quoted
 
 _MOST_NAMES = 8
 
 
 def warn_of_unprotected_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[Notice, ...]:
-    """Warn of insensitive columns named like health, and of unchanged columns that identify people by themselves."""
+    """Warn of insensitive columns of special categories, and of unchanged ones that identify people by themselves."""
     rows, persons = prepared.marginals.rows, prepared.limit.all_persons
     return find_unprotected_columns(steps, prepared.policy, prepared.source, prepared.columns, rows, persons)
 
@@ -35,17 +35,17 @@ def find_unprotected_columns(
     counts = _value_counts(steps.engine, source, columns)
     # A column with one value in all rows tells no people apart.
     constant = {name for name, (distinct, values) in counts.items() if distinct == 1 and values == rows}
-    health = [name for name in _insensitive_health(policy) if columns.by_attribute[name] not in constant]
+    special = [name for name in policy.with_role("insensitive") if columns.by_attribute[name] not in constant]
     return (
-        *_warn_of_health(health, people),
+        *_warn_of_special_categories(special, people),
         *_warn_of_unknown_values(source, columns),
         *_warn_of_identifiers(counts, people),
     )
 
 
-def warn_of_health_names(policy: Policy) -> tuple[Notice, ...]:
-    """Warn of insensitive columns named like health, where no row is read."""
-    return tuple(_warn_of_health(_insensitive_health(policy), None))
+def warn_of_insensitive_names(policy: Policy) -> tuple[Notice, ...]:
+    """Warn of insensitive columns of special categories, where no row is read."""
+    return tuple(_warn_of_special_categories(policy.with_role("insensitive"), None))
 
 
 def unique_columns(engine: Engine, source: Source, columns: Columns, share: float) -> list[str]:
@@ -65,16 +65,15 @@ def _unchanged_columns(columns: Columns) -> list[str]:
     return [column.name for column in columns.released if column.quasi is None and column.name not in columns.noisy]
 
 
-def _insensitive_health(policy: Policy) -> list[str]:
-    return [name for name in policy.with_role("insensitive") if is_health(name)]
-
-
-def _warn_of_health(names: list[str], people: int | None) -> Iterator[Notice]:
-    if names:
+def _warn_of_special_categories(insensitive: Collection[str], people: int | None) -> Iterator[Notice]:
+    for category in (HEALTH, BELIEF):
+        names = [name for name in insensitive if special_category(name) == category]
+        if not names:
+            continue
         shown = listed([*map(repr, names)], _MOST_NAMES)
         columns, them = (f"column {shown} is", "it") if len(names) == 1 else (f"columns {shown} are", "them")
         yield Notice(
-            f"{columns} insensitive, and named like health: no requirement protects {them}; set "
+            f"{columns} insensitive, and named like {category}: no requirement protects {them}; set "
             f'role = "sensitive", or make {them} quasi',
             people,
         )

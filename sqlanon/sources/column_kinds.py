@@ -113,6 +113,7 @@ NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, 
     "ICD-10 codes",
     "health",
 )
+BELIEF = "belief, politics, sexual life, crime"
 HOUSEHOLD = "household numbers, which all members of a household share"
 SURVEY_WEIGHT = "sampling weights, which tell the stratum of a person"
 
@@ -371,7 +372,7 @@ KINDS: tuple[Kind, ...] = (
         rf"{_AFTER_HEALTH}",
     ),
     Kind(
-        "belief, politics, sexual life, crime",
+        BELIEF,
         "sensitive",
         rf"{_BEFORE}(?:religion|religious(?:_(?:belief|affiliation))?|faith|denomination|konfession|glaube|religione|religie|religiao|"
         r"political_(?:party|affiliation|views?|opinions?|orientation)|partei|trade_union|gewerkschaft|"
@@ -379,8 +380,9 @@ KINDS: tuple[Kind, ...] = (
         r"parti_politique|partido_politico|partito_politico|politieke_partij|syndicat|sindacato|sindicato|vakbond|"
         r"orientation_sexuelle|orientacion_sexual|orientacao_sexual|orientamento_sessuale|seksuele_geaardheid|"
         r"sexuelle_orientierung|casier_judiciaire|antecedentes_(?:penales|criminais)|strafblad|fedina_penale|croyance|geloof|"
-        rf"straftat|vorstrafen?|credit_?score|schufa|gpa){_AFTER}",
+        rf"straftat|vorstrafen?){_AFTER}",
     ),
+    Kind("scores of a person", "sensitive", rf"{_BEFORE}(?:credit_?score|schufa|gpa){_AFTER}"),
     Kind(
         "money",
         "sensitive",
@@ -448,14 +450,14 @@ def names_people(name: str) -> bool:
     return _NUMBER_OF_A_PERSON.fullmatch(words_of(name)) is not None
 
 
-def is_health(name: str) -> bool:
-    """Whether a column is named like health.
+def special_category(name: str) -> str | None:
+    """Which of the kinds that the law protects most a column is named like (GDPR, articles 9 and 10).
 
-    >>> [is_health(name) for name in ("HbA1c", "Vorerkrankungen", "health_insurance")]
-    [True, True, False]
+    >>> [special_category(name) for name in ("HbA1c", "religion", "health_insurance")]
+    ['health', 'belief, politics, sexual life, crime', None]
     """
     kind = kind_by_name(name)
-    return kind is not None and kind.name == HEALTH
+    return kind.name if kind is not None and kind.name in (HEALTH, BELIEF) else None
 
 
 def words_of(name: str) -> str:

@@ -57,6 +57,13 @@ def test_health_that_is_called_insensitive_is_named_until_it_is_sensitive(stays:
         assert warnings(stays, {name: "suppress"}) == ()
 
 
+def test_belief_that_is_called_insensitive_is_named(stays: duckdb.DuckDBPyConnection) -> None:
+    stays.execute("ALTER TABLE stays ADD COLUMN religion VARCHAR; UPDATE stays SET religion = 'r' || stay % 3")
+    (warning,) = warnings(stays, {"religion": "insensitive"})
+    assert warning.startswith("column 'religion' is insensitive, and named like belief, politics, sexual life, crime:")
+    assert warnings(stays, {"religion": "sensitive"}) == ()
+
+
 def test_columns_of_health_share_one_warning_which_comes_first(stays: duckdb.DuckDBPyConnection) -> None:
     roles = dict.fromkeys(("diagnosis", "hiv", "email", "surname"), "insensitive")
     first, *others = warnings(stays, roles)
