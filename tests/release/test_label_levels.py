@@ -251,3 +251,20 @@ def test_the_macros_roll_labels_up(folder: Path) -> None:
             "SELECT count(*) FROM r.t WHERE r.sqlanon.roll_up('age', age, 5, levels := 'r.sqlanon.label_levels') = '*'"
         )
         assert connection.execute(query).fetchall() == [(200,)]
+
+
+@pytest.mark.parametrize("search", [{}, {"strategy": "local"}, {"strategy": "mondrian", "summary": "set"}])
+def test_a_release_by_dates_without_days_verifies(search: dict[str, Any], tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        texts = ["1981", "1980-05", "1980-05-31", "1979-12"]
+        connection.execute("CREATE TABLE t AS SELECT unnest(?) AS seen FROM range(3)", [texts])
+        dates = {"seen": {"role": "quasi", "hierarchy": {"dates": ["month", "year", "decade"]}, "min_level": 1}}
+        with sqlanon.connect(connection) as db:
+            policy = make_policy(dates, k=3, search=search)
+            found = db.anonymize(policy).publish(tmp_path / "r.duckdb")
+            assert found.verify().failures == ()
+            assert db.verify(found.path, policy).failures == ()
+    if not search:
+        ends = fetch(found.path, "SELECT seen::VARCHAR, seen_low::VARCHAR, seen_high::VARCHAR FROM seen_labels")
+        assert ("1981", "1981-01-01", "1981-12-31") in ends
+        assert ("1980-05", "1980-05-01", "1980-05-31") in ends
