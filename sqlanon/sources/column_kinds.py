@@ -451,7 +451,9 @@ def names_people(name: str) -> bool:
 
 
 def special_category(name: str) -> str | None:
-    """Which of the kinds that the law protects most a column is named like (GDPR, articles 9 and 10).
+    """Whether a column is named like health, or like belief, politics, sexual life or crime: the kind, or None.
+
+    Others of GDPR's articles 9 and 10, such as ethnicity, are quasi-identifiers to `suggest`.
 
     >>> [special_category(name) for name in ("HbA1c", "religion", "health_insurance")]
     ['health', 'belief, politics, sexual life, crime', None]

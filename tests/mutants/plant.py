@@ -143,6 +143,8 @@ def main() -> int:
     else:
         faults = [fault for file in arguments.file for fault in made_faults(file)]
     faults = [fault for fault in faults if arguments.only in fault.name]
+    if not faults:
+        raise SystemExit("there is no fault to plant")
     if arguments.sample is not None and arguments.sample < len(faults):
         faults = sorted(random.Random(arguments.seed).sample(faults, arguments.sample), key=lambda one: one.name)
     survivors, sound = list[Fault](), list[list[str]]()
