@@ -774,11 +774,11 @@ class Database:
             policy = policy_of_any_columns(place)
             try:
                 with source_errors(), self._space.run(policy) as run:
-                    found = inspect_source(run.engine, run.source, policy.source.csv)
-                return replace(found, undecided=(*undecided, *found.undecided))
+                    inspection = inspect_source(run.engine, run.source, policy.source.csv)
+                return replace(inspection, undecided=(*undecided, *inspection.undecided))
             except UndecidedReadingError as error:
-                read_here = ", ".join(f"{key} = {toml_value(value)}" for key, value in error.proposal.items())
-                undecided.append(f"{error}. Read here with {read_here}")
+                assumed = ", ".join(f"{key} = {toml_value(value)}" for key, value in error.proposal.items())
+                undecided.append(f"{error}. Assumed for this inspection: {assumed}")
                 reading = {**reading, **error.proposal}
             except SourceError as error:
                 refused = find_csv_files(self._space.engine, policy.source)

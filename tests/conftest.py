@@ -49,9 +49,10 @@ def examples(usual: int) -> int:
     return max(1, round(EXAMPLES * usual))
 
 
-def tables(least: int) -> int:
-    """How many random tables a check against an oracle draws, in every lane: many faults show on one of ten."""
-    return max(least, examples(least))
+def draw_tables(least: int, usual: int) -> int:
+    """The number of random tables that an oracle check draws: as `examples`, but never fewer than ``least``, since a
+    single table misses most faults."""
+    return max(least, examples(usual))
 
 
 SEARCHING = EXAMPLES >= 1

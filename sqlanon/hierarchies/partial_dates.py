@@ -1,7 +1,7 @@
-"""Dates of which some have no day or no month: the texts ``1981``, ``1980-05`` and ``1980-05-31`` in one column.
+"""Partial dates: the texts ``1981``, ``1980-05`` and ``1980-05-31`` in one column.
 
-At each level a date has the label of its period, or of the shortest longer one that it tells: by months and years,
-``1980-05-31`` is in ``1980-05`` and ``1980``, and ``1981`` is ``1981`` at both.
+A date that is coarser than a level keeps its text there: by months and years, ``1980-05-31`` becomes ``1980-05`` and
+``1980``, and ``1981`` is ``1981`` at both.
 """
 
 from __future__ import annotations

@@ -247,8 +247,8 @@ class IntervalsRule(_LevelsRule):
 
 
 class DatesRule(_LevelsRule):
-    """Calendar levels: 1980-01-02 > 1980-01 > 1980-Q1 > 1980 > 1980s > *; also for texts of which some have no day or
-    month: 1981 stays 1981 up to the year.
+    """Calendar levels: 1980-01-02 > 1980-01 > 1980-Q1 > 1980 > 1980s > *. Partial dates are texts, and keep their text
+    at finer levels: 1981 is 1981 at the level of months.
 
     >>> DatesRule(dates=("month", "year")).dates
     ('month', 'year')

@@ -90,7 +90,7 @@ _PLAIN = fragment(r"regexp_replace(:label, '(^|[^0-9.])0+([0-9])', '\1\2', 'g')"
 _TOP = template("SELECT label, [label] AS path, 1 AS place FROM :released AS l WHERE label = :top")
 _OF_ATTRIBUTE = template("SELECT :attribute AS attribute, :i AS i, label, path, place, :base AS base FROM :paths AS p")
 _ALL = template("""
-    WITH known AS (
+    WITH unique_ancestors AS (
         SELECT i, attribute, label, level, min(ancestor) AS ancestor, bool_or(low = 0) AS is_released
         FROM (
             SELECT
@@ -107,17 +107,17 @@ _ALL = template("""
         GROUP BY i, attribute, label, level
         HAVING min(ancestor) = max(ancestor)
     ),
-    -- what stands above a label of several groups is above none that is known
-    above AS (
+    reachable AS (
         SELECT DISTINCT i, ancestor
-        FROM known
+        FROM unique_ancestors
         WHERE is_released
     )
-    SELECT attribute, label, level, k.ancestor AS ancestor
-    FROM known AS k
-    LEFT JOIN above AS a ON a.i = k.i AND a.ancestor = k.label
-    WHERE is_released OR a.i IS NOT NULL
-    ORDER BY k.i, level, label
+    -- a label stays if it is released, or the unique ancestor of one that is
+    SELECT attribute, label, level, u.ancestor AS ancestor
+    FROM unique_ancestors AS u
+    LEFT JOIN reachable AS r ON r.i = u.i AND r.ancestor = u.label
+    WHERE is_released OR r.i IS NOT NULL
+    ORDER BY u.i, level, label
 """)
 _SHOWN = fragment("ancestor IS NOT NULL")
 _NOT_FORBIDDEN = fragment("NOT (i = :i AND (label IN (:forbidden) OR ancestor IN (:forbidden)))")
@@ -130,7 +130,8 @@ def label_levels(
     """The levels of the labels in released rows, as `LEVELS_COLUMNS`.
 
     They are not known of sets; of ranges of values under a mask or a file; of a label that stands for several groups of
-    its hierarchy; of masks, intervals and dates with a file above them; and of files where the source is elsewhere.
+    its hierarchy; of masks, intervals and dates with a file above them; of partial dates; and of files where the source
+    is elsewhere.
     """
     policy, levels = prepared.policy, {name.lower(): level for name, level in generalization.items()}
     every, longest_path = list[exp.Query](), 0

@@ -25,7 +25,7 @@ def ranges_of(engine: Engine, prepared: SearchInput) -> dict[str, RangeKind]:
     for name, hierarchy in zip(policy.generalized, prepared.own_hierarchies, strict=True):
         rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
         type_ = next(its for column, its in prepared.source.columns.items() if column.lower() == name.lower())
-        # dates may be texts, of which some have no day or month
+        # partial dates are texts
         kind = bounds_kind(type_) or ("date" if "dates" in rules else None)
         if kind is not None and (summarised or rules & {"intervals", "dates"}):
             found[name.lower()] = kind

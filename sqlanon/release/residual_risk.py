@@ -240,7 +240,7 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
 
 
 def _is_sensitive(column: ReleasedColumn) -> bool:
-    """Whether groups can give its values away: also those of health that a policy calls insensitive."""
+    """Whether its values are sensitive: by its role, or by its name although the policy calls it insensitive."""
     return column.role == "sensitive" or (column.role == "insensitive" and special_category(column.name) is not None)
 
 

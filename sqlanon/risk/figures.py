@@ -112,7 +112,8 @@ class Risk:
         decide. All figures count rows then.
     warnings:
         What is left out of the files of the source: the bad lines that the policy drops; and columns that are released
-        unchanged and that nothing protects: nearly unique ones, and insensitive ones named like health.
+        unchanged and that nothing protects: nearly unique ones, and insensitive ones named like health, belief,
+        politics, sexual life or crime.
     """
 
     rows: int

@@ -90,7 +90,8 @@ class Inspection:
     csv:
         The keys of ``[source.csv]`` by which the files are read in this way.
     undecided:
-        Of columns that `anonymize` refuses as quasi-identifiers: what they have, and the keys that decide.
+        Of columns that `anonymize` refuses as quasi-identifiers: what they have, and the keys that decide. Of SPSS,
+        Stata and SAS files also the value labels and user-missing values, and how they were read for this.
     refusal:
         Why the files are refused; None if they are read.
     """

@@ -38,8 +38,8 @@ CODES = -1
 """The number of the pattern of short codes."""
 
 NUMBERS, WHOLE_NUMBERS, MISSING, YES_OR_NO, PARTIAL_DATES = -2, -3, -4, -5, -6
-"""The numbers of the patterns of numbers, of whole ones, of words for a missing value, of yes and no, and of dates of
-which some have no day or month."""
+"""The numbers of the patterns of numbers, of whole ones, of words for a missing value, of yes and no, and of partial
+dates."""
 
 _FIRST_MENTION = -10
 
@@ -95,7 +95,7 @@ class Profile:
 
     @property
     def has_partial_dates(self) -> bool:
-        """Whether its texts are dates, of which some may have no day or month."""
+        """Whether all of its texts are partial dates, such as 1980-05, or whole ones."""
         return math.isclose(self.likes.get(PARTIAL_DATES, 0.0), 1) and self.likes.get(NUMBERS, 0.0) < 1
 
     @property

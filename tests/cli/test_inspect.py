@@ -191,4 +191,4 @@ def test_value_labels_and_missing_codes_that_need_a_key_are_named(tmp_path: Path
     (undecided,) = sqlanon.connect(file).inspect().undecided
     assert "1 column has value labels: sex (1 = male, 2 = female)" in undecided
     assert "1 column has user-missing values: age (1 value)" in undecided
-    assert undecided.endswith('Read here with value_labels = ["sex"], user_missing = "missing"')
+    assert undecided.endswith('Assumed for this inspection: value_labels = ["sex"], user_missing = "missing"')

@@ -78,12 +78,12 @@ def _compiles(text: str) -> bool:
 
 
 def _faults(text: str, starts: list[int]) -> Iterator[tuple[int, int, str, str]]:
-    left_out = _left_out(text)
+    excluded = _excluded_spans(text)
     statements = _statements(text)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         (line, column), old = token.start, token.string
         offset = starts[line - 1] + column
-        if any(first <= (line, column) < last for first, last in left_out):
+        if any(first <= (line, column) < last for first, last in excluded):
             continue
         if token.type == tokenize.OP and old in _OPERATORS:
             yield line, offset, old, _OPERATORS[old]
@@ -101,7 +101,7 @@ def _faults(text: str, starts: list[int]) -> Iterator[tuple[int, int, str, str]]
 _WITHOUT_FAULTS = (ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.JoinedStr)
 
 
-def _left_out(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+def _excluded_spans(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Where no faults are: types, imports, docstrings, and what is said of an error."""
     found: list[ast.expr | ast.stmt] = []
     for node in ast.walk(ast.parse(text)):

@@ -16,6 +16,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,17 +63,24 @@ def listed_faults(path: Path) -> list[Fault]:
 
 def changed_lines(commit: str) -> Iterator[tuple[str, set[int]]]:
     """The files of the package that differ from a commit, and the lines that are new in each."""
-    command = ["git", "diff", "--unified=0", commit, "--", "sqlanon/*.py"]
-    diff = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout
+    prefixes = ["--src-prefix=a/", "--dst-prefix=b/"]
+    diff = _git("diff", "--unified=0", *prefixes, commit, "--", "sqlanon/*.py")
     for part in re.split(r"^diff --git .*$", diff, flags=re.MULTILINE)[1:]:
-        name = re.search(r"^\+\+\+ b/(.+)$", part, flags=re.MULTILINE)
+        path = re.search(r"^\+\+\+ b/(.+)$", part, flags=re.MULTILINE)
         hunks = re.findall(r"^@@ \S+ \+(\d+)(?:,(\d+))? @@", part, flags=re.MULTILINE)
-        if name is not None:
+        if path is not None:
             lines = {line for first, count in hunks for line in range(int(first), int(first) + int(count or 1))}
-            yield name[1], lines
+            yield path[1], lines
+
+    for name in _git("ls-files", "--others", "--exclude-standard", "--", "sqlanon/*.py").splitlines():
+        yield name, {*range(1, 1 + len((ROOT / name).read_text(encoding="utf-8").splitlines()))}
 
 
-def made_faults(file: str, lines: set[int] | None = None) -> list[Fault]:
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+def generate_faults(file: str, lines: set[int] | None = None) -> list[Fault]:
     text = (ROOT / file).read_text(encoding="utf-8")
     return [Fault(mutant.name, file, mutant.applied) for mutant in mutants_of(Path(file), text, lines)]
 
@@ -93,25 +101,40 @@ class Copy:
         """Whether one of some runs of tests fails."""
         path = self._folder / fault.file
         text = path.read_text(encoding="utf-8")
-        path.write_text(fault.apply(text), encoding="utf-8")
+        _rewrite(path, fault.apply(text))
         try:
             return any(not self.passes(tests) for tests in runs)
         finally:
-            path.write_text(text, encoding="utf-8")
+            _rewrite(path, text)
 
     def passes(self, tests: Sequence[str]) -> bool:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
         data = os.environ.get("SQLANON_DATA", str(ROOT.parent / "shared" / "data"))
         environment = {"SQLANON_EXAMPLES": "0.1", **os.environ, "PYTHONPATH": str(self._folder), "SQLANON_DATA": data}
-        try:
-            done = subprocess.run(
-                command, cwd=self._folder, env=environment, timeout=self._patience, capture_output=True, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return False
-        if done.returncode not in (0, 1, 2, 5):  # 2: a file of tests cannot be imported; 5: no tests
-            raise SystemExit(f"pytest failed with status {done.returncode}: {done.stdout.decode()[-2_000:]}")
-        return done.returncode in (0, 5)
+        with subprocess.Popen(
+            command,
+            cwd=self._folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=self._patience)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # its workers, too
+                return False
+        if process.returncode not in (0, 1, 2, 5):  # 2: a file of tests cannot be imported; 5: no tests
+            raise SystemExit(f"pytest failed with status {process.returncode}: {output[-2_000:]}")
+        return process.returncode in (0, 5)
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Write a file with a later second of change, by which Python tells that its bytecode is stale."""
+    later = path.stat().st_mtime + 2
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, (later, later))
 
 
 def runs_for(fault: Fault, tests: Sequence[str]) -> list[list[str]]:
@@ -131,22 +154,22 @@ def main() -> int:
     source.add_argument("--file", action="append", help="in a file of the package")
     source.add_argument("--list", type=Path, help="those of a TOML file")
     parser.add_argument("--only", default="", help="those whose names have this text")
-    parser.add_argument("--sample", type=int, help="so many of them, drawn at random")
+    parser.add_argument("--sample", type=int, help="how many of them to plant, drawn at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--patience", type=float, default=1_800, metavar="SECONDS", help="of one run of tests")
-    parser.add_argument("--survivors", type=int, default=0, help="so many may survive")
+    parser.add_argument("--survivors", type=int, default=0, help="the most that may survive")
     arguments, tests = parser.parse_known_args()
     if arguments.list:
         faults = listed_faults(arguments.list)
     elif arguments.since:
-        faults = [fault for file, lines in changed_lines(arguments.since) for fault in made_faults(file, lines)]
+        faults = [fault for file, lines in changed_lines(arguments.since) for fault in generate_faults(file, lines)]
     else:
-        faults = [fault for file in arguments.file for fault in made_faults(file)]
+        faults = [fault for file in arguments.file for fault in generate_faults(file)]
     faults = [fault for fault in faults if arguments.only in fault.name]
     if not faults:
         raise SystemExit("there is no fault to plant")
     if arguments.sample is not None and arguments.sample < len(faults):
-        faults = sorted(random.Random(arguments.seed).sample(faults, arguments.sample), key=lambda one: one.name)
+        faults = sorted(random.Random(arguments.seed).sample(faults, arguments.sample), key=lambda fault: fault.name)
     survivors, sound = list[Fault](), list[list[str]]()
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder), arguments.patience)

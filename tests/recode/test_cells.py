@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import examples, make_policy, tables
+from conftest import draw_tables, examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, Read, adult, asked, check_privacy, task_of
@@ -141,13 +141,13 @@ def check_nothing_is_left_to_place(plan: Plan, placed: dict[int, Nodes], choice:
 DRAWS = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=4, max_size=4)
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=5))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_the_fewest_blanks(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=5))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -258,7 +258,7 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     assert sizes == Counter({("*", "*"): 7, ("c", "z"): 12})
 
 
-@settings(privacy_properties.quick, max_examples=tables(5))
+@settings(privacy_properties.quick, max_examples=draw_tables(5, usual=1))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")
@@ -282,7 +282,7 @@ def test_adult(data: Path) -> None:
     assert result.smallest_class == 5
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=10))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: list[int]) -> None:
     """Of up to four attributes the small and the large sets are all sets: nothing differs."""

@@ -17,7 +17,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
-from conftest import examples, tables
+from conftest import draw_tables, examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Row, Value
@@ -324,7 +324,7 @@ def check_optimum(question: Question, most: int) -> None:
         assert search.checks <= len(tables)
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=4))
 @given(question=questions())
 def test_the_most_distinct_tuples(question: Question) -> None:
     check_optimum(question, most=60)
@@ -347,7 +347,7 @@ def check_release(question: Question) -> None:
         assert min(groups.values()) >= k
 
 
-@settings(quick, max_examples=tables(5))
+@settings(quick, max_examples=draw_tables(5, usual=2))
 @given(question=questions())
 def test_the_release(question: Question) -> None:
     check_release(question)

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy, some, tables
+from conftest import draw_tables, examples, make_policy, some
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
 from strategies import Case
@@ -60,7 +60,7 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
         assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=4))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
@@ -128,7 +128,7 @@ def of_classes(case: PrivacyCase) -> bool:
 
 
 @pytest.mark.parametrize("name", some(["local", "k-similar"], 2))
-@settings(quick, max_examples=tables(5))
+@settings(quick, max_examples=draw_tables(5, usual=2))
 @given(case=privacy_cases().filter(of_classes))
 def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

@@ -14,7 +14,7 @@ import duckdb
 import oracle_privacy
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import examples, some, tables
+from conftest import draw_tables, examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tasks import LIMITS, adult, asked
@@ -389,7 +389,7 @@ SUMMARIES, CUTS = st.sampled_from(["range", "set", "median"]), st.sampled_from([
 ENDS_OF_RANGES = st.sampled_from(["grid", "exact"])
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=3))
 @given(cases(), LIMITS, SUMMARIES, CUTS, ENDS_OF_RANGES)
 def test_parts_and_labels_are_those_of_a_plain_mondrian(
     case: Case, limits: list[int], summary: str, cuts: str, ends: str
@@ -428,7 +428,7 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
         assert verification.verified, verification.failures
 
 
-@settings(privacy_properties.quick, max_examples=tables(5))
+@settings(privacy_properties.quick, max_examples=draw_tables(5, usual=2))
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy, tables
+from conftest import draw_tables, examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
@@ -172,7 +172,7 @@ def _with_policy(task: LocalTask, policy: sqlanon.Policy) -> LocalTask:
     return replace(task, prepared=replace(task.prepared, policy=policy))
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=6))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
 def test_as_a_plain_one(case: Case, limits: list[int], classes: list[str]) -> None:
     check(case, limits, classes)

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import SEARCHING, examples, make_policy, some, tables
+from conftest import SEARCHING, draw_tables, examples, make_policy, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import connected, emptied, insert, live_connection
@@ -351,7 +351,9 @@ def test_unknown_values_are_an_error_unless_told(live: duckdb.DuckDBPyConnection
 columns = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.integers(0, 20)), min_size=1, max_size=25)
 
 
-quick = settings(max_examples=tables(10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(
+    max_examples=draw_tables(10, usual=10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import oracle
 import pytest
-from conftest import connection_of, examples, tables
+from conftest import connection_of, draw_tables, examples
 from hypothesis import given, settings
 from oracle import Row, Table, Value
 from sqlglot import exp
@@ -158,13 +158,13 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.recode.local.iterative.run", on_combinations(at_random))
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=5))
 @given(cases())
 def test_what_is_placed_is_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop", publish=False)
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=2))
 @given(cases())
 def test_what_is_suppressed_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")

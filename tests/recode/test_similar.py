@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import examples, make_policy, tables
+from conftest import draw_tables, examples, make_policy
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
 from strategies import Case
@@ -85,7 +85,7 @@ def check_best(case: Case, limits: list[int], most: int) -> None:
         assert plain.loss(found) == pytest.approx(least_loss(plain, case.k), abs=1e-8)
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=4))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check_sound(as_ancestors, case, limits, "k-similar")
@@ -98,7 +98,7 @@ def test_it_is_sound_and_never_worse_than_the_full_domain_many(case: Case, limit
     check_sound(as_ancestors, case, limits, "k-similar")
 
 
-@settings(quick, max_examples=tables(10))
+@settings(quick, max_examples=draw_tables(10, usual=4))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 6), LIMITS)
 def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[int]) -> None:
     check_best(case, limits, 6)

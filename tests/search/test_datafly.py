@@ -10,7 +10,7 @@ import duckdb
 import oracle
 import pytest
 import strategies
-from conftest import examples, make_policy, tables
+from conftest import draw_tables, examples, make_policy
 from hypothesis import example, given, settings
 from oracle import Levels, Table
 from plain_samarati import data_of, distinct_values
@@ -133,7 +133,7 @@ def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expe
         assert dict(result.generalization) == as_dict(case, expected)
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=6))
 @given(case=strategies.cases())
 def test_the_engine_counts_the_same_values(case: Case) -> None:
     if oracle.solve(**case.arguments) is None:

@@ -16,7 +16,7 @@ import oracle
 import pytest
 import strategies
 import strategies_privacy
-from conftest import examples, tables
+from conftest import draw_tables, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Release, Table
@@ -151,7 +151,7 @@ def check_keys(case: Case, step: float) -> None:
 STEPS = st.sampled_from([0.01, 0.1, 0.4, 1.0])
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=40))
 @given(case=strategies.cases(), step=STEPS)
 def test_no_key_is_above_a_score(case: Case, step: float) -> None:
     check_keys(case, step)
@@ -181,7 +181,7 @@ def test_bounds_rise_with_what_has_to_be_suppressed() -> None:
     assert any(box.key > search.measure.bound(box.low) for box in seen)
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=10))
 @given(case=strategies.cases())
 def test_a_stopped_dive_is_honest(case: Case) -> None:
     check_every_stop(case, "optimal")
@@ -205,7 +205,7 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
             check_privacy(case, checks)
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=5))
 @given(case=strategies_privacy.privacy_cases())
 def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:
     with patch("sqlanon.frequency.sets.TOGETHER", 0), patch("sqlanon.search.checker.candidates", None):

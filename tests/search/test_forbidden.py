@@ -13,7 +13,7 @@ import duckdb
 import oracle
 import pytest
 import strategies
-from conftest import examples, make_policy, some, tables
+from conftest import draw_tables, examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Table
@@ -308,7 +308,7 @@ def check(restricted_case: Restricted) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=2))
 @given(restricted_case=restricted())
 def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) -> None:
     check(restricted_case)
@@ -321,7 +321,7 @@ def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restric
     check(restricted_case)
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=25))
 @given(limited_case=limited())
 def test_gaps_change_no_answer(limited_case: Limited) -> None:
     check_gaps(limited_case)

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import oracle
 import pytest
-from conftest import make_policy, tables
+from conftest import draw_tables, make_policy
 from hypothesis import given, settings
 from oracle import Levels
 from plain_search import search_by, search_of
@@ -76,7 +76,7 @@ def test_what_a_subset_rules_out_is_never_asked() -> None:
     assert len(asked) < search.lattice.size
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=6))
 @given(limited_case=limited())
 def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
     satisfying = search_by("incognito", limited_case.search()).satisfying

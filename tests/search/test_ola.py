@@ -11,7 +11,7 @@ import oracle
 import pytest
 import strategies
 import strategies_privacy
-from conftest import examples, tables
+from conftest import draw_tables, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Levels, Release, Table
@@ -125,7 +125,7 @@ def check_choice(
 
 
 @ALL
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=8))
 @given(limited_case=limited())
 def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
@@ -162,7 +162,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 
 
 @ALL
-@settings(quick_privacy, max_examples=tables(8))
+@settings(quick_privacy, max_examples=draw_tables(8, usual=2))
 @given(case=strategies_privacy.privacy_cases())
 def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

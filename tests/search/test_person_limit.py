@@ -10,7 +10,7 @@ import hard_cases
 import oracle
 import oracle_privacy
 import pytest
-from conftest import SEARCHING, examples, tables
+from conftest import SEARCHING, draw_tables, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Levels
@@ -21,7 +21,9 @@ from test_privacy_properties import anonymized, check_persons
 
 import sqlanon
 
-quick = settings(max_examples=tables(20), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(
+    max_examples=draw_tables(20, usual=8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(15), print_blob=True)
 
 ZIPS = Hierarchy({zip_: (zip_, f"{zip_[0]}*", "*") for zip_ in ("11", "12", "13", "21", "22")})
@@ -234,7 +236,7 @@ def least_loss(rows: list[Record], k: int, allowed: int) -> float:
     return best
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=12))
 @given(case=cases())
 def test_groups_of_few_combinations_lose_least(case: PrivacyCase) -> None:
     """`k-similar` tries all groups of up to ten combinations."""

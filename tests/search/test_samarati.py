@@ -14,7 +14,7 @@ import oracle_privacy
 import pytest
 import strategies
 import strategies_privacy
-from conftest import examples, make_policy, some, tables
+from conftest import draw_tables, examples, make_policy, some
 from hypothesis import example, given, settings
 from oracle import Hierarchy, Table
 from plain_samarati import data_of, misses, plain_samarati, random_case, vectors
@@ -159,7 +159,7 @@ def check_by_engine(case: Case) -> None:
         assert found == set().union(*data_of_engine(result._prepared).vectors()), "it leaves nothing behind"
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=4))
 @given(case=strategies.cases())
 @example(case=SIBLINGS)
 def test_the_engine_finds_the_same_vectors(case: Case) -> None:
@@ -237,7 +237,7 @@ STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-bin
 
 
 @STRATEGIES_HERE
-@settings(quick_privacy, max_examples=tables(8))
+@settings(quick_privacy, max_examples=draw_tables(8, usual=2))
 @given(case=strategies_privacy.privacy_cases())
 def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

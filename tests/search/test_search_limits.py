@@ -15,7 +15,7 @@ import oracle
 import pytest
 import strategies
 import strategies_privacy
-from conftest import examples, make_policy, tables
+from conftest import draw_tables, examples, make_policy
 from hypothesis import given, settings
 from oracle import Hierarchy, Release, Table
 from oracle_privacy import Release as PrivacyRelease
@@ -134,7 +134,7 @@ def check_privacy(case: PrivacyCase, checks: int) -> None:
         assert (levels, result.gap) == (best.levels, 0)
 
 
-@settings(quick, max_examples=tables(8))
+@settings(quick, max_examples=draw_tables(8, usual=5))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
     for checks in (1, 2, 4):

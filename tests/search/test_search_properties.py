@@ -18,7 +18,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
-from conftest import SEARCHING, examples, tables
+from conftest import SEARCHING, draw_tables, examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Release, Row, Table
@@ -26,7 +26,9 @@ from strategies import Case
 
 import sqlanon
 
-quick = settings(max_examples=tables(20), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(
+    max_examples=draw_tables(20, usual=15), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(100), print_blob=True)
 
 
@@ -141,7 +143,7 @@ FIGURE_3 = Case(
 
 
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=8))
 @given(case=strategies.cases())
 @example(case=EXACT_LIMIT)
 @example(case=replace(EXACT_LIMIT, limit="0.28"))
@@ -161,7 +163,7 @@ def test_same_answer_as_exhaustive_search_many(strategy: str, case: Case) -> Non
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=1))
 @given(case=strategies.cases().filter(lambda case: len(case.rows) > case.k))
 def test_all_measures_on_one_table(case: Case) -> None:
     for measure in oracle.MEASURES:
@@ -180,7 +182,7 @@ def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
 ENOUGH = strategies.cases().filter(lambda case: len(case.rows) >= case.k and not case.has_unknown)
 
 
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=8))
 @given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
     check_top(case)
@@ -201,7 +203,7 @@ def check_top(case: Case) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=6))
 @given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, strategy: str) -> None:
     check_release(case, strategy)
@@ -231,7 +233,7 @@ SOLVABLE = strategies.cases().filter(lambda case: oracle.solve(**case.arguments)
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=tables(20))
+@settings(quick, max_examples=draw_tables(20, usual=4))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter(case: Case) -> None:
     check_order(case)

@@ -88,7 +88,7 @@ def write(path: Path, written: dict[str, Any]) -> dict[str, Any]:
     keys = {"header": written["has_header"], "footer": written["footers"]}
     if written["drops"]:
         keys["on_bad_line"] = "drop"
-    if len(written["names"]) == 1 or not written["has_header"]:  # nobody tells its title from its header, or a row
+    if len(written["names"]) == 1 or not written["has_header"]:  # a title looks like a header or a row
         keys["skip"] = written["titles"]
     if len(written["names"]) == 1 and any(set(",;|\t") & {*row[0]} for row in written["rows"]):  # 2,5: two columns
         keys |= {"delimiter": written["delimiter"], "quote": written["quote"]}
