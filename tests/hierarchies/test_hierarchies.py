@@ -579,6 +579,12 @@ def test_partial_dates_have_the_label_of_the_shortest_period_that_they_tell(benc
     }
 
 
+def test_each_month_without_a_day_is_in_its_quarter(bench: Bench) -> None:
+    bench.build(DatesRule(dates=("quarter",)), [f"1980-{month:02}" for month in range(1, 13)], "VARCHAR")
+    quarters = [quarter for _, (quarter, _) in sorted(bench.labels().items())]
+    assert quarters == [f"1980-Q{i}" for i in (1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4)]
+
+
 @few
 @given(st.lists(st.tuples(st.dates(), st.sampled_from([4, 7, 10])), unique=True))
 def test_partial_dates_equal_plain_python(bench: Bench, values: list[tuple[date, int]]) -> None:

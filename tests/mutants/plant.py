@@ -33,7 +33,10 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("sqlanon", "tests", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+COPIED = (
+    "sqlanon", "sql", "tests", "docs", "benchmarks", ".ci", "pyproject.toml", "zensical.toml", "README.md",
+    "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE",
+)  # fmt: skip
 QUICK = ["-m", "not slow and not spark"]
 
 
