@@ -168,6 +168,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
             if in_parallel:
                 item.add_marker(pytest.mark.skip(reason="Spark is started once: pytest -n 0 -m spark"))
+    for cases in counted_cases(items):
+        for item in set(cases) - set(spread(cases, cases[0].get_closest_marker("cases").args[0])):
+            item.add_marker(pytest.mark.slow)
     left_out = {item for cases in slow_cases(items) for item in set(cases) - set(share(cases))}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
@@ -198,6 +201,15 @@ LEAST_CASES = 2
 """So many slow cases of a test run, if there are, however few examples are drawn."""
 
 
+def counted_cases(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
+    """The cases of each test that says how many of them are in the quick lane, without those that are slow anyway."""
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("cases") and not item.get_closest_marker("slow"):
+            found.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    yield from found.values()
+
+
 def slow_cases(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
     """The slow cases of each test, but for those of which each one counts."""
     found: dict[str, list[pytest.Item]] = {}
@@ -209,7 +221,12 @@ def slow_cases(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
 
 def share(cases: list[Any], least: int = LEAST_CASES) -> list[Any]:
     """As large a share of the cases as of the examples, evenly spread."""
-    number = min(len(cases), max(least, examples(len(cases))))
+    return spread(cases, max(least, examples(len(cases))))
+
+
+def spread(cases: list[Any], number: int) -> list[Any]:
+    """So many of the cases, evenly spread."""
+    number = min(len(cases), number)
     return [cases[i * len(cases) // number] for i in range(number)]
 
 

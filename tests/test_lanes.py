@@ -40,6 +40,7 @@ case "$0 $*" in *$FAILING*) exit 3 ;; esac
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "failing",
     some(

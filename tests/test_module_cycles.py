@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import sqlanon
 
 ROOT = Path(sqlanon.__file__).parent
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other() -> None:
     try:
         TopologicalSorter(graph(ROOT)).prepare()

@@ -68,6 +68,7 @@ def test_the_import_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not HEAVY & loaded_by("import sqlanon", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_database_needs_no_data_frames_and_no_terminal(tmp_path: Path) -> None:
     loaded = loaded_by("from sqlanon import connect\nwith connect() as db: pass", tmp_path)
     assert HEAVY & loaded == {"duckdb", "pydantic", "sqlglot"}

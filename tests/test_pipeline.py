@@ -65,6 +65,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [
@@ -103,6 +104,7 @@ def test_compare_publish_verify_and_risk_pass_through_the_same_stages(passed: li
         assert passed == [*first, "search", "recode"]
 
 
+@pytest.mark.slow
 def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:
     connection = people()
     connection.execute("CREATE VIEW broken AS SELECT ward, age, error('read') AS ill FROM people")
@@ -114,6 +116,7 @@ def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("strategy", [name for name, one in STRATEGIES.items() if one.traits.local])
 def test_a_plan_shows_the_recoding_that_a_local_strategy_runs(strategy: str) -> None:
     connection = duckdb.connect()  # all values differ: none is released as it is
@@ -143,6 +146,7 @@ print(*(name for name in others if name in sys.modules))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.frames
 def test_a_plain_run_loads_only_what_it_passes_through(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLAIN, str(tmp_path / "release.duckdb")]

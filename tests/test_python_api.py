@@ -76,6 +76,7 @@ def trap() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.slow
 def test_the_example_of_the_contract(hospital: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     db = sqlanon.connect(str(hospital))
     result = db.anonymize(policy)
@@ -102,6 +103,7 @@ def test_what_is_public() -> None:
             assert issubclass(getattr(sqlanon, name), sqlanon.SqlanonError)
 
 
+@pytest.mark.slow
 def test_figures_fit_together(hospital: Path, policy: sqlanon.Policy) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
@@ -121,6 +123,7 @@ def test_figures_fit_together(hospital: Path, policy: sqlanon.Policy) -> None:
     assert all(seconds >= 0 for seconds in result.seconds.values())
 
 
+@pytest.mark.slow
 def test_json_of_a_result(hospital: Path, policy: sqlanon.Policy) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
@@ -146,6 +149,7 @@ def test_json_of_a_result(hospital: Path, policy: sqlanon.Policy) -> None:
 # The lattice
 
 
+@pytest.mark.slow
 def test_the_lattice_is_a_relation(hospital: Path, policy: sqlanon.Policy) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
@@ -186,6 +190,7 @@ def test_the_lattice_is_a_relation(hospital: Path, policy: sqlanon.Policy) -> No
                 assert bound <= score * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_the_lattice_tells_the_truth(hospital: Path, policy: sqlanon.Policy) -> None:
     """Also of generalizations that were never checked: what is inferred holds."""
     with sqlanon.connect(hospital) as db:
@@ -213,6 +218,7 @@ def test_the_lattice_tells_the_truth(hospital: Path, policy: sqlanon.Policy) -> 
         assert inferred, "the case shows nothing"
 
 
+@pytest.mark.slow
 def test_progress_is_told(hospital: Path, policy: sqlanon.Policy) -> None:
     told: list[tuple[str, int, int, float | None]] = []
     with sqlanon.connect(hospital) as db:
@@ -227,6 +233,7 @@ def test_progress_is_told(hospital: Path, policy: sqlanon.Policy) -> None:
 # Reprs
 
 
+@pytest.mark.slow
 def test_reprs_say_what_a_thing_is(hospital: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
@@ -243,6 +250,7 @@ def test_reprs_say_what_a_thing_is(hospital: Path, policy: sqlanon.Policy, tmp_p
         assert repr(db).startswith("Database(")
 
 
+@pytest.mark.slow
 def test_repr_of_a_database_reads_nothing(trap: duckdb.DuckDBPyConnection) -> None:
     with sqlanon.connect(trap) as db:
         assert repr(db) == str(db) == "Database('a duckdb connection')"
@@ -255,6 +263,7 @@ def test_repr_of_a_database_reads_nothing(trap: duckdb.DuckDBPyConnection) -> No
 # Plan
 
 
+@pytest.mark.slow
 def test_plan_reads_no_rows(trap: duckdb.DuckDBPyConnection) -> None:
     policy = make_policy(ROLES, k=3, table="patients")
     with sqlanon.connect(trap) as db:
@@ -272,6 +281,7 @@ def test_plan_reads_no_rows(trap: duckdb.DuckDBPyConnection) -> None:
         assert db.plan(make_policy(known, k=3, source=query)).nodes == 2 * 4
 
 
+@pytest.mark.slow
 def test_plan_counts_the_lattice_within_level_limits(trap: duckdb.DuckDBPyConnection) -> None:
     limits = {"min_level": 1, "max_level": 3}
     limited = {
@@ -283,6 +293,7 @@ def test_plan_counts_the_lattice_within_level_limits(trap: duckdb.DuckDBPyConnec
     assert plan.nodes in (None, 3 * 3)  # as many levels as the longest text has characters, but three at most
 
 
+@pytest.mark.slow
 def test_plan_reads_no_rows_of_a_hierarchy_table(trap: duckdb.DuckDBPyConnection) -> None:
     trap.execute("CREATE VIEW tree AS SELECT name AS zip, '*' AS area FROM patients")
     with sqlanon.connect(trap) as db:
@@ -290,6 +301,7 @@ def test_plan_reads_no_rows_of_a_hierarchy_table(trap: duckdb.DuckDBPyConnection
     assert plan.nodes is not None
 
 
+@pytest.mark.slow
 def test_statements_of_the_plan_can_be_run(hospital: Path) -> None:
     """In order, by anybody: they are what `anonymize` does, for a mask of a column with five characters."""
     policy = make_policy(ROLES, k=3, table="patients")
@@ -311,6 +323,7 @@ def test_plan_finds_mistakes(hospital: Path) -> None:
 # Risk
 
 
+@pytest.mark.slow
 def test_risk(hospital: Path) -> None:
     with sqlanon.connect(hospital) as db:
         risk = db.risk(make_policy(ROLES, k=6, table="patients"))
@@ -347,6 +360,7 @@ def test_risk(hospital: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_risk_counts_null_as_a_value_and_takes_an_empty_table() -> None:
     with duckdb.connect() as live:
         live.execute("CREATE TABLE t AS SELECT unnest([NULL, NULL, 'a']) AS x")
@@ -378,6 +392,7 @@ def test_place_and_table_come_from_the_policy(hospital: Path, tmp_path: Path) ->
     assert figures == [(result.released_rows,)]
 
 
+@pytest.mark.slow
 def test_relative_place_becomes_absolute(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with sqlanon.connect("hospital.duckdb") as db:
@@ -387,6 +402,7 @@ def test_relative_place_becomes_absolute(hospital: Path, tmp_path: Path, monkeyp
     assert release.table == "patients"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_policy", [True, False])
 def test_the_source_is_never_overwritten(hospital: Path, by_policy: bool) -> None:
     before = hospital.read_bytes()
@@ -398,6 +414,7 @@ def test_the_source_is_never_overwritten(hospital: Path, by_policy: bool) -> Non
     assert hospital.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_one_result_can_be_published_twice(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(make_policy(ROLES, k=3, table="patients"))
@@ -405,6 +422,7 @@ def test_one_result_can_be_published_twice(hospital: Path, tmp_path: Path) -> No
     assert first == again
 
 
+@pytest.mark.slow
 def test_results_of_one_database_do_not_mix(hospital: Path, tmp_path: Path) -> None:
     """A later run leaves the tables of an earlier result alone."""
     with sqlanon.connect(hospital) as db:
@@ -436,6 +454,7 @@ def test_verify_with_the_policy(hospital: Path, policy: sqlanon.Policy, tmp_path
 # Closing
 
 
+@pytest.mark.slow
 def test_context_manager_lets_go(hospital: Path) -> None:
     with sqlanon.connect(hospital) as db:
         assert isinstance(db, sqlanon.Database)
@@ -447,6 +466,7 @@ def test_context_manager_lets_go(hospital: Path) -> None:
         writer.execute("DROP TABLE patients")
 
 
+@pytest.mark.slow
 def test_context_manager_lets_go_after_an_error(hospital: Path) -> None:
     with pytest.raises(InfeasibleError), sqlanon.connect(hospital) as db:
         db.anonymize(make_policy(ROLES, k=201, table="patients"))
@@ -454,6 +474,7 @@ def test_context_manager_lets_go_after_an_error(hospital: Path) -> None:
         writer.execute("DROP TABLE patients")
 
 
+@pytest.mark.slow
 def test_live_connection_stays_open() -> None:
     with duckdb.connect() as live:
         live.execute(f"CREATE TABLE patients AS {PATIENTS}")
@@ -463,6 +484,7 @@ def test_live_connection_stays_open() -> None:
         assert live.execute("SELECT count(*) FROM patients").fetchall() == [(200,)]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_the_folder_for_temporary_files(
     hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -480,6 +502,7 @@ def test_nothing_is_left_in_the_folder_for_temporary_files(
 # Warnings
 
 
+@pytest.mark.slow
 def test_nearly_unique_columns_are_named(hospital: Path) -> None:
     roles = {**ROLES, "name": "insensitive"}
     with sqlanon.connect(hospital) as db:
@@ -489,6 +512,7 @@ def test_nearly_unique_columns_are_named(hospital: Path) -> None:
         assert db.anonymize(make_policy(ROLES, k=3, table="patients")).warnings == ()
 
 
+@pytest.mark.slow
 def test_a_release_without_a_catalog_says_once_that_it_was_compared_with_nothing(
     hospital: Path, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_what_tests_set_exists() -> None:
     found = {path: file for file in FILES for path in paths(tree_of(file))}
     constants = {
@@ -99,6 +100,7 @@ def test_what_tests_set_exists() -> None:
     assert [path for path in constants if not resolves(path)] == []
 
 
+@pytest.mark.slow
 def test_what_tests_import_exists() -> None:
     """Also where a test is not collected, or imports in a function."""
     found = {
@@ -112,6 +114,7 @@ def test_what_tests_import_exists() -> None:
     assert {path: file for path, file in found.items() if not resolves(path)} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", sorted((TESTS / "oracles").glob("*.py")), ids=lambda file: file.stem)
 def test_an_oracle_imports_nothing_of_the_package(file: Path) -> None:
     tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -23,6 +23,7 @@ def test_names_are_quoted_and_not_read() -> None:
         assert connection.execute(query.sql("duckdb")).fetchall() == [(7, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", [":a * :b", ":a - :b", ":a / :b", "-:a + :b", ":a * 2 - :b * 3"])
 def test_an_operation_stands_in_parentheses(sql: str) -> None:
     """As Python works it out: the terms are 1 + 2 and 3 - 5."""

@@ -275,6 +275,7 @@ OTHERS = [["income", "cost", "zip"], ["weight", "score", "visits"], ["admitted",
 CASES = [(search, names) for names in [FEW, *OTHERS] for search in SEARCHES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("search", "names"), some(CASES, 9), ids=str)
 def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str], tmp_path: Path) -> None:
     source = {name: values for name, values in drawn(1, 120).items() if name in names}
@@ -285,6 +286,7 @@ def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str
     assert several or search["summary"] == "median", "there are ranges"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", some(SEARCHES, 20), ids=str)
 def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str, Any], tmp_path: Path) -> None:
     source = {name: values for name, values in drawn(2, 120).items() if name in ("age", "birth", "job")}
@@ -311,6 +313,7 @@ def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str
     assert f"{shown / len(keys):.1%} of the released rows" in warning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", some(SEARCHES, 20), ids=str)
 def test_values_that_move_within_their_cells_change_no_range(search: dict[str, Any], tmp_path: Path) -> None:
     """The ages 21, 22 and 23 become 20, 22 and 24, and days of a month others in their order."""
@@ -366,6 +369,7 @@ def values_under(name: str, label: Value, values: set[Value]) -> set[Value]:
 LOSSES = [(strategy, names) for names in [["age", "birth"], *OTHERS] for strategy in RANGES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "names"), some(LOSSES, 3), ids=str)
 def test_loss_counts_the_values_that_released_labels_stand_for(strategy: str, names: list[str]) -> None:
     """Not those between the least and the greatest value of a class."""
@@ -408,6 +412,7 @@ def check_drawn(table: dict[str, list[Value]], search: dict[str, Any], folder: P
     assert [*broken(source, labels, search["summary"])] == []
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None, derandomize=True)
 @given(TABLES, st.sampled_from(SEARCHES))
 def test_drawn_tables_keep_the_rule(

@@ -65,6 +65,7 @@ def verify(folder: Path, release: str) -> Any:
         return db.verify(folder / release, policy(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["forged.duckdb", "r.duckdb"])
 def test_a_forged_release_beside_deleted_rows_stays_red(visits: Path, place: str) -> None:
     change(visits / "h.duckdb", WITHDRAW)
@@ -89,6 +90,7 @@ def test_one_byte_more_is_not_the_release_that_was_published(visits: Path) -> No
     assert "against the source: recoded source" in failed(found)
 
 
+@pytest.mark.slow
 def test_deleted_rows_beside_the_published_release_are_named(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW)
     found = verify(visits, "r.duckdb")
@@ -121,6 +123,7 @@ def masked(folder: Path, mask: str, key: bool = True, k: int = 3, t_closeness: A
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mask", "key"),
     [("right", True), pytest.param("right", False, marks=pytest.mark.slow), ("left", True)],
@@ -142,6 +145,7 @@ def test_the_person_with_the_longest_text_under_a_mask_cannot_be_withdrawn(
                 verb(masked(tmp_path, mask, key))
 
 
+@pytest.mark.slow
 def test_the_longest_text_is_withdrawn_where_all_texts_are_fully_masked(tmp_path: Path) -> None:
     """The top of a mask is * for every text, however long; a ``min_level`` above it binds at the top."""
     policy = masked(tmp_path, "right", min_level=9)
@@ -158,6 +162,7 @@ def test_the_longest_text_is_withdrawn_where_all_texts_are_fully_masked(tmp_path
     assert verified.verified, verified.failures
 
 
+@pytest.mark.slow
 def test_a_fully_masked_column_stays_so_where_all_rows_are_published_again(tmp_path: Path) -> None:
     """The manifest shows its level as 1 of 1: that is no level of the mask."""
     change(tmp_path / "h.duckdb", LONG[0])
@@ -174,6 +179,7 @@ def test_a_fully_masked_column_stays_so_where_all_rows_are_published_again(tmp_p
     assert fetch(tmp_path / "r.duckdb", "SELECT DISTINCT zip FROM v") == [("*",)]
 
 
+@pytest.mark.slow
 def test_a_min_level_above_a_mask_releases_no_character(tmp_path: Path) -> None:
     change(tmp_path / "h.duckdb", LONG[0])
     with sqlanon.connect() as db:
@@ -182,6 +188,7 @@ def test_a_min_level_above_a_mask_releases_no_character(tmp_path: Path) -> None:
     assert any("attributes.zip.min_level is 6" in message for message in result.warnings)
 
 
+@pytest.mark.slow
 def test_withdrawn_values_leave_the_bytes_of_a_catalog_that_is_copied(tmp_path: Path) -> None:
     """And a refused withdrawal is a run, too."""
     create = """
@@ -240,6 +247,7 @@ def known_rows(folder: Path) -> dict[int, tuple[Any, ...]]:
     return {row[2]: row for row in fetch(folder / "r.duckdb", "SELECT age, sex, mark, illness FROM v")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "key", "strategy"),
     [

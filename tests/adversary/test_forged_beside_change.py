@@ -265,6 +265,7 @@ def test_an_earlier_release_that_is_forged_under_its_digest_is_not_compared_with
         db.withdraw(wanted).publish(force=True)
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_release_in_postgresql_are_read_once_to_verify_it(schemas: Server, tmp_path: Path) -> None:
     """So all checks are of the same rows; with a changed source, too."""
     wanted = publish_in_postgres(schemas, tmp_path)

@@ -96,6 +96,7 @@ def readers_of(path: Path, folder: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
+@pytest.mark.slow
 def test_a_forgery_would_be_evaluated(folder: Path) -> None:
     """By a client that reads what was forged."""
     for what in ("the rows are a view", "the rows have a generated column", "the view of readers"):
@@ -105,6 +106,7 @@ def test_a_forgery_would_be_evaluated(folder: Path) -> None:
             connection.execute("FROM people").fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", some(DUCKDB, 4))
 def test_nothing_of_a_duckdb_file_is_evaluated(what: str, folder: Path) -> None:
     shutil.copytree(folder, folder.parent / "whole")
@@ -120,6 +122,7 @@ def test_nothing_of_a_duckdb_file_is_evaluated(what: str, folder: Path) -> None:
             assert verify_file(path).verified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", some(PARQUET, 4))
 def test_no_row_of_a_forged_parquet_file_is_read(what: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder, folder.parent / "whole")
@@ -147,6 +150,7 @@ def numbers_of(work: Callable[[], Any], most: int) -> list[int]:
 DUCKDB_METHODS = ("execute", "rows", "columns", "types", "script", "attach")
 
 
+@pytest.mark.slow
 def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> None:
     """A publication in the place of a release, whose older version it keeps."""
     path, other, catalog = folder / "first.duckdb", folder / "other.duckdb", folder / "catalog.duckdb"
@@ -176,6 +180,7 @@ def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> Non
             assert path.read_bytes() == forged or (not said and verify_file(path).verified), where
 
 
+@pytest.mark.slow
 def test_somebody_exchanges_an_earlier_release_while_it_is_compared(folder: Path) -> None:
     """The two are compared by the engine that has the source."""
     path, other = folder / "first.duckdb", folder / "other.duckdb"

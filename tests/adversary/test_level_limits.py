@@ -156,6 +156,7 @@ FIRST = {search.get("strategy", "cells"): (search, ("drop", "mask")[i % 2]) for 
 """One way of each strategy, for the quick lane."""
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("search", "suppressed"), FIRST.values(), ids=str)
 def test_no_cell_lies_beyond_its_limits(db: sqlanon.Database, search: dict[str, Any], suppressed: str) -> None:
     check_cells(db, {name: spec for name, spec in ATTRIBUTES.items() if name != "birth"}, search, suppressed)
@@ -194,6 +195,7 @@ def check_cells(db: sqlanon.Database, attributes: dict[str, Any], search: dict[s
             assert search.get("summary") == "set" or label in labels_of_town(person["town"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "search",
     [

@@ -32,6 +32,7 @@ def label_of(person: tuple[Any, ...], levels: dict[str, int]) -> Label:
     return ages[levels["age"]], zip_code[:kept] + "*" * levels["zip"] if kept else "*", "*" if levels["sex"] else sex
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["all", "visits_release"])
 def test_people_who_are_in_both_releases_hide_among_k_such_people(tmp_path: Path, after: str) -> None:
     """A class of the later release has the rows of k people or more of the earlier one, or of none; and as many of

@@ -71,6 +71,7 @@ def banded(noisy: Sequence[tuple[Any, float, float]], place: Path) -> list[tuple
     return [(bands[class_ - 1], released, true) for class_, released, true in noisy]
 
 
+@pytest.mark.slow
 def test_weak_noise_and_then_the_value_is_refused(clinic: Path) -> None:
     """The columns with noise were left out of the comparison: the nearest value joined most rows."""
     noisy = banded(publish(policy(clinic, "noisy", 1000.0)), clinic)

@@ -46,6 +46,7 @@ def publish(policy: sqlanon.Policy, path: Path) -> sqlanon.Result:
         return result
 
 
+@pytest.mark.slow
 def test_a_release_at_level_0_shows_values_or_open_ends(folder: Path) -> None:
     result = publish(policy(folder), folder / "r.duckdb")
     assert result.generalization == {"age": 0}
@@ -61,6 +62,7 @@ def test_a_release_at_level_0_shows_values_or_open_ends(folder: Path) -> None:
     assert "<18 is any value less than 18, and ≥90 is 90 or more" in str(words)
 
 
+@pytest.mark.slow
 def test_the_type_does_not_depend_on_the_values(folder: Path) -> None:
     change(folder / "source.duckdb", "DELETE FROM t WHERE age < 18 OR age >= 90")
     publish(policy(folder), folder / "r.parquet")
@@ -69,6 +71,7 @@ def test_the_type_does_not_depend_on_the_values(folder: Path) -> None:
         assert seen.fetchall() == [("VARCHAR", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("age", [{**AT_0, "max_level": None}, AT_0], ids=["any level", "level 0"])
 def test_large_tables_are_counted_alike(folder: Path, age: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     attributes = {"age": {name: value for name, value in age.items() if value is not None}, "ward": "suppress"}
@@ -87,6 +90,7 @@ def test_large_tables_are_counted_alike(folder: Path, age: Any, monkeypatch: pyt
     assert sum(rows.values()) == 336 - large.suppressed_rows
 
 
+@pytest.mark.slow
 def test_a_live_view_shows_open_ends_of_rows_to_come(folder: Path) -> None:
     with sqlanon.connect() as db:
         view = db.live(policy(folder)).view
@@ -95,6 +99,7 @@ def test_a_live_view_shows_open_ends_of_rows_to_come(folder: Path) -> None:
     assert shown["≥90"] == 33 and set(shown) >= OPEN and not any(age.startswith("9") for age in shown)
 
 
+@pytest.mark.slow
 def test_rows_that_are_added_show_open_ends(folder: Path) -> None:
     path = folder / "r.duckdb"
     extended = policy(folder, release={"database": path, "table": "t"})
@@ -117,6 +122,7 @@ def test_a_release_is_based_on_one_with_open_ends(folder: Path) -> None:
     assert fetch(folder / "second.duckdb", "SELECT count(*) FROM t WHERE age = '≥90'") == [(60,)]
 
 
+@pytest.mark.slow
 def test_an_attacker_with_the_values_meets_open_ends(folder: Path) -> None:
     """Of three persons in the outside table all match rows of the release, two of them through an open end."""
     publish(policy(folder), folder / "r.duckdb")
@@ -126,6 +132,7 @@ def test_an_attacker_with_the_values_meets_open_ends(folder: Path) -> None:
     assert (figures["none"], figures["matched"]) == (0, 33)
 
 
+@pytest.mark.slow
 def test_a_release_with_the_values_beside_one_with_open_ends_is_linked(folder: Path) -> None:
     """Rows that the first shows as ≥90 and the second by their ages are the same rows."""
     publish(policy(folder), folder / "open.duckdb")
@@ -142,6 +149,7 @@ def test_a_release_with_the_values_beside_one_with_open_ends_is_linked(folder: P
         assert {age for *_, age, _ in rows.fetchall()} == {str(age) for age in range(88, 100)}
 
 
+@pytest.mark.slow
 def test_exported_statements_show_open_ends(folder: Path) -> None:
     with duckdb.connect(str(folder / "source.duckdb")) as connection:
         connection.execute(f"COPY (SELECT age, illness, count(*) AS n FROM t GROUP BY ALL) TO '{folder / 'f.parquet'}'")
@@ -162,6 +170,7 @@ def test_exported_statements_show_open_ends(folder: Path) -> None:
             assert connection.execute(statement).fetchall() == []
 
 
+@pytest.mark.slow
 def test_risk_by_level_counts_open_ends_as_one(folder: Path) -> None:
     with sqlanon.connect() as db:
         asked = policy(folder, {"role": "quasi", "hierarchy": AGE})
@@ -171,6 +180,7 @@ def test_risk_by_level_counts_open_ends_as_one(folder: Path) -> None:
     assert "≥90" not in values and not any(value.startswith("9") for value in values if value)
 
 
+@pytest.mark.slow
 def test_decoys_show_open_ends(folder: Path) -> None:
     asked = policy(folder, k=12, release={"decoys": True, "table": "released"}, search={"suppression_limit": 0.2})
     with sqlanon.connect() as db:

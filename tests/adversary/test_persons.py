@@ -126,6 +126,7 @@ def check_way(way: dict[str, Any], seed: int, tmp_path: Path) -> int | None:
         return result.suppressed_persons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())))
 def test_every_strategy_keeps_k_and_the_limit_in_persons(way: dict[str, Any], tmp_path: Path) -> None:
     lost = check_way(way, SUPPRESSING, tmp_path)
@@ -139,6 +140,7 @@ def test_every_strategy_keeps_k_and_the_limit_in_persons_many(way: dict[str, Any
         check_way(way, seed, tmp_path)
 
 
+@pytest.mark.slow
 def test_masked_rows_are_of_suppressed_persons() -> None:
     """They are in the release; their persons count as those who lost a row."""
     rows = [(i, "110", 20, f"p{i % 20}", 1.0) for i in range(60)] + [
@@ -152,6 +154,7 @@ def test_masked_rows_are_of_suppressed_persons() -> None:
     assert (result.suppressed_persons, result.released_persons, result.partly_released_persons) == (4, 16, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", some(["optimal", "local", "mu-argus", "subtree", "iab", "k-similar"], 1))
 def test_rows_of_unknown_values_count_for_the_limit(way: str, tmp_path: Path) -> None:
     rows = [(i, "110" if i % 2 else "111", 20, f"p{i // 3}", 1.0) for i in range(60)]
@@ -173,6 +176,7 @@ def test_rows_of_unknown_values_count_for_the_limit(way: str, tmp_path: Path) ->
         assert caught.value.allowed_persons == 1
 
 
+@pytest.mark.slow
 def test_rows_that_are_suppressed_after_noise_count_for_the_limit(tmp_path: Path) -> None:
     """Two of twenty persons have a cost that noise cannot be added to, one of them in one row of three."""
     pytest.importorskip("opendp")
@@ -190,6 +194,7 @@ def test_rows_that_are_suppressed_after_noise_count_for_the_limit(tmp_path: Path
         assert (caught.value.suppressed_persons, caught.value.allowed_persons) == (2, 1)
 
 
+@pytest.mark.slow
 def test_the_command_counts_persons(tmp_path: Path) -> None:
     """Two of twenty persons lose a row, one of them all rows; a class of four persons has five rows."""
     rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)]
@@ -230,6 +235,7 @@ def test_the_command_counts_persons(tmp_path: Path) -> None:
     assert (figures["smallest_class_rows"], figures["suppressed_rows"]) == (5, 2)
 
 
+@pytest.mark.slow
 def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None:
     """A claim of more released persons, or of larger classes, is refuted by the source; a contradiction alone."""
     rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)]
@@ -261,6 +267,7 @@ def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None
             assert not db.verify(forged, policy).verified
 
 
+@pytest.mark.slow
 def test_strategies_are_compared_by_the_persons_who_lose_rows(tmp_path: Path) -> None:
     rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)] + [(60, "210", 80, "p0", 1.0)]
     suppress = {name: {"role": "quasi", "hierarchy": "suppress", "max_level": 0} for name in ("zip", "age")}

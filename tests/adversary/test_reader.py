@@ -85,6 +85,7 @@ def test_nobody_is_told_apart_by_a_sign(tmp_path: Path, search: dict[str, str], 
     assert findings(seen, ["q"], 3, private=["person 7"]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nan", MADE)
 def test_nobody_is_told_apart_by_a_sign_in_a_live_view(nan: str) -> None:
     roles = {"place": "insensitive", "name": "identifying", "flag": "insensitive", "q": "suppress"}

@@ -287,6 +287,7 @@ def hidden(connection: duckdb.DuckDBPyConnection) -> sqlanon.Policy:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temporary", some(["", "TEMP"], 3))
 @pytest.mark.parametrize("function", ["ln", "abs", "greatest"])
 def test_a_macro_does_not_hide_a_disclosure(temporary: str, function: str) -> None:
@@ -298,6 +299,7 @@ def test_a_macro_does_not_hide_a_disclosure(temporary: str, function: str) -> No
             db.anonymize(policy)
 
 
+@pytest.mark.slow
 def test_a_macro_does_not_hide_a_disclosure_in_a_file(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         policy = hidden(connection)
@@ -306,6 +308,7 @@ def test_a_macro_does_not_hide_a_disclosure_in_a_file(tmp_path: Path) -> None:
         db.anonymize(policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", [False, True])
 def test_a_macro_random_does_not_order_the_release_as_the_source(live: bool, tmp_path: Path) -> None:
     file = tmp_path / "hospital.duckdb"
@@ -370,6 +373,7 @@ def test_the_holders_own_macros_count_in_the_holders_query(live: bool, tmp_path:
         assert reader.execute("SELECT DISTINCT low FROM people").fetchall() == [("*",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setup", "query", "expected"),
     some(
@@ -401,6 +405,7 @@ def test_a_query_means_what_it_does_on_the_users_connection(
         assert sorted(value for (value,) in reader.execute("SELECT DISTINCT q FROM people").fetchall()) == expected
 
 
+@pytest.mark.slow
 def test_a_temporary_hierarchy_hides_one_of_the_database(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE people AS SELECT 'abcd'[i % 4 + 1] AS q FROM range(40) AS t(i)")
@@ -419,6 +424,7 @@ def test_a_temporary_hierarchy_hides_one_of_the_database(tmp_path: Path) -> None
         assert sorted(reader.execute("SELECT DISTINCT q FROM people").fetchall()) == [("half false",), ("half true",)]
 
 
+@pytest.mark.slow
 def test_functions_of_python_under_names_of_the_system_are_refused() -> None:
     pytest.importorskip("numpy")  # an older DuckDB needs it for functions of Python
     with duckdb.connect() as connection:

@@ -760,6 +760,7 @@ def test_what_was_not_changed_is_verified(folder: Path, name: str, with_policy: 
     assert found(folder / name, _policy(folder) if with_policy else None) == ""
 
 
+@pytest.mark.slow
 def test_what_was_written_anew_is_verified(folder: Path, tmp_path: Path) -> None:
     """So what is found below is found for what was changed."""
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
@@ -770,6 +771,7 @@ def test_what_was_written_anew_is_verified(folder: Path, tmp_path: Path) -> None
     assert found(path, None) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", some(DUCKDB, 16))
 def test_tampering_with_a_duckdb_file_is_found(what: str, folder: Path, tmp_path: Path, with_policy: bool) -> None:
     if DUCKDB_1 and "collation" in what:
@@ -782,6 +784,7 @@ def test_tampering_with_a_duckdb_file_is_found(what: str, folder: Path, tmp_path
     assert re.search(expected, found(path, _policy(folder) if with_policy else None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", some(PARQUET, 5))
 def test_tampering_with_a_parquet_file_is_found(what: str, folder: Path, tmp_path: Path, with_policy: bool) -> None:
     change, expected = PARQUET[what]

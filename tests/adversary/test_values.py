@@ -160,6 +160,7 @@ def quick(cases: list[Any], every: int) -> list[Any]:
     ]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("name", "values"), quick(ALL, 21))
 def test_what_is_equal_looks_equal(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]
@@ -172,6 +173,7 @@ def test_what_is_equal_looks_equal(
     assert told_apart(connection, relation, tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
 @pytest.mark.parametrize("way", ["arrow", "parquet", "list in parquet", "struct in parquet"])
 def test_numbers_from_elsewhere(connection: duckdb.DuckDBPyConnection, tmp_path: Path, kind: str, way: str) -> None:
@@ -193,6 +195,7 @@ def test_numbers_from_elsewhere(connection: duckdb.DuckDBPyConnection, tmp_path:
     assert told_apart(connection, relation, tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), quick(ALL, 60)[4:])
 def test_what_is_equal_looks_equal_in_a_live_view(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]

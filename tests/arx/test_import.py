@@ -226,6 +226,7 @@ def test_requirements_on_sensitive_attributes_are_in_the_policy(
     assert [(one.attribute, one.kind, one.l) for one in policy.privacy.l_diversity] == [("city", "distinct", 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -258,6 +259,7 @@ def test_without_a_requirement_the_policy_is_refused_and_says_why(tmp_path: Path
         sqlanon.Policy.load(done.folder / done.policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metric", "measure", "is_said"),
     [
@@ -302,6 +304,7 @@ def test_what_has_no_hierarchy_is_said(imported: Callable[..., tuple[sqlanon.Pol
     assert any("zip" in line and "response variable" in line for line in done.left_out)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("limit", ["NaN", "Infinity", "-1", "2", "1E-999999", "many", ""])
 def test_a_suppression_limit_that_is_none_suppresses_nothing(
     limit: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]
@@ -324,6 +327,7 @@ def test_an_attribute_that_is_defined_twice_is_refused(imported: Callable[..., t
         imported(files(input__definition_xml=definition(twice)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("separator", [",", "\t", "|"])
 def test_other_separators(separator: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     quoted = {
@@ -412,6 +416,7 @@ def test_a_zip_that_expands_to_far_more_than_itself_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_large_and_deep_documents_are_refused(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     with pytest.raises(sqlanon.SourceError, match="are the most"):
         imported(files(project_xml=project() + " " * 17_000_000))
@@ -470,6 +475,7 @@ def arx_example(data: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_reference_s_own_example(arx_example: Path, tmp_path: Path) -> None:
     done = import_project(arx_example, tmp_path / "adult")
     policy = sqlanon.Policy.load(done.folder / done.policy)

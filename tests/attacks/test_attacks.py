@@ -100,6 +100,7 @@ def test_every_attack_is_made(all_of_them: Attacks) -> None:
     assert all(one.findings for one in all_of_them.values())
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", some(NAMES, 4))
 def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
     """In any DuckDB client; of two releases, each group counts as often as it is in a combination."""
@@ -138,6 +139,7 @@ def test_of_rows_in_random_order_places_tell_nothing(all_of_them: Attacks) -> No
     assert not any(one.figures["ordered"] for one in findings)
 
 
+@pytest.mark.slow
 def test_a_release_in_the_order_of_the_source_is_found(folder: Path, tmp_path: Path, policy: sqlanon.Policy) -> None:
     """Somebody sorted the released rows as they came."""
     target = tmp_path / "sorted.duckdb"
@@ -155,6 +157,7 @@ def test_a_release_in_the_order_of_the_source_is_found(folder: Path, tmp_path: P
     assert found.victims == sum(row["rows"] for (rows,) in [shown(found.worst.sql)] for row in rows) > 0
 
 
+@pytest.mark.slow
 def test_without_a_policy_it_says_what_is_needed(folder: Path) -> None:
     found = sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"])
     assert found["homogeneity"].skipped is None
@@ -189,6 +192,7 @@ def test_linking_with_a_table_from_outside(folder: Path, policy: sqlanon.Policy)
     assert min(fits) >= 8
 
 
+@pytest.mark.slow
 def test_one_table_cannot_be_a_table_from_outside(folder: Path, policy: sqlanon.Policy) -> None:
     with pytest.raises(SourceError, match="none of the quasi-identifiers"):
         sqlanon.attack(folder / "one.duckdb", policy, outside="strangers")
@@ -208,6 +212,7 @@ def test_wrong_requests(folder: Path) -> None:
         sqlanon.attack(folder / "people.duckdb")
 
 
+@pytest.mark.slow
 def test_a_view_in_place_of_the_rows_is_refused(folder: Path, tmp_path: Path, policy: sqlanon.Policy) -> None:
     """It could read files of who looks at it."""
     target = tmp_path / "bad.duckdb"
@@ -411,6 +416,7 @@ def test_detail_that_could_be_kept_is_no_breach(folder: Path, capsys: pytest.Cap
     assert 'strategy = "local"' in said
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", some(["district", "label", "Ground", "n", "c0"], 4))
 def test_a_column_that_gives_a_generalized_one_away_is_found_whatever_its_name(name: str, tmp_path: Path) -> None:
     people = "people" if name == "district" else 'all "people".'  # no name that can be taken apart

@@ -83,6 +83,7 @@ def test_what_breaks_an_earlier_release_is_published_by_force_alone(folder: Path
     assert (folder / "two.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_anonymize_says_what_it_did(anonymized: tuple[Path, Ended]) -> None:
     folder, ended = anonymized
     assert (ended.status, ended.err) == (0, "")
@@ -125,6 +126,7 @@ def test_anonymize_prints_one_json_object(folder: Path) -> None:
     assert printed["seconds"]["total"] >= printed["seconds"]["search"] + printed["seconds"]["publish"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_publishes_and_records_nothing(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', "")  # and it needs no place
     told = cli("anonymize", policy, "--dry-run")
@@ -135,6 +137,7 @@ def test_a_dry_run_publishes_and_records_nothing(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
+@pytest.mark.slow
 def test_another_strategy_drops_the_keys_of_the_policys_own(folder: Path) -> None:
     policy = rewrite(folder, "[search]", "[search]\nstrategy = 'mondrian'\nsummary = 'set'")
     for option in (["--strategy", "optimal"], ["--set", "search.strategy=optimal"]):
@@ -142,6 +145,7 @@ def test_another_strategy_drops_the_keys_of_the_policys_own(folder: Path) -> Non
         assert (ended.status, json.loads(ended.out)["optimal"]) == (0, True), ended.err
 
 
+@pytest.mark.slow
 def test_a_dry_run_refuses_what_cannot_be_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.result.Result.refusals", ("age gives zip away",))
     ended = cli("anonymize", folder / "policy.toml", "--dry-run")
@@ -250,6 +254,7 @@ def verdict(done: Ended) -> str:
     return done.out[done.out.index("\nVerified: ") + 1 :]
 
 
+@pytest.mark.slow
 def test_verify(published: Path) -> None:
     release, policy = published / "release.duckdb", published / "policy.toml"
     told = cli("verify", release)
@@ -331,6 +336,7 @@ FORBIDDEN = (
 )
 
 
+@pytest.mark.slow
 def test_plan_shows_the_stages_and_their_sql(folder: Path) -> None:
     ended = cli("plan", folder / "policy.toml", "--sql")
     assert (ended.status, ended.err) == (0, "")
@@ -343,6 +349,7 @@ def test_plan_shows_the_stages_and_their_sql(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
+@pytest.mark.slow
 def test_plan_has_a_summary_on_one_screen(folder: Path) -> None:
     policy = folder / "policy.toml"
     ended = cli("plan", policy)
@@ -361,6 +368,7 @@ def test_plan_has_a_summary_on_one_screen(folder: Path) -> None:
     assert command == f"Nothing was run. To print the statements: sqlanon plan {policy} --sql"
 
 
+@pytest.mark.slow
 def test_a_plan_of_many_columns_and_long_names_fits_on_a_screen(tmp_path: Path) -> None:
     names = [f"{'a_rather_long_name_of_a_column_' * 2}{i}" for i in range(20)]
     columns = ", ".join(f"1 AS {name}" for name in [*names, *(f"i{i}" for i in range(40))])
@@ -378,6 +386,7 @@ def test_a_plan_of_many_columns_and_long_names_fits_on_a_screen(tmp_path: Path) 
     assert "  and 13 more" in lines and not any("lattice" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_plan_knows_the_size_of_a_lattice_that_depends_on_no_data(data: Path, tmp_path: Path) -> None:
     ended = cli("plan", adult_policy(data, tmp_path))
     assert ended.status == 0
@@ -397,6 +406,7 @@ def test_plan_reads_no_rows_of_a_database(folder: Path) -> None:
     assert cli("anonymize", policy).status == 2
 
 
+@pytest.mark.slow
 def test_plan_reads_no_rows_of_parquet(folder: Path) -> None:
     """The pages are broken; the schema, at the end, is not."""
     path = folder / "patients.parquet"
@@ -411,6 +421,7 @@ def test_plan_reads_no_rows_of_parquet(folder: Path) -> None:
     assert cli("anonymize", policy).status == 2
 
 
+@pytest.mark.slow
 def test_plan_reads_no_rows_of_csv_beyond_what_tells_the_schema(folder: Path) -> None:
     """A line far down has a field too many."""
     lines = ["name,zip,age,illness", *(f"Person {i},0213{i % 9},{i % 90},illness {i % 7}" for i in range(200_000))]
@@ -424,6 +435,7 @@ def test_plan_reads_no_rows_of_csv_beyond_what_tells_the_schema(folder: Path) ->
 # The answer is no: 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_met_is_1_and_names_what_comes_nearest(folder: Path) -> None:
     ended = cli("anonymize", rewrite(folder, "k = 5", "k = 401"), "--json")
     assert (ended.status, ended.out) == (1, "")
@@ -432,6 +444,7 @@ def test_what_cannot_be_met_is_1_and_names_what_comes_nearest(folder: Path) -> N
     assert not (folder / "release.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_a_source_without_rows_is_1(folder: Path) -> None:
     ended = cli("anonymize", rewrite(folder, 'table = "patients"', 'query = "SELECT * FROM patients LIMIT 0"'))
     assert (ended.status, ended.out) == (1, "")
@@ -486,6 +499,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", some(HOSTILE, 2))
 def test_a_hostile_policy_is_2_with_a_message(what: str, folder: Path) -> None:
     content = HOSTILE[what]
@@ -551,6 +565,7 @@ WRONG = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_request_is_2_and_says_what_is_wrong(what: str, folder: Path) -> None:
     old, new, said = WRONG[what]
@@ -564,6 +579,7 @@ def test_a_wrong_request_is_2_and_says_what_is_wrong(what: str, folder: Path) ->
     assert (folder / "hospital.duckdb").read_bytes() == before
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -604,6 +620,7 @@ def make_database(path: Path) -> None:
     duckdb.connect(path if path.suffix == ".duckdb" else path.with_suffix(".other")).close()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
 @pytest.mark.parametrize("make", some([make_text, make_binary, make_empty, make_directory, make_database, None], 3))
 def test_verify_of_what_is_no_release_is_2(make: Callable[[Path], None] | None, name: str, folder: Path) -> None:
@@ -623,6 +640,7 @@ def test_verify_with_a_wrong_policy_is_2(published: Path, tmp_path: Path) -> Non
         assert (ended.status, ended.out) == (2, "")
 
 
+@pytest.mark.slow
 def test_a_source_that_is_held_for_writing_is_2(folder: Path) -> None:
     holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -684,6 +702,7 @@ def on_a_terminal(*arguments: str | Path) -> tuple[int, bytes, bytes]:
     return process.returncode, out, shown
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_the_status_and_shows_no_progress_in_a_pipe(folder: Path) -> None:
     arguments = ("anonymize", folder / "policy.toml", "--json")
     with sqlanon_process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -705,6 +724,7 @@ def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path) -> None:
     assert err == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", some(["1", "2"], 2))
 def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path, threads: str) -> None:
     policy = rewrite(folder, 'table = "patients"', 'query = "SELECT p.* FROM patients p, range(3000000) r(i)"')
@@ -729,6 +749,7 @@ def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path, threads
 COMMANDS, CLOSED = ("--version", "risk policy.toml", "anonymize policy.toml"), (">&-", "2>&-", ">&- 2>&-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "closed"), some([(command, closed) for command in COMMANDS for closed in CLOSED], 12)
 )
@@ -739,6 +760,7 @@ def test_a_stream_that_is_closed_from_the_start_changes_no_exit_status(folder: P
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_worst_line_is_of_the_finding_that_affects_the_most_people(tmp_path: Path) -> None:
     """All rows are in a district of four ZIP codes; few have a rare district, which is said of them alone."""
     with duckdb.connect(str(tmp_path / "people.duckdb")) as connection:

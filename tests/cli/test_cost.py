@@ -51,6 +51,7 @@ def test_it_names_what_is_gone_and_what_would_keep_it(policy: Path) -> None:
     assert fetch(policy.with_name("r.duckdb"), "SELECT count(DISTINCT age) FROM people")[0][0] > 1
 
 
+@pytest.mark.slow
 def test_json_has_the_same(policy: Path) -> None:
     printed = json.loads(cli("anonymize", policy, "--dry-run", "--json").out)
     assert printed["fully_suppressed"] == ["age"]
@@ -101,6 +102,7 @@ def test_nothing_is_tried_where_nothing_is_gone(policy: Path, monkeypatch: pytes
     assert told.status == 0 and "suppressed." not in told.out
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_changes_nothing(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> None:
         raise SourceError("gone")

@@ -23,6 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_suggested_policy_has_the_keys_and_runs(folder: Path) -> None:
     keys = ["encoding=latin-1", "delimiter=;", "skip=2", "on_bad_line=drop"]
     options = [part for key in keys for part in ("--csv", key)]
@@ -87,6 +88,7 @@ def test_every_key_has_a_spelling_on_the_command_line() -> None:
     assert parse_csv_settings([]) is None
 
 
+@pytest.mark.slow
 def test_the_keys_of_python_are_those_of_the_policy(folder: Path) -> None:
     with sqlanon.connect(folder / "people.csv") as db:
         text = db.suggest(csv={"encoding": "latin-1", "on_bad_line": "drop"})
@@ -95,6 +97,7 @@ def test_the_keys_of_python_are_those_of_the_policy(folder: Path) -> None:
             db.suggest(csv={"skipp": 2})
 
 
+@pytest.mark.slow
 def test_other_sources_take_no_keys(folder: Path) -> None:
     with duckdb.connect(str(folder / "people.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS age")

@@ -31,6 +31,7 @@ def test_without_a_command_the_help_is_shown() -> None:
         assert f"\n  {status:<3}  " in ended.out
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", [None, *COMMANDS])
 def test_help_fits_and_breaks_no_words(name: str | None, width: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FILES)
 def test_the_form_is_told_and_its_keys_read_the_file_alike(case: str, tmp_path: Path) -> None:
     content, facts = FILES[case]
@@ -73,11 +74,13 @@ def test_the_screen_shows_types_and_values_that_do_not_fit(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.slow
 def test_a_share_below_one_is_never_shown_as_one(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("id,age\n" + "1,21\n" * 30_000 + "2,4e\n")
     assert '99.99 % of the values are BIGINT; others: "4e" (1)' in cli("inspect", "people.csv", cwd=tmp_path).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "type_"), [("1.5", "DOUBLE"), ("2020-01-31", "DATE"), ("2020-01-31 10:00:00", "TIMESTAMP")]
 )
@@ -86,6 +89,7 @@ def test_the_type_of_most_values_has_all_of_them(value: str, type_: str, tmp_pat
     assert f'66.66 % of the values are {type_}; others: "NA" (1)' in cli("inspect", "x.csv", cwd=tmp_path).out
 
 
+@pytest.mark.slow
 def test_a_refused_file_is_described_and_refused(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("Export\n\nage;sex;illness\n" + ROWS + "5;m\n" + ROWS)
     done = cli("inspect", "people.csv", cwd=tmp_path)
@@ -121,6 +125,7 @@ def test_several_files_have_the_keys_that_they_share(tmp_path: Path) -> None:
     assert (found["rows"], [column["name"] for column in found["columns"]]) == (2, ["age", "sex"])
 
 
+@pytest.mark.slow
 def test_other_files_have_columns_and_no_csv_keys(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         query = "SELECT 1 AS id, 'NA' AS age UNION ALL SELECT 2, '7' UNION ALL SELECT 3, '8'"
@@ -134,6 +139,7 @@ def test_other_files_have_columns_and_no_csv_keys(tmp_path: Path) -> None:
         assert (age.name, age.type, age.fits, age.others) == ("age", "VARCHAR", "BIGINT", {"NA": 1})
 
 
+@pytest.mark.slow
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     duckdb.connect(str(tmp_path / "people.duckdb")).close()
     done = cli("inspect", "people.duckdb", cwd=tmp_path)
@@ -159,6 +165,7 @@ def test_an_excel_file_is_shown_by_its_range(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["survey.sav", "survey.dta", "survey.xpt", "missing_test.sas7bdat.gz"])
 def test_files_of_statistics_programs_are_shown(name: str, tmp_path: Path) -> None:
     content = (FOLDER / name).read_bytes()
@@ -181,6 +188,7 @@ def test_lines_above_a_table_without_header_are_skipped_by_a_key(tmp_path: Path)
     assert (found["rows"], [column["type"] for column in found["columns"]]) == (3, ["BIGINT", "VARCHAR"])
 
 
+@pytest.mark.slow
 def test_value_labels_and_missing_codes_that_need_a_key_are_named(tmp_path: Path) -> None:
     pyreadstat = pytest.importorskip("pyreadstat")
     rows = {"age": [21.0, 53.0, -9.0], "sex": [1.0, 2.0, 1.0]}

@@ -188,6 +188,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_long_command_shows_progress_with_json_too(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -186,6 +186,7 @@ def columns_of(line: str) -> int:
     return sum(2 if one in "日本" else 1 for one in line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_a_table_fits_into_its_terminal(width: int) -> None:
     plain = PAINT.sub("", shown_at(width, "-c", PROGRAM))
@@ -205,6 +206,7 @@ def test_a_table_fits_into_its_terminal(width: int) -> None:
         )
 
 
+@pytest.mark.slow
 def test_colours_and_paint_can_be_refused() -> None:
     painted = shown_at(80, "-c", PROGRAM)
     assert PAINT.search(painted)
@@ -212,6 +214,7 @@ def test_colours_and_paint_can_be_refused() -> None:
     assert "\x1b" not in shown_at(80, "-c", PROGRAM, TERM="dumb")
 
 
+@pytest.mark.slow
 def test_a_terminal_without_utf_8() -> None:
     shown = shown_at(
         80, "-c", "from sqlanon.terminal import encode_safely; encode_safely()\n" + PROGRAM, PYTHONIOENCODING="ascii"

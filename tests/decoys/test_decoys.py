@@ -621,6 +621,7 @@ def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
     return {check.name.removeprefix("against the source: ") for check in found.checks if check.passed is False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claims", "wrong"),
     some([
@@ -786,6 +787,7 @@ def test_a_decoy_that_is_lost_is_found_by_the_audit(little: Path) -> None:
     assert not (little / "release.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_the_statement_and_the_plan_can_be_run(little: Path) -> None:
     connection = duckdb.connect()
     connection.execute(LITTLE)

@@ -44,6 +44,7 @@ def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[object, ..
 # The hospital
 
 
+@pytest.mark.slow
 def test_the_hospital_has_the_columns_that_it_should(db: duckdb.DuckDBPyConnection) -> None:
     columns = {
         table: dict(db.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table})").fetchall())
@@ -115,6 +116,7 @@ def test_the_same_seed_gives_the_same_tables_in_the_same_order(hospital: Path, t
     assert content(other) != content(hospital)
 
 
+@pytest.mark.slow
 def test_a_hospital_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "hospital.duckdb"
     make_hospital(path, rows=20)
@@ -179,6 +181,7 @@ def test_an_empty_table_gives_nothing_away() -> None:
     assert linked("DELETE FROM people", GROUND) == Linkage(0, 0, 0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attribute", "labels"),
     [

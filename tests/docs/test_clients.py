@@ -135,6 +135,7 @@ def test_the_file_is_put_in_its_place(public: Path) -> None:
     assert (public / "served" / "first.duckdb").stat().st_mode & 0o777 == 0o444
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -200,6 +201,7 @@ def replace(public: Path) -> int:
     return 7
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_the_old_release_keeps_it(public: Path) -> None:
     path, count = public / "first.duckdb", "SELECT count(*) FROM patients"
     first = duckdb.connect(path, read_only=True)

@@ -132,6 +132,7 @@ def test_a_release_in_a_parquet_file(warehouse: duckdb.DuckDBPyConnection, tmp_p
     assert len(rows) > 900
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_released_gives_nothing(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("k = 5", "k = 5000")})
     with pytest.raises(sqlanon.InfeasibleError):
@@ -140,6 +141,7 @@ def test_a_model_that_cannot_be_released_gives_nothing(warehouse: duckdb.DuckDBP
     assert warehouse.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'made'").fetchall() == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_draft_is_no_model(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """The table could not show the mark."""
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("[release]", "[release]\ndraft = true")})

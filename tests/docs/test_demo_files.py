@@ -43,6 +43,7 @@ def missing_files(page: str) -> list[str]:
     return missing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_files_of_the_demo_are_made_before_they_are_read(page: Path) -> None:
     assert missing_files(page.read_text(encoding="utf-8")) == []

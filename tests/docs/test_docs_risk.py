@@ -40,6 +40,7 @@ def practice() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
 def test_the_example_of_a_macro(name: str, example: str, practice: duckdb.DuckDBPyConnection) -> None:
     call, _, shown = example.partition(";\n")
@@ -70,6 +71,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (shares,) = blocks("csv", RISK)
@@ -101,6 +103,7 @@ def test_the_population_of_risk(hospital: Path, tmp_path: Path) -> None:
     assert there.uniques[0][0] > there.uniques[1][1] > 0
 
 
+@pytest.mark.slow
 def test_the_python_of_risk(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = blocks("python", RISK)
     monkeypatch.chdir(hospital)

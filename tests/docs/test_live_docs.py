@@ -66,6 +66,7 @@ def test_what_the_page_forbids_to_readers(tmp_path: Path, storage: str) -> None:
         assert reader.execute("FROM t_live").fetchall() == [(1, "mine")] * 2
 
 
+@pytest.mark.slow
 def test_a_temporary_macro_takes_no_functions_place_as_the_page_says() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q UNION ALL SELECT 2 UNION ALL SELECT 2")

@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from environments import ROOT
 from support import cli
 
@@ -16,6 +17,7 @@ ENCODINGS = {"towns.csv": "windows-1252"}
 BLOCKS = re.findall(r"^`(\S+?)`[^\n]*:\n\n```csv\n(.*?)^```$|^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     commands = 0
     for name, content, console in BLOCKS:

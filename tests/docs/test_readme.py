@@ -253,6 +253,7 @@ def test_the_policies_of_the_requirements(number: int, hospital: Path, tmp_path:
     check_example(number, REQUIREMENTS, hospital, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     database = tmp_path / "practice.duckdb"
     init_database(database)

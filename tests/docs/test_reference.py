@@ -22,6 +22,7 @@ def generated() -> dict[str, tuple[str, str]]:
     return {path.name: (path.read_text(encoding="utf-8"), text) for path, text in reference.generated().items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in (*reference.PAGES, *reference.PARTS)))
 def test_the_generated_files_are_current(name: str, generated: dict[str, tuple[str, str]]) -> None:
     there, wanted = generated[name]

@@ -26,6 +26,7 @@ def make_first(folder: Path) -> None:
     make_hospital(folder / "hospital.duckdb", rows=2000)
 
 
+@pytest.mark.slow
 def test_the_commands_run_and_the_checklist_quotes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_first(tmp_path / FOLDER)

@@ -39,6 +39,7 @@ RECURSIVE = "WITH RECURSIVE"
 """What rounds of shields are made with, and Spark has not: it has no windows in it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", some(JOBS, 24, 12), ids=lambda job: job.name)
 def test_all_that_is_asked_of_rows_can_be_put_to_spark(job: Job, tmp_path: Path) -> None:
     recorder = Recorder(answers=False)
@@ -58,6 +59,7 @@ def test_all_that_is_asked_of_rows_can_be_put_to_spark(job: Job, tmp_path: Path)
 # --- what is refused --------------------------------------------------------------------------------
 
 
+@pytest.mark.cases(7)
 @pytest.mark.parametrize(
     ("sql", "named_as"),
     [

@@ -46,6 +46,7 @@ def test_what_is_counted_may_come_here_and_rows_may_not(query: str, counted: boo
     assert is_counted(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rows", ["SELECT * FROM s", "SELECT COUNT(*) FROM s", "SELECT b FROM s WHERE a = 1 AND b = 'x'"]
 )
@@ -161,6 +162,7 @@ def with_labels(engine: FederatedEngine) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_is_only_joined_to_counts_is_joined_here(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     with_labels(engine)
@@ -219,6 +221,7 @@ def test_lists_of_what_is_joined_stay_there(federated: tuple[FederatedEngine, Fa
     assert asked.named_selects == ["n", "label"] and len(list(asked.find_all(exp.Join))) == 1
 
 
+@pytest.mark.slow
 def test_names_in_a_query_are_its_own(federated: tuple[FederatedEngine, FakeServer]) -> None:
     """A table that is shipped is not taken for what WITH calls by a name; and of one that is only counted one column
     is shipped."""

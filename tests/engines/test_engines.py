@@ -66,6 +66,7 @@ def numbers(engine: Engine, query: str, count: int = 10) -> Any:
     return parse_one(query.format(r=relation), read=engine.dialect)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_engines_satisfy_the_protocol(engine: Engine) -> None:
     satisfies(engine)
@@ -185,6 +186,7 @@ def can(engine: Any, feature: Feature) -> bool:
         return False
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("feature", Feature, ids=lambda feature: feature.name.lower())
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_the_capability_table_is_right(engine: Engine, feature: Feature) -> None:
@@ -206,6 +208,7 @@ print([one.current_setting("enable_progress_bar") for one in (own, private, own.
 """
 
 
+@pytest.mark.slow
 def test_an_interactive_python_sees_no_progress_bar_of_duckdb(tmp_path: Path) -> None:
     """DuckDB takes a process without a script for one: its own connection prints to stdout after two seconds."""
     ended = subprocess.run([sys.executable, "-c", BAR, str(tmp_path)], capture_output=True, text=True, check=True)

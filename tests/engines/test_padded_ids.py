@@ -113,6 +113,7 @@ def test_white_space_is_that_of_python() -> None:
     assert set(WHITE_SPACE) == {chr(code) for code in range(0x110000) if chr(code).isspace()}
 
 
+@pytest.mark.cases(1)
 def test_padded_ids_are_counted_as_persons(place: Place) -> None:
     with duckdb_place(STRIPPED) as (db, source):
         expected = db.anonymize(policy_of(source, person="mrn"))
@@ -123,6 +124,7 @@ def test_padded_ids_are_counted_as_persons(place: Place) -> None:
     assert result.persons == PERSONS + 1
 
 
+@pytest.mark.slow
 def test_padded_ids_number_undecided_persons(place: Place) -> None:
     db, source = place
     figures = (
@@ -138,6 +140,7 @@ def test_padded_ids_number_undecided_persons(place: Place) -> None:
         assert str(refused.value) == str(expected.value)
 
 
+@pytest.mark.slow
 def test_people_with_padded_ids_are_recognized(place: Place, tmp_path: Path) -> None:
     db, source = place
     db.anonymize(policy_of(source, tmp_path, "mrn")).publish()

@@ -38,6 +38,7 @@ def visits_of(seed: int) -> list[tuple[Any, ...]]:
     return cases.visits(seed, movers=0.0 if seed % 4 == 3 else 0.4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_persons_are_counted_as_one_by_one(seed: int) -> None:
     rows = cases.visits(seed)

@@ -52,6 +52,7 @@ def load(server: Server, rows: list[tuple[Any, ...]], **kinds: str) -> None:
     server.load("visited.visits", KINDS | kinds, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["identifying", None, "insensitive"])
 def test_a_source_in_postgres_is_refused(postgres: Server, role: str | None) -> None:
     load(postgres, visits())
@@ -87,6 +88,7 @@ def count_as_duckdb(connection: duckdb.DuckDBPyConnection, message: str, strateg
     return int(rows)
 
 
+@pytest.mark.slow
 def test_the_figures_of_postgres_are_those_of_the_release(postgres: Server) -> None:
     with duckdb.connect() as connection:
         connection.execute(IN_CLASSES)
@@ -96,6 +98,7 @@ def test_the_figures_of_postgres_are_those_of_the_release(postgres: Server) -> N
         assert 0 < count_as_duckdb(connection, message) < 360
 
 
+@pytest.mark.slow
 def test_a_role_without_temporary_tables_is_refused_without_these_figures(postgres: Server) -> None:
     load(postgres, visits())
     postgres.run(
@@ -119,6 +122,7 @@ def test_rows_of_persons_with_one_row_need_no_decision(postgres: Server) -> None
         assert db.anonymize(policy_of("identifying", SOURCE)).persons is None
 
 
+@pytest.mark.slow
 def test_whoever_decides_gets_a_release_of_postgres(postgres: Server) -> None:
     load(postgres, visits())
     with sqlanon.connect() as db:
@@ -126,6 +130,7 @@ def test_whoever_decides_gets_a_release_of_postgres(postgres: Server) -> None:
         assert db.anonymize(policy_of("identifying", SOURCE, person=False)).persons is None
 
 
+@pytest.mark.slow
 def test_nothing_but_figures_of_people_leaves_postgres(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     load(postgres, [(f"m{mrn}", *rest) for mrn, *rest in visits()], mrn="text")
     fetched: list[Any] = []
@@ -179,6 +184,7 @@ def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.
     assert len(asked) == 1 and not isinstance(failed.value, UnreadableColumnsError)
 
 
+@pytest.mark.slow
 def test_errors_of_rights_are_about_columns(postgres: Server) -> None:
     load(postgres, visits())
     postgres.run("CREATE ROLE no_columns LOGIN PASSWORD 'x'", "GRANT USAGE ON SCHEMA visited TO no_columns")

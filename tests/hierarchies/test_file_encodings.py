@@ -32,6 +32,7 @@ def labels(path: Path, **keys: Any) -> list[str]:
         return sorted({row[0] for row in connection.execute(f"SELECT town FROM {release.table}").fetchall()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mark", "encoding", "keys"),
     [

@@ -199,6 +199,7 @@ def reference_mask(text: str, side: str, longest: int) -> Row:
 MASKED = st.lists(st.text(st.characters(codec="utf-8"), max_size=7).filter("*".__ne__), min_size=1, unique=True)
 
 
+@pytest.mark.slow
 @settings(few, max_examples=examples(8))
 @given(MASKED, st.sampled_from(["right", "left"]))
 def test_mask_equals_plain_python(bench: Bench, values: list[str], side: str) -> None:
@@ -609,6 +610,7 @@ def test_days_among_partial_dates_are_days_of_the_calendar(text: str) -> None:
     assert bool(re.fullmatch(PARTIAL_DATE, text)) == is_day
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["198", "1980-13", "1980-00", "1980-5", "1980-02-30", "0000", "1980-05-01 10:00", " 1981", ""]
 )
@@ -729,6 +731,7 @@ def test_what_a_file_says_is_what_is_read(
     assert bench.labels() == {key: (label, "*") for key, label in rows.items()}
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("content", "column_type", "words"),
     [
@@ -893,6 +896,7 @@ def test_hostile_values_and_labels(bench: Bench, values: list[str]) -> None:
     assert bench.labels() == {value: (f"{value}'\"", "*") if len(values) > 1 else (f"{value}'\"",) for value in values}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adult", "fars"])
 def test_the_hierarchies_of_real_tables(bench: Bench, data: Path, name: str) -> None:
     folder = data / name

@@ -173,6 +173,7 @@ def after(run_before: tuple[tuple[Path, Path], Any]) -> tuple[Path, Any]:
     return folder_again(*folders) / "sqlanon.catalog.duckdb", printed
 
 
+@pytest.mark.slow
 def test_the_catalog_is_beside_the_policy_and_private(after: tuple[Path, Any]) -> None:
     path, _ = after
     assert mode(path) == 0o600
@@ -266,6 +267,7 @@ def test_another_policy_keeps_the_hierarchies_of_the_first(after: tuple[Path, An
     assert fetch(path, "SELECT count(*), count(DISTINCT policy_hash) FROM sqlanon.hierarchies") == [(4, 2)]
 
 
+@pytest.mark.slow
 def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
     names = ['"; DROP TABLE runs; --', "select", "größe x", "a.b"]
     private = tmp_path / "c.duckdb"
@@ -361,6 +363,7 @@ def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
     assert fetch(path, "SELECT count(*) FROM sqlanon.runs") == [(2,)]
 
 
+@pytest.mark.slow
 def test_without_a_catalog_nothing_is_written(folder: Path) -> None:
     tree = sqlanon.Policy.load(folder / "policy.toml").model_copy(update={"catalog": None})
     with sqlanon.connect() as db:
@@ -445,6 +448,7 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     assert cli("anonymize", folder / "policy.toml").status == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", some(["reading", "writing"], 2))
 def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
     how: str, after: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
@@ -463,6 +467,7 @@ def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
     assert waited
 
 
+@pytest.mark.slow
 def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     init_database(path)
@@ -523,6 +528,7 @@ OTHER_FORMATS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change_format", [pytest.param(one, marks=[pytest.mark.slow] if i else []) for i, one in enumerate(OTHER_FORMATS)]
 )

@@ -310,6 +310,7 @@ def test_what_cannot_be_extended(hospital: Path, more: dict[str, Any], words: st
         db.extend(asked)
 
 
+@pytest.mark.slow
 def test_keys_must_tell_rows_apart(hospital: Path) -> None:
     insert(hospital, (None, 21, "m", "02131", "none"))
     with (
@@ -325,6 +326,7 @@ def test_keys_must_tell_rows_apart(hospital: Path) -> None:
         db.extend(policy(hospital))
 
 
+@pytest.mark.slow
 def test_a_number_with_more_digits_gives_the_others_another_label(hospital: Path) -> None:
     insert(hospital, (100, 105, "m", "02131", "old"))
     with sqlanon.connect() as db, pytest.raises(SourceError, match=r"attributes\.age: 10 values have another label"):

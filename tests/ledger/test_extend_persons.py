@@ -62,6 +62,7 @@ def check_persons(rows: list[tuple[Any, ...]], persons: dict[int, Any]) -> None:
     assert all(len(found) >= K for found in persons_by_class(known, (0, 1), 2).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
@@ -103,6 +104,7 @@ def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, se
         before = after
 
 
+@pytest.mark.slow
 def test_a_release_whose_persons_are_not_known_any_more_is_not_extended(tmp_path: Path) -> None:
     """A person who left the source: whose rows the release has in a class cannot be counted with new ones."""
     insert(tmp_path, visits(random.Random(1), 60, 0))

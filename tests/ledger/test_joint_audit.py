@@ -287,6 +287,7 @@ NUMBERS = ["0", "1", "1.5", "-2", "16777217", "100000000000000006", "10000000000
 EXACT_TYPES = ["INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL(20,0)", "DECIMAL(6,2)", "DECIMAL(38,6)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "two"), list(itertools.combinations(EXACT_TYPES, 2)))
 def test_exact_numbers_of_two_types_are_compared_exactly(one: str, two: str) -> None:
     """They meet if they are equal as fractions, and only then."""
@@ -323,6 +324,7 @@ def test_a_value_meets_its_rounded_form(first: str, second: str) -> None:
         assert connection.execute(query).fetchone() == (True,)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("first", "second", "pairs"),
     [

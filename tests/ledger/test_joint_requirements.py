@@ -85,6 +85,7 @@ CLASSES = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "happens"),
     [
@@ -161,6 +162,7 @@ def test_attack_finds_new_rows_that_break_a_requirement(tmp_path: Path) -> None:
     assert [row for rows in shown for row in rows if "Z1" in row]
 
 
+@pytest.mark.slow
 def test_the_query_of_a_refusal_lists_the_classes(tmp_path: Path) -> None:
     load(tmp_path, TWO_BY_TWO.format(cost="i * 100"))
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)

@@ -61,6 +61,7 @@ MASKED = {"suppressed": "mask"}
 FEW = r"1 row is (new|gone), fewer than 5 in one class \(temporal attack\)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["joins", *(pytest.param(one, marks=pytest.mark.slow) for one in CHANGES)])
 def test_masked_rows_hide_nobody_who_joins_leaves_or_changes(tmp_path: Path, what: str) -> None:
     """A masked row could be of any class: it is a class of its own all the same."""

@@ -538,6 +538,7 @@ def test_what_is_no_catalog_is_passed_over(hospital: Path) -> None:
     assert not result.warnings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "is_kept"),
     [
@@ -573,6 +574,7 @@ def test_versions_that_the_catalog_does_not_know_are_not_kept(
     publish(second)
 
 
+@pytest.mark.slow
 def test_a_version_that_is_not_the_recorded_one_is_not_kept(hospital: Path) -> None:
     """The same number, in a file that another catalog has since published to."""
     publish(policy(hospital, "one", COARSE))
@@ -583,6 +585,7 @@ def test_a_version_that_is_not_the_recorded_one_is_not_kept(hospital: Path) -> N
         publish(policy(hospital, "one", COARSE, release={"keep": 2}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "sections", "loss"),
     [

@@ -110,6 +110,7 @@ def test_noise_on_another_attribute_is_refused_without_a_total_that_allows_the_s
     assert so_far(with_one) == 1.5
 
 
+@pytest.mark.slow
 def test_noise_on_kilograms_and_then_on_pounds_is_refused(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
         connection.execute(

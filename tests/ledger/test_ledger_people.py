@@ -173,6 +173,7 @@ def refuse_labs(clinic: Path, case: str) -> str:
     return str(refused.value)
 
 
+@pytest.mark.slow
 def test_the_refusal_of_a_table_of_the_same_people_explains_itself(clinic: Path) -> None:
     message = refuse_labs(clinic, "CSV")
     assert "(why 19 rows with k = 4: one person has up to 6 rows, so 18 rows can be those of 3 persons)" in message
@@ -180,6 +181,7 @@ def test_the_refusal_of_a_table_of_the_same_people_explains_itself(clinic: Path)
     assert "if mrn numbers other people in that source (both may count from 1)" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["each row is called a person", "another name, and half of the people"])
 def test_another_table_of_the_same_people_is_refused(clinic: Path, case: str) -> None:
     refuse_labs(clinic, case)
@@ -201,6 +203,7 @@ def test_the_people_of_a_release_are_known_wherever_they_came_from(
     refuse_labs(tmp_path, "CSV")
 
 
+@pytest.mark.slow
 def test_numbers_of_other_people_from_1_on_are_no_people_in_common(tmp_path: Path) -> None:
     """All numbers of the one are in the other. But no column says the same of them more often than chance does."""
     make_tables(tmp_path, make_people(1), make_people(2))
@@ -308,6 +311,7 @@ SERIAL = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("person", ["id", False])
 def test_tables_that_both_count_from_1_are_of_other_people(person: Any, tmp_path: Path) -> None:
     """Neither numbers that both have, nor a column that repeats them, nor the same few values by other names."""

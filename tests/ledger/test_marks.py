@@ -14,6 +14,7 @@ from sqlanon.expressions import subquery, table
 from sqlanon.ledger.marks import EarlierAttribute, marked, marks, rows_there, unmarked
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> None:
     """Rows that read alike, more or fewer in the release than in the source, NULLs, labels and tops."""

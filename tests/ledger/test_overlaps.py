@@ -77,6 +77,7 @@ def test_bands_of_two_hierarchies_show_who_is_between_their_ends(tmp_path: Path,
     assert len(refused.value.queries) == 1
 
 
+@pytest.mark.slow
 def test_bands_that_share_enough_rows_are_published(tmp_path: Path) -> None:
     load(tmp_path, [*AGES, *[12] * 10], alone=False)
     publish(tmp_path, "one", {"intervals": [10]})
@@ -249,6 +250,7 @@ def test_attack_subtracts_the_counts_of_overlapping_classes(tmp_path: Path, ill:
     assert found
 
 
+@pytest.mark.slow
 def test_attack_takes_the_hierarchy_of_a_release_from_the_catalog(tmp_path: Path) -> None:
     """That of a draft, which no ledger has, is the policy's."""
     load(tmp_path, AGES)
@@ -378,6 +380,7 @@ def test_a_group_that_meets_several_counts_once(tmp_path: Path) -> None:
         publish(tmp_path, "two", {"intervals": [10]}, k=4, suppression="cells", suppression_limit=0.6)
 
 
+@pytest.mark.slow
 def test_a_refusal_says_what_was_found_where_the_rest_takes_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,6 +438,7 @@ def test_rows_that_are_gone_hide_none_that_are_new(tmp_path: Path) -> None:
         publish(tmp_path, "two", {"categories": second}, **limits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", ["DOUBLE", "DECIMAL(6,2)", "VARCHAR"])
 def test_bands_meet_whatever_the_type_of_ages_has_become(tmp_path: Path, type_: str) -> None:
     """15 is 15.0: the same table again is published, and one person between the ends of bands is found."""
@@ -450,6 +454,7 @@ def test_bands_meet_whatever_the_type_of_ages_has_become(tmp_path: Path, type_: 
             publish(tmp_path, "three", {"intervals": [15]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_swapped", [False, True])
 def test_a_range_of_all_values_has_no_null(is_swapped: bool) -> None:
     """One row is in ``0-3`` beside those of ``*``, which may have no value; whichever release came first."""

@@ -80,12 +80,14 @@ def source_change(folder: Path, **more: Any) -> SourceChange:
     return found.source_change
 
 
+@pytest.mark.slow
 def test_the_release_of_an_unchanged_source_has_no_change(visits: Path) -> None:
     found = verify(visits)
     assert found.verified
     assert found.source_change is None
 
 
+@pytest.mark.slow
 def test_withdrawn_persons_are_counted_with_all_their_rows(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     found = source_change(visits)
@@ -96,6 +98,7 @@ def test_withdrawn_persons_are_counted_with_all_their_rows(visits: Path) -> None
     assert (found.smallest_class, found.small_classes) == (2, 2)  # each was one of three persons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [True, False])
 def test_persons_who_left_are_named_where_others_have_come_with_their_rows(tmp_path: Path, key: bool) -> None:
     publish(tmp_path, key=key)
@@ -107,6 +110,7 @@ def test_persons_who_left_are_named_where_others_have_come_with_their_rows(tmp_p
     assert "sqlanon withdraw" in found.remedy("p.toml")
 
 
+@pytest.mark.slow
 def test_keys_that_left_are_named_where_others_have_come_with_their_rows(tmp_path: Path) -> None:
     publish(tmp_path, person=False)
     change(tmp_path / "h.duckdb", "UPDATE visits SET id = 1000 WHERE id = 9")
@@ -114,6 +118,7 @@ def test_keys_that_left_are_named_where_others_have_come_with_their_rows(tmp_pat
     assert (found.withdrawn_persons, found.deleted_rows, found.new_rows) == (1, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_deleted_row_of_a_person_who_keeps_others_withdraws_nobody(visits: Path) -> None:
     change(visits / "h.duckdb", DELETE_A_VISIT)
     found = source_change(visits)
@@ -121,6 +126,7 @@ def test_a_deleted_row_of_a_person_who_keeps_others_withdraws_nobody(visits: Pat
     assert found.differences == "1 released row was deleted"
 
 
+@pytest.mark.slow
 def test_a_grown_source_is_named_and_the_release_has_lost_nothing(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
     found = source_change(visits)
@@ -195,6 +201,7 @@ def test_a_copy_of_the_release_is_as_it_was_published(visits: Path) -> None:
     assert failed(found) == {SOURCE_CHECK}
 
 
+@pytest.mark.slow
 def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
     """Nothing shows that the release is the one that was published."""
     (visits / "c.duckdb").unlink()
@@ -228,6 +235,7 @@ def test_extend_counts_what_the_release_still_shows(tmp_path: Path) -> None:
     assert found.to_dict()["source_change"]["withdrawn_persons"] == 3
 
 
+@pytest.mark.slow
 def test_extend_names_withdrawn_persons_where_it_is_refused(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="2 persons are withdrawn"):
@@ -253,6 +261,7 @@ table = "visits"
 """
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_holds_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,7 @@ def released(folder: Path) -> Counter[tuple[Any, ...]]:
         return Counter(connection.execute("SELECT * FROM visits").fetchall())
 
 
+@pytest.mark.slow
 def test_the_new_version_lacks_withdrawn_rows_and_classes_that_are_too_small_without_them(visits: Path) -> None:
     before = released(visits)
     change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
@@ -95,6 +96,7 @@ def test_the_ledger_knows_which_version_is_out_and_which_was_replaced(visits: Pa
     assert fetch(visits / "c.duckdb", f"SELECT count(*) FROM sqlanon.released_keys WHERE run_id = '{run_id}'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_removal_that_singles_somebody_out_is_refused_with_what_is_lost(visits: Path) -> None:
     before = (visits / "r.duckdb").read_bytes()
     change(visits / "h.duckdb", DELETE_A_VISIT)
@@ -125,6 +127,7 @@ def test_changed_rows_are_published_as_they_are_now(visits: Path) -> None:
     assert verify(visits).verified
 
 
+@pytest.mark.slow
 def test_nothing_is_withdrawn_where_no_row_has_left(visits: Path) -> None:
     change(visits / "h.duckdb", GROW, CHANGE_A_VALUE)
     with sqlanon.connect() as db:
@@ -279,6 +282,7 @@ def test_longer_texts_under_a_mask_are_refused(tmp_path: Path) -> None:
         db.withdraw(sqlanon.Policy.model_validate(masked))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [
@@ -297,6 +301,7 @@ def test_what_cannot_be_withdrawn_is_refused(
         db.withdraw(sqlanon.Policy.model_validate(parts))
 
 
+@pytest.mark.slow
 def test_a_changed_release_is_not_published_again(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     change(visits / "r.duckdb", "CREATE TABLE other AS SELECT 1 AS x")

@@ -127,6 +127,7 @@ def test_no_condition_of_a_reader_meets_a_suppressed_row(reader: duckdb.DuckDBPy
         reader.execute(LOOKS[look].format(alarm)).fetchall()
 
 
+@pytest.mark.slow
 def test_the_alarms_go_off_where_there_is_no_barrier(reader: duckdb.DuckDBPyConnection) -> None:
     for alarm in ALARMS.values():
         with pytest.raises(duckdb.Error):
@@ -154,6 +155,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", some(QUESTIONS, 4))
 def test_a_reader_filters_only_what_is_shown(reader: duckdb.DuckDBPyConnection, question: str) -> None:
     """A condition, or an aggregate, on the view is one on all that it shows, copied."""
@@ -234,6 +236,7 @@ def test_hostile_names(connection: duckdb.DuckDBPyConnection) -> None:
     assert connection.execute("SELECT view, suppressed FROM sqlanon.live_views").fetchall() == [(view, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(["source", "rows", "classes", "live_views", "hierarchies", "alone"], 9))
 def test_a_table_may_have_a_name_that_the_view_uses_itself(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     connection.execute("CREATE SCHEMA sqlanon; CREATE TABLE sqlanon.hierarchies AS SELECT 7 AS q, 8 AS s")
@@ -276,6 +279,7 @@ def test_types(connection: duckdb.DuckDBPyConnection) -> None:
     }
 
 
+@pytest.mark.slow
 def test_null_is_a_value_of_its_own(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 'x' || i % 2 AS q, 'y' AS top, i % 3 AS s FROM range(8) AS t(i)")
     top = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
@@ -399,6 +403,7 @@ def test_every_look_satisfies_the_policy_while_others_write(tmp_path: Path, seco
 # --- making, replacing, removing
 
 
+@pytest.mark.slow
 def test_the_statements_are_those_that_are_run_and_nothing_is_written(tmp_path: Path) -> None:
     path = tmp_path / "hospital.duckdb"
     make_hospital(path)

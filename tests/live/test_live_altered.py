@@ -134,6 +134,7 @@ def test_a_type_that_is_kept_is_no_other_one(connection: duckdb.DuckDBPyConnecti
     assert shown == expected.fetchall()
 
 
+@pytest.mark.slow
 def test_an_enum_may_grow_and_its_dictionary_is_in_no_view(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         "CREATE TABLE t AS SELECT ['a', 'A'][1 + i % 2]::ENUM('a', 'A', 'SECRET') AS q FROM range(5) AS t(i)"
@@ -225,6 +226,7 @@ def test_a_view_whose_table_is_gone_is_dropped_by_the_name_in_the_policy(
 # --- names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["live_views", "LIVE_Definitions"])
 def test_names_of_what_is_beside_the_views_are_refused(name: str) -> None:
     with duckdb.connect() as connection, pytest.raises(SourceError, match="cannot be called"):

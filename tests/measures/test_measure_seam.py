@@ -41,6 +41,7 @@ def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]]:
     return min(found)[0], min(found)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(3), 2))
 @pytest.mark.parametrize("strategy", ["optimal", "incognito"])
 def test_the_search_finds_the_best_by_it(tmp_path: Path, seed: int, strategy: str) -> None:

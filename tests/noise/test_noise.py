@@ -132,6 +132,7 @@ def type_of(result: sqlanon.Result) -> str:
 # --- what a run says --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'a' AS q FROM range(4)")
@@ -146,6 +147,7 @@ def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
     assert fetch(release.path, "SELECT epsilon, noise, confidence FROM sqlanon.manifest") == [(None,) * 3]
 
 
+@pytest.mark.slow
 def test_the_records_with_noise_are_shown_to_the_holder(usual: sqlanon.Result) -> None:
     relation = usual.noisy
     assert relation is not None
@@ -235,6 +237,7 @@ def test_bignum_has_room_too(tmp_path: Path) -> None:
     anonymized("(1), (2), (3)", "BIGNUM", {}, check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "type_",
     ["VARCHAR", "TIMESTAMP", *rarely("BOOLEAN", "TIMESTAMPTZ", "TIME", "INTERVAL", "INTEGER[]", "ENUM ('1', '2')")],
@@ -265,6 +268,7 @@ def test_floats_are_multiples_of_a_power_of_two() -> None:
     anonymized(values, "DOUBLE", {}, check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("type_", "noise", "r"),
     [
@@ -313,6 +317,7 @@ def test_zero_has_no_sign() -> None:
     anonymized(", ".join(f"({i % 4 - 2})" for i in range(400)), "DOUBLE", {"round": 1}, check)
 
 
+@pytest.mark.slow
 def test_dates_are_whole_days_and_rounded_from_1970() -> None:
     values = ", ".join(f"(DATE '1980-01-01' + {i})" for i in range(60))
 
@@ -360,6 +365,7 @@ def test_by_default_the_range_of_a_class_bounds_nothing() -> None:
     anonymized(values, "INTEGER", {}, check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bounds", "type_"),
     [
@@ -384,6 +390,7 @@ def test_a_granularity_is_of_the_type_of_the_column(round_: float, type_: str) -
         anonymized(values, type_, {"round": round_}, lambda result: None)
 
 
+@pytest.mark.slow
 def test_a_class_of_one_value_gets_no_noise(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
@@ -409,6 +416,7 @@ def test_a_class_of_one_value_is_rounded_where_that_is_asked() -> None:
     anonymized("(7.3), (7.3), (7.3)", "DOUBLE", {"round": 0.5}, check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "type_"),
     [
@@ -450,6 +458,7 @@ def test_values_at_the_ends_of_their_types(values: str, type_: str, epsilon: flo
 # --- unknown values ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["NULL", "'nan'", "1.1e100", *rarely("'inf'", "'-inf'", "-1.1e100")])
 def test_a_value_that_no_noise_can_be_added_to_is_an_error(value: str) -> None:
     with pytest.raises(sqlanon.SourceError) as caught:
@@ -491,6 +500,7 @@ def test_all_unknown_is_infeasible() -> None:
         )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measure", "score"), [("precision", None), ("height", 0)])
 def test_a_score_that_counts_suppressed_rows_is_not_shown_with_noise(
     measure: str, score: float | None, tmp_path: Path
@@ -534,6 +544,7 @@ def make(attributes: dict[str, Any], privacy: dict[str, Any], **sections: Any) -
     return sqlanon.Policy(**tree)
 
 
+@pytest.mark.slow
 def test_where_too_many_are_suppressed_for_confidence_it_is_infeasible() -> None:
     """Two groups of three far from each other, and k = 4: one fewer than k is near each of them."""
     values = "(0), (0), (0), (100), (100), (100)"
@@ -550,6 +561,7 @@ def test_where_too_many_are_suppressed_for_confidence_it_is_infeasible() -> None
                 assert "confidence" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_of_a_view_the_rest_is_judged_with_the_values_of_the_whole_source() -> None:
     """A view is scanned once, and what was scanned is let go of: but not the values that are needed after noise."""
     rows = "SELECT i % 3 AS zip, i AS cost, 'ill' || i % 2 AS ill FROM range(60) AS t(i)"
@@ -690,6 +702,7 @@ def test_persons_are_counted_beside_noise(tmp_path: Path) -> None:
     assert "who" not in str(fetch(release.path, "SELECT columns FROM sqlanon.manifest"))
 
 
+@pytest.mark.slow
 def test_what_the_manifest_says_of_noise(
     source: Path, usual: sqlanon.Result, published: sqlanon.Release, tmp_path: Path
 ) -> None:
@@ -753,6 +766,7 @@ def uncompressed(
         yield path, connection.execute("SELECT region, income, account, born, note FROM people").fetchall()
 
 
+@pytest.mark.slow
 def test_no_original_value_is_in_a_release(uncompressed: tuple[Path, list[tuple[Any, ...]]]) -> None:
     """Neither the values nor the least and the greatest of a class, in binary or as text."""
     path, rows = uncompressed
@@ -786,6 +800,7 @@ def test_no_original_value_is_in_a_release(uncompressed: tuple[Path, list[tuple[
             assert struct.pack("<d", value) not in content and repr(value).encode() not in content
 
 
+@pytest.mark.slow
 def test_an_error_of_noise_shows_no_value(source: Path) -> None:
     """With little noise few are near to anybody, and almost all would have to go."""
     attributes = {name: {"role": "quasi", "noise": {"epsilon": 1000.0}} for name in ("height", "born")}
@@ -822,6 +837,7 @@ def test_a_release_with_noise_verifies_alone_and_with_its_source(published: sqla
     assert failures(published.path, policy_for(source)) == ()
 
 
+@pytest.mark.slow
 def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
     """With the values that have noise every row would be a class."""
     found = verify_file(copy)
@@ -874,6 +890,7 @@ def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: P
     assert failures(copy, policy_for(source)) != ()
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "changed",
     [
@@ -898,6 +915,7 @@ def test_verify_with_the_policy_finds_another_row_without_the_noise(copy: Path, 
     assert failures(copy, policy_for(source)) != ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [
@@ -983,6 +1001,7 @@ class Mechanism:
         return getattr(self.real, name)
 
 
+@pytest.mark.slow
 def test_no_private_value_reaches_opendp(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for noise alone: as many zeros as there are records, for each attribute."""
     given: list[Any] = []
@@ -1013,6 +1032,7 @@ class Failing(Mechanism):
         raise self.given[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt, *rarely(MemoryError)])
 def test_an_interrupted_run_leaves_nothing_and_can_be_run_again(
     error: type[BaseException], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -1081,6 +1101,7 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
 # --- risk -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_risk_says_what_each_epsilon_would_cost(source: Path, usual: sqlanon.Result) -> None:
     with sqlanon.connect() as db:
         found = db.risk(policy_for(source), epsilons=(0.5, 2, 1)).noise
@@ -1304,6 +1325,7 @@ def test_a_population_gets_no_noise(tmp_path: Path) -> None:
     assert any(check.name == "against the source: 15-map" and check.passed for check in found.checks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", ["[1]", '"x"'])
 def test_a_confidence_that_is_no_object_is_a_broken_manifest(claim: str, copy: Path) -> None:
     change(copy, f"UPDATE sqlanon.manifest SET confidence = '{claim}'")
@@ -1311,6 +1333,7 @@ def test_a_confidence_that_is_no_object_is_a_broken_manifest(claim: str, copy: P
         verify_file(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_noise_is_drawn_on_as_many_threads_as_may_be(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
@@ -1382,6 +1405,7 @@ def test_a_class_beyond_the_bounds_is_verified(target: str, confidence: float | 
     assert found.verified, found.failures
 
 
+@pytest.mark.slow
 def test_values_without_noise_keep_every_digit() -> None:
     """In a class where all are equal, and without a warning that is not true."""
     for type_, value in (("BIGINT", "4611686018427387903"), ("DECIMAL(20, 2)", "123456789012345678.89")):
@@ -1389,6 +1413,7 @@ def test_values_without_noise_keep_every_digit() -> None:
         assert [str(one) for one in released] == [value] * 5
 
 
+@pytest.mark.slow
 def test_values_that_there_is_no_room_for_are_refused() -> None:
     for type_, value in (("BIGINT", 2**63 - 1), ("HUGEINT", 2 * 10**37), ("DECIMAL(38, 37)", 5)):
         with pytest.raises(sqlanon.SourceError, match="too large for its type"):
@@ -1410,6 +1435,7 @@ def test_a_confidence_next_to_1() -> None:
     assert result.confidence is not None and result.confidence["suppressed_rows"] == 0
 
 
+@pytest.mark.slow
 def test_a_warning_shows_the_linking_risk_of_noise_that_the_policy_lets_be_weak() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'a' AS q, i AS x FROM range(40) AS r(i)")

@@ -147,6 +147,7 @@ def test_noise_is_laplace_with_the_scale_of_its_class(j: int, records: list[Nois
     assert low - slack <= sum(map(abs, draws)) / len(draws) <= high + slack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("j", range(3))
 def test_noise_of_each_class_is_laplace_with_its_own_scale(j: int, records: list[Noisy]) -> None:
     """A scale that were wrong in one class would hide in the pool."""
@@ -223,6 +224,7 @@ def test_ten_times_the_range_is_ten_times_the_noise() -> None:
         assert low - 0.01 <= mean / delta <= high + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", some([1.0, 0.1, 10.0], 3))
 def test_the_observed_error_is_the_expected_one(epsilon: float) -> None:
     """Absolute and relative, of a run's own figures; classes of different ranges and both signs."""
@@ -305,6 +307,7 @@ def test_opendp_accounts_for_no_more_than_epsilon(epsilon: float) -> None:
     assert mechanism.map(STEPS) >= epsilon * (1 - 1e-9)  # and for no less than it can be used for
 
 
+@pytest.mark.slow
 def test_what_a_run_uses_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the mechanisms that a run makes: the cost of moving by the whole range is at most the attribute's ε."""
     costs: list[float] = []

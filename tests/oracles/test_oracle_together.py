@@ -19,6 +19,7 @@ def rows(*each: tuple[str, str, int]) -> list[Any]:
     return [(labels(label), (value,)) for label, value, n in each for _ in range(n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(300), 10))
 def test_bounds_are_those_of_all_source_tables(seed: int) -> None:
     draw = random.Random(seed)

@@ -114,6 +114,7 @@ def messages(tree: dict[str, Any]) -> set[str]:
     return {one.message for rows in (LIVE_VIEWS, EXTENSIONS, IN_LEDGER) for one in conflicts(rows, asked)}
 
 
+@pytest.mark.slow
 def test_each_row_refuses_a_policy() -> None:
     def pattern(row: Row) -> re.Pattern[str]:
         return re.compile(re.sub(r"\\{\w+\\}", ".+", re.escape(row.message)).replace(r"\{\{\}\}", r"\{\}"))

@@ -141,13 +141,13 @@ def check_nothing_is_left_to_place(plan: Plan, placed: dict[int, Nodes], choice:
 DRAWS = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=4, max_size=4)
 
 
-@settings(quick, max_examples=draw_tables(10, usual=5))
+@settings(quick, max_examples=draw_tables(5, usual=5))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_the_fewest_blanks(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
-@settings(quick, max_examples=draw_tables(10, usual=5))
+@settings(quick, max_examples=draw_tables(5, usual=5))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -215,6 +215,7 @@ def matches(rows: Counter[Any], row: tuple[str, ...]) -> int:
     return sum(n for other, n in rows.items() if all("*" in (a, b) or a == b for a, b in zip(row, other, strict=True)))
 
 
+@pytest.mark.slow
 def test_a_blank_is_no_wildcard(tmp_path: Path) -> None:
     """One blank is enough for those who count it as any value; a reader finds a class of 1, and one of 4."""
     rows = [*[("a", "x")] * 4, ("b", "x"), *[("c", "y")] * 10]
@@ -258,7 +259,7 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     assert sizes == Counter({("*", "*"): 7, ("c", "z"): 12})
 
 
-@settings(privacy_properties.quick, max_examples=draw_tables(5, usual=1))
+@settings(privacy_properties.quick, max_examples=draw_tables(3, usual=1))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")
@@ -282,7 +283,8 @@ def test_adult(data: Path) -> None:
     assert result.smallest_class == 5
 
 
-@settings(quick, max_examples=draw_tables(10, usual=10))
+@pytest.mark.slow
+@settings(quick, max_examples=draw_tables(5, usual=10))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: list[int]) -> None:
     """Of up to four attributes the small and the large sets are all sets: nothing differs."""

@@ -265,6 +265,7 @@ def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer == (0, 21)
 
 
+@pytest.mark.slow
 def test_the_release_of_the_run() -> None:
     """Its tuples count all released attributes: by the quasi-identifiers alone, the table of 18 is the better one, for
     it has nine classes, and the answer eight."""
@@ -324,7 +325,7 @@ def check_optimum(question: Question, most: int) -> None:
         assert search.checks <= len(tables)
 
 
-@settings(quick, max_examples=draw_tables(10, usual=4))
+@settings(quick, max_examples=draw_tables(5, usual=4))
 @given(question=questions())
 def test_the_most_distinct_tuples(question: Question) -> None:
     check_optimum(question, most=60)
@@ -347,7 +348,7 @@ def check_release(question: Question) -> None:
         assert min(groups.values()) >= k
 
 
-@settings(quick, max_examples=draw_tables(5, usual=2))
+@settings(quick, max_examples=draw_tables(3, usual=2))
 @given(question=questions())
 def test_the_release(question: Question) -> None:
     check_release(question)
@@ -374,6 +375,7 @@ STUCK = Question(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_step_leads_to_a_table_that_satisfies() -> None:
     """The rows that violate end at the top, two of them; the three others stay as they are, though at the top all five
     would do."""
@@ -384,6 +386,7 @@ def test_no_step_leads_to_a_table_that_satisfies() -> None:
     assert published(replace(STUCK, limit="0.4")) == Counter({("v2", "x"): 3})
 
 
+@pytest.mark.slow
 def test_it_stops_at_a_limit_with_the_best_so_far() -> None:
     found = {}
     for most in (1, 3, 4, 6):
@@ -410,6 +413,7 @@ def test_persons_are_counted() -> None:
         assert db.anonymize(policy).generalization == {"zip": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_order_of_rows_and_threads_change_nothing(threads: int) -> None:
     answers = set()

@@ -60,7 +60,7 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
         assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
-@settings(quick, max_examples=draw_tables(10, usual=4))
+@settings(quick, max_examples=draw_tables(5, usual=4))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
@@ -87,6 +87,7 @@ def patients(directory: Path, strategy: str, **privacy: Any) -> list[tuple[Any, 
         return connection.execute("FROM t").fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["local", pytest.param("k-similar", marks=pytest.mark.slow)])
 def test_ten_patients_are_recoded_2_anonymous_and_2_diverse(tmp_path: Path, strategy: str) -> None:
     """A lecture's example, from Hamburg: nobody is left out, though the full domain shows little of anybody."""
@@ -128,7 +129,7 @@ def of_classes(case: PrivacyCase) -> bool:
 
 
 @pytest.mark.parametrize("name", some(["local", "k-similar"], 2))
-@settings(quick, max_examples=draw_tables(5, usual=2))
+@settings(quick, max_examples=draw_tables(3, usual=2))
 @given(case=privacy_cases().filter(of_classes))
 def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

@@ -50,7 +50,7 @@ def test_cuts_meet_all_that_is_asked_of_classes(name: str, case: PrivacyCase) ->
     check_private(name, case)
 
 
-@settings(quick, max_examples=draw_tables(10, usual=20))
+@settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS)
 def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> None:
     with task_of(case, limits, strategy="local") as task:
@@ -63,7 +63,7 @@ def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> N
         assert finish(task, outcome).score(measure_of(task.prepared)) == pytest.approx(counted, abs=1e-9)
 
 
-@settings(quick, max_examples=draw_tables(10, usual=20))
+@settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS, classes=CLASS_LISTS)
 def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[int], classes: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -72,7 +72,7 @@ def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[in
 
 
 @pytest.mark.parametrize("k", [2, 3])
-@settings(quick, max_examples=draw_tables(10, usual=20))
+@settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS)
 def test_many_combinations_are_judged_as_few_are(k: int, case: Case, limits: list[int]) -> None:
     """Whatever is placed: what readers see of it is kept where each combination is safe, and nothing else."""

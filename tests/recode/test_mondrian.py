@@ -389,7 +389,7 @@ SUMMARIES, CUTS = st.sampled_from(["range", "set", "median"]), st.sampled_from([
 ENDS_OF_RANGES = st.sampled_from(["grid", "exact"])
 
 
-@settings(quick, max_examples=draw_tables(10, usual=3))
+@settings(quick, max_examples=draw_tables(5, usual=3))
 @given(cases(), LIMITS, SUMMARIES, CUTS, ENDS_OF_RANGES)
 def test_parts_and_labels_are_those_of_a_plain_mondrian(
     case: Case, limits: list[int], summary: str, cuts: str, ends: str
@@ -428,7 +428,7 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
         assert verification.verified, verification.failures
 
 
-@settings(privacy_properties.quick, max_examples=draw_tables(5, usual=2))
+@settings(privacy_properties.quick, max_examples=draw_tables(3, usual=2))
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)
@@ -500,6 +500,7 @@ def test_the_patients_of_the_paper(cuts: str) -> None:
         assert (result.classes, result.suppressed_rows, result.checked) == (3, 0, 3)
 
 
+@pytest.mark.slow
 def test_the_patients_of_the_paper_on_a_grid() -> None:
     """Ages end at multiples of five, ZIP codes at their last but one digit."""
     with worked(PATIENTS, PLAIN_TREES, {"k": 2}) as (result, rows, _):
@@ -507,6 +508,7 @@ def test_the_patients_of_the_paper_on_a_grid() -> None:
         assert result.losses["age"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("summary", some(["set", "range"], 2))
 def test_many_values_take_few_rounds(summary: str) -> None:
     statement = "CREATE TABLE t AS SELECT 'v' || i // 2 AS x FROM range(128) AS r(i)"
@@ -515,6 +517,7 @@ def test_many_values_take_few_rounds(summary: str) -> None:
         assert result.checked < 64 / 2
 
 
+@pytest.mark.slow
 def test_medians_are_values_of_their_columns() -> None:
     with worked(PATIENTS, PLAIN_TREES, {"k": 2}, summary="median", ends="exact") as (_, rows, types):
         assert types[:3] == ["INTEGER", "VARCHAR", "INTEGER"]
@@ -523,6 +526,7 @@ def test_medians_are_values_of_their_columns() -> None:
         }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "privacy", some([{"k": 2, "l_diversity": [{"attribute": "disease", "kind": "distinct", "l": 2}]}, {"k": 2}], 2)
 )
@@ -563,6 +567,7 @@ def test_a_class_shows_its_set() -> None:
         assert result.score == pytest.approx(1 / 4 / 2)
 
 
+@pytest.mark.slow
 def test_a_set_lists_what_k_rows_have() -> None:
     """One row has a, and one e, as one has their groups."""
     statement = """CREATE TABLE t AS FROM (VALUES
@@ -575,6 +580,7 @@ def test_a_set_lists_what_k_rows_have() -> None:
             assert Counter(rows) == {(label, "p"): 2, **others}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", some([{"time_limit": 1e-9}, {"max_checks": 1}], 2))
 def test_it_may_be_stopped_at_any_time(limit: dict[str, Any]) -> None:
     """The parts so far meet the requirements; there is always a first round."""

@@ -172,7 +172,7 @@ def _with_policy(task: LocalTask, policy: sqlanon.Policy) -> LocalTask:
     return replace(task, prepared=replace(task.prepared, policy=policy))
 
 
-@settings(quick, max_examples=draw_tables(10, usual=6))
+@settings(quick, max_examples=draw_tables(5, usual=6))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
 def test_as_a_plain_one(case: Case, limits: list[int], classes: list[str]) -> None:
     check(case, limits, classes)
@@ -280,6 +280,7 @@ def test_identification_is_for_mu_argus() -> None:
     assert "identification" not in plain.model_dump(mode="json")["attributes"]["zip"]
 
 
+@pytest.mark.slow
 def test_the_release_says_what_it_guarantees(tmp_path: Path) -> None:
     attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES}
     rows = list(itertools.product("ab", "cd", "ef", "gh"))

@@ -66,6 +66,7 @@ def masking(limit: float = 1, **search: Any) -> dict[str, Any]:
 # The statement
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("levels", "suppressed"),
     some([(levels, kind) for levels in ((0, 0), (1, 0), (0, 1), (1, 2), (2, 2)) for kind in ("drop", "mask")], 4),
@@ -307,6 +308,7 @@ def test_unknown_values_are_masked(live: duckdb.DuckDBPyConnection, tmp_path: Pa
     assert release.verify().verified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "suppressed"),
     some([(0, "mask"), (0, "drop"), (1, "drop"), (1, "mask"), (2, "mask"), (2, "drop")], 3),
@@ -352,7 +354,7 @@ columns = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.int
 
 
 quick = settings(
-    max_examples=draw_tables(10, usual=10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=draw_tables(5, usual=10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -484,6 +486,7 @@ def test_null_counts_as_a_leaf(live: duckdb.DuckDBPyConnection) -> None:
 # Unknown values beside kept classes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suppressed", some(["drop", "mask"], 2))
 def test_an_unknown_value_takes_no_kept_class_with_it(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str

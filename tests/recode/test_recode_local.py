@@ -158,13 +158,13 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.recode.local.iterative.run", on_combinations(at_random))
 
 
-@settings(quick, max_examples=draw_tables(10, usual=5))
+@settings(quick, max_examples=draw_tables(5, usual=5))
 @given(cases())
 def test_what_is_placed_is_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop", publish=False)
 
 
-@settings(quick, max_examples=draw_tables(10, usual=2))
+@settings(quick, max_examples=draw_tables(5, usual=2))
 @given(cases())
 def test_what_is_suppressed_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")

@@ -85,7 +85,7 @@ def check_best(case: Case, limits: list[int], most: int) -> None:
         assert plain.loss(found) == pytest.approx(least_loss(plain, case.k), abs=1e-8)
 
 
-@settings(quick, max_examples=draw_tables(10, usual=4))
+@settings(quick, max_examples=draw_tables(5, usual=4))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check_sound(as_ancestors, case, limits, "k-similar")
@@ -98,7 +98,7 @@ def test_it_is_sound_and_never_worse_than_the_full_domain_many(case: Case, limit
     check_sound(as_ancestors, case, limits, "k-similar")
 
 
-@settings(quick, max_examples=draw_tables(10, usual=4))
+@settings(quick, max_examples=draw_tables(5, usual=4))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 6), LIMITS)
 def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[int]) -> None:
     check_best(case, limits, 6)
@@ -135,6 +135,7 @@ def released(directory: Path, strategy: str, threads: int = 2, **search: Any) ->
         return Counter(connection.execute(f'SELECT age, town, sex FROM "{release.table}"').fetchall())
 
 
+@pytest.mark.slow
 def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
     """k to 2k − 1 rows, but for what reads the same, or costs less together."""
     shown = released(tmp_path / "a", "k-similar", summary="set")

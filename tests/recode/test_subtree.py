@@ -94,7 +94,7 @@ def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: i
                 assert lost > plain.allowed or plain.loss(kept) >= plain.loss(found) - 1e-9, (i, node)
 
 
-@settings(quick, max_examples=draw_tables(10, usual=3))
+@settings(quick, max_examples=draw_tables(5, usual=3))
 @given(SOME_ROWS, LIMITS)
 def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check(case, limits)
@@ -160,7 +160,7 @@ def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": {"all": north}}, "forbidden": ["south", "north"]}
 
 
-@settings(privacy_properties.quick, max_examples=draw_tables(5, usual=1))
+@settings(privacy_properties.quick, max_examples=draw_tables(3, usual=1))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")

@@ -110,6 +110,7 @@ def test_a_full_disk_is_named_and_the_release_stays(work: Path, disk: Path, what
     assert failed
 
 
+@pytest.mark.slow
 def test_a_source_that_is_removed_while_a_run_is_at_work_is_named(work: Path) -> None:
     source = work / "patients.parquet"
     with duckdb.connect() as connection:
@@ -131,6 +132,7 @@ def test_a_source_that_is_removed_while_a_run_is_at_work_is_named(work: Path) ->
     assert (work / "r.duckdb").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_temporary_files_that_find_no_room_are_said_to_be_those(disk: Path) -> None:
     spill = disk / "spill"
     spill.mkdir()

@@ -181,6 +181,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", list(PAIRS))
 def test_two_relations_have_the_same_rows(what: str) -> None:
     one, other, expected = PAIRS[what]

@@ -215,6 +215,7 @@ def check_after_a_kill(place: Place, published: bool | None) -> None:
     assert {path.name for path in place.folder.iterdir()} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.whole
 @pytest.mark.parametrize(
     ("module", "name", "moment", "spills", "stages", "place"),
@@ -373,6 +374,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
 def test_a_signal_interrupts_what_runs_and_not_the_cleaning(name: str) -> None:
     process = subprocess.Popen([sys.executable, "-c", CLEANING], stdout=subprocess.PIPE, text=True)

@@ -157,6 +157,7 @@ def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     assert {label for _, label, _, _ in levels[0]} == {"x", "xs", "*"}
 
 
+@pytest.mark.slow
 def test_what_is_above_a_label_of_several_groups_is_left_out(tmp_path: Path) -> None:
     """`other` is a group of x, and one above c2: whether x is above it, the release does not say."""
     (tmp_path / "groups.csv").write_text("a;other;x;*\nb;other;x;*\nc;c2;other;*\nd;c2;other;*\n", encoding="utf-8")
@@ -184,6 +185,7 @@ def test_forbidden_labels_are_not_above_others(tmp_path: Path) -> None:
     assert found == [("v", "*", 3, "*"), ("v", "x", 1, "x"), ("v", "x", 3, "*")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     some(
@@ -232,6 +234,7 @@ def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: P
             assert any("levels of labels" in failure for failure in failures)
 
 
+@pytest.mark.slow
 def test_the_macros_roll_labels_up(folder: Path) -> None:
     path = folder / "r.duckdb"
     rows = fetch(path, "SELECT age, count(*) FROM t GROUP BY age")
@@ -253,6 +256,7 @@ def test_the_macros_roll_labels_up(folder: Path) -> None:
         assert connection.execute(query).fetchall() == [(200,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [{}, {"strategy": "local"}, {"strategy": "mondrian", "summary": "set"}])
 def test_a_release_by_dates_without_days_verifies(search: dict[str, Any], tmp_path: Path) -> None:
     with duckdb.connect() as connection:

@@ -164,6 +164,7 @@ def released(source: duckdb.DuckDBPyConnection) -> list[bytes]:
     return [*found, b"north region", b"south region", b"QX71", b"1984"]
 
 
+@pytest.mark.slow
 def test_no_private_value_is_in_a_release(release: Path, suppressed: str, source: duckdb.DuckDBPyConnection) -> None:
     content = release.read_bytes()
     there = released(source)
@@ -333,6 +334,7 @@ def failing_run(
     return shown.err + caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", some(["anonymize", "risk"], 2))
 @pytest.mark.parametrize("what", some(FAILING, 3))
 def test_no_private_value_is_in_the_error_of_a_failing_run(
@@ -356,6 +358,7 @@ def test_no_private_value_is_in_the_error_of_a_failing_run(
     assert "100" not in said.replace("10000 + age", "").replace("age * 1000", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule",
     some(

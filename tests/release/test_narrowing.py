@@ -123,6 +123,7 @@ def expected(rows: list[tuple[Any, ...]], shared: int) -> dict[str, float | None
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_it_is_what_all_pairs_of_persons_say(data: st.DataObject) -> None:
@@ -187,6 +188,7 @@ def test_groups_that_give_a_value_away() -> None:
         assert connection.execute(query.sql("duckdb")).fetchall() == [("*", 1, 40)]
 
 
+@pytest.mark.slow
 def test_a_district_of_four_zip_codes_narrows_them(hospital: Path) -> None:
     """The example of the issue's kind: 20-anonymous over zip and age, and smaller groups with the district."""
     with sqlanon.connect() as db:
@@ -215,6 +217,7 @@ def test_a_district_of_four_zip_codes_narrows_them(hospital: Path) -> None:
     assert result.to_dict()["dependencies"][0]["quasi"] == "zip"
 
 
+@pytest.mark.slow
 def test_what_is_independent_does_not_warn(hospital: Path) -> None:
     attributes = {name: one for name, one in ROLES.items() if name != "district"}
     policy = sqlanon.Policy(
@@ -240,6 +243,7 @@ def warnings_of(query: str, attributes: dict[str, Any], **source: Any) -> tuple[
         return db.anonymize(policy).warnings
 
 
+@pytest.mark.slow
 def test_the_visits_of_one_person_are_no_dependency() -> None:
     """All visits of a person have one cost and one country, which says nothing of the country of others."""
     country = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
@@ -247,6 +251,7 @@ def test_the_visits_of_one_person_are_no_dependency() -> None:
     assert not [one for one in warnings_of(PEOPLE_WITH_VISITS, attributes, person="patient") if "narrows" in one]
 
 
+@pytest.mark.slow
 def test_visits_that_differ_by_chance_do_not_narrow() -> None:
     """Each person has several visits, each with a ward that says nothing: of twelve, or of few but for rare ones."""
     wards = "hash(i + 3) % 12 AS ward, least(hash(i + 5) % 9, 2) AS shift"
@@ -257,6 +262,7 @@ def test_visits_that_differ_by_chance_do_not_narrow() -> None:
     assert not [one for one in warnings_of(visits, attributes, person="patient") if "narrow" in one]
 
 
+@pytest.mark.slow
 def test_what_a_household_shares_is_in_no_reference_table() -> None:
     """Two to four people have one income and one of 400 ZIP codes. A town of many households is known to others."""
     rows = """
@@ -285,6 +291,7 @@ def test_numbers_near_each_other_narrow_though_hardly_two_are_equal() -> None:
     assert len(parts) == 20 and all(least < greatest and values <= 6 for least, greatest, _, values, _ in parts)
 
 
+@pytest.mark.slow
 def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
     """Of 800 people hardly two share a day of birth: that the cohort is the year of birth shows in months and years."""
     people = """
@@ -298,6 +305,7 @@ def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
     assert "and for 1.0 if 'cohort' is known" in warning
 
 
+@pytest.mark.slow
 def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_accepts_it(hospital: Path) -> None:
     """Where the tool itself says that the smallest group has one row, nothing is published."""
     with sqlanon.connect() as db:
@@ -312,6 +320,7 @@ def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_acce
         db.anonymize(accepted).publish(hospital.parent / "accepted.duckdb").verify()
 
 
+@pytest.mark.slow
 def test_a_sensitive_column_is_no_reason_to_refuse(hospital: Path) -> None:
     """Others should not know it: a group of one row that agrees in it is what diversity asks for."""
     policy = policy_of(hospital, k=5)
@@ -322,6 +331,7 @@ def test_a_sensitive_column_is_no_reason_to_refuse(hospital: Path) -> None:
         result.publish(hospital.parent / "sensitive.duckdb")
 
 
+@pytest.mark.slow
 def test_it_can_be_refused(hospital: Path) -> None:
     policy = policy_of(hospital, dependencies="error")
     with sqlanon.connect() as db, pytest.raises(AuditError, match="'district' narrows 'zip'"):
@@ -349,6 +359,7 @@ def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> 
     assert [(one.columns, one.quasi) for one in found] == [(("district",), "zip")]
 
 
+@pytest.mark.slow
 def test_large_tables_are_sampled(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "large.duckdb") as connection:
         rows = PEOPLE.replace("20000", "200000")
@@ -384,6 +395,7 @@ def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path, monkeyp
     assert sqlanon.attack(release.path, only=["dependencies"])["dependencies"].skipped
 
 
+@pytest.mark.slow
 def test_attack_counts_the_rows_that_are_given_away(tmp_path: Path) -> None:
     """Each clinic is in one ZIP code, and all ZIP codes have one label."""
     with duckdb.connect(tmp_path / "c.duckdb") as connection:
@@ -472,6 +484,7 @@ def test_placeholders_do_not_hide_a_key(tmp_path: Path) -> None:
         db.anonymize(policy).publish()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
     policy = changed(policy_of(hospital), search={"strategy": strategy})

@@ -85,6 +85,7 @@ def test_readers_name_a_view_that_is_a_list_of_columns(published: sqlanon.Releas
     assert fetch(published.path, "FROM patients ORDER BY ALL") == fetch(published.path, "FROM patients_v1 ORDER BY ALL")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "view",
     some(
@@ -113,6 +114,7 @@ def test_verify_finds_another_view(view: str, copy: Path) -> None:
 OTHER_ENGINE = "UPDATE sqlanon.manifest SET engine = 'duckdb 1.5.0, python 3.11.7'"
 
 
+@pytest.mark.slow
 def test_verify_finds_a_view_that_gives_columns_other_names_whoever_wrote_it(copy: Path) -> None:
     rows = "SELECT zip, age, birth, illness, stay FROM patients_v1"
     change(copy, "DROP VIEW class_sizes", "CREATE VIEW class_sizes AS SELECT 1 AS one")
@@ -120,6 +122,7 @@ def test_verify_finds_a_view_that_gives_columns_other_names_whoever_wrote_it(cop
     assert "view" in failed_alone(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "check"),
     some(
@@ -149,6 +152,7 @@ def test_verify_finds_it_whichever_engine_wrote_the_file(statement: str, check: 
     assert check in failed_alone(copy)
 
 
+@pytest.mark.slow
 def test_a_condition_on_the_rows_could_carry_a_value(copy: Path) -> None:
     with duckdb.connect(str(copy)) as connection:
         columns = "birth VARCHAR CHECK (birth <> 'Odd One'), birth_order INTEGER, birth_low DATE, birth_high DATE"
@@ -159,6 +163,7 @@ def test_a_condition_on_the_rows_could_carry_a_value(copy: Path) -> None:
     assert "contents" in failed_alone(copy)
 
 
+@pytest.mark.slow
 def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
     moved = copy.rename(copy.with_name("an other.file"))
     with duckdb.connect() as connection:
@@ -319,6 +324,7 @@ def test_the_top_and_names_have_no_ends_and_null_is_no_label(tmp_path: Path) -> 
     assert found == [("a*", 1), ("b*", 2)]
 
 
+@pytest.mark.slow
 def test_labels_of_suppressed_rows_alone_are_nowhere(tmp_path: Path) -> None:
     """They would tell that somebody with such a value was in the source."""
     with duckdb.connect() as connection:
@@ -437,6 +443,7 @@ def test_labels_that_are_not_told_may_have_none(tmp_path: Path) -> None:
     assert suppressed(tmp_path, ", ".join(rows), ["q", "g"]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     some(

@@ -155,6 +155,7 @@ def manifest_text(release: sqlanon.Release) -> str:
     return json.dumps(fetch(release.path, "FROM sqlanon.manifest"), default=str, ensure_ascii=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["published", "published_parquet"])
 def test_the_manifest_holds_no_private_value(kind: str, source: Path, request: pytest.FixtureRequest) -> None:
     text = manifest_text(request.getfixturevalue(kind))
@@ -169,6 +170,7 @@ def test_the_manifest_holds_no_private_value(kind: str, source: Path, request: p
         assert value not in text
 
 
+@pytest.mark.slow
 def test_the_manifest_names_no_file_or_table_of_a_rule(source: Path, tmp_path: Path) -> None:
     hierarchy = tmp_path / "secret_hierarchy_file.csv"
     hierarchy.write_text("".join(f"{age};{age // 50};*\n" for age in range(150)))
@@ -237,6 +239,7 @@ def test_the_policy_chooses_the_version_of_the_file(version: str, source: Path, 
     assert fetch(path, rows.format(1)) == fetch(path, rows.format(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 def test_a_version_that_duckdb_does_not_know_is_refused(named: bool, source: Path, tmp_path: Path) -> None:
     """Before the search where the policy names the file, else when it is published."""
@@ -325,6 +328,7 @@ def test_verify_finds_tampering(what: str, copy: Path) -> None:
     assert expected <= failed_alone(copy)
 
 
+@pytest.mark.slow
 def test_verify_finds_two_rows_that_swapped_a_value(copy: Path) -> None:
     change(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
     assert failed_alone(copy) == {"content digest"}
@@ -343,6 +347,7 @@ def test_a_file_without_a_part_of_the_macros_fails(copy: Path, script: str) -> N
     assert failed_alone(copy) - UNUSED == {"macros"}
 
 
+@pytest.mark.slow
 def test_a_file_without_the_levels_of_labels_fails(copy: Path, source: Path) -> None:
     macros = re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text("macros_levels.sql"), re.DOTALL)
     drops = [f"DROP MACRO {'TABLE ' if kind == 'AS TABLE' else ''}{name}" for name, kind in macros]
@@ -351,11 +356,13 @@ def test_a_file_without_the_levels_of_labels_fails(copy: Path, source: Path) -> 
     assert fails_against_source(copy, policy_for(source))
 
 
+@pytest.mark.slow
 def test_comments_in_other_words_fail(copy: Path) -> None:
     change(copy, "UPDATE sqlanon.attributes SET what_was_done = replace(what_was_done, 'unchanged', 'as it was')")
     assert failed_alone(copy) - UNUSED == {"comments and views"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["decoys", "guarantee", "heights", "digest_algorithm", "format"])
 def test_a_manifest_without_a_column_is_refused(copy: Path, name: str) -> None:
     """A default in its place would be a claim that nobody makes."""
@@ -393,6 +400,7 @@ def test_verify_finds_a_view_in_place_of_the_table(copy: Path) -> None:
     assert "contents" in failed_alone(copy)
 
 
+@pytest.mark.slow
 def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
     """The macros are what other clients check a release with."""
     change(
@@ -403,6 +411,7 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
     assert failed_alone(copy) & {"contents", "macros"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     some(
@@ -434,6 +443,7 @@ def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
     assert {"content digest", "5-anonymity"} <= failed_alone(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     some(
@@ -584,6 +594,7 @@ def test_the_digest_tells_tables_apart_that_look_alike(values: str, published: s
 # Parquet
 
 
+@pytest.mark.slow
 def test_a_parquet_release_has_the_same_rows_and_its_manifest_in_the_metadata(
     published: sqlanon.Release, published_parquet: sqlanon.Release
 ) -> None:
@@ -614,6 +625,7 @@ def rewrite(path: Path, query: str, with_manifest: bool = True) -> None:
     other.replace(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", some(PARQUET_TAMPERING, 2))
 def test_verify_finds_tampering_in_parquet(what: str, published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
@@ -687,6 +699,7 @@ def unfinished(path: Path) -> None:
 NO_RELEASES = (other_database, text_file, empty_file, directory, unfinished)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("make", "name"), some([(make, name) for name in ("r.duckdb", "r.parquet") for make in NO_RELEASES], 4)
 )
@@ -730,6 +743,7 @@ def test_the_folder_must_be_there(usual: sqlanon.Result, tmp_path: Path) -> None
 SUPPRESSING = {"city": "suppress", "age": "suppress", "illness": "sensitive", "stay": "insensitive"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["its own path", "another path", "a live connection"])
 def test_the_source_is_never_replaced_even_if_it_is_a_release(way: str, copy: Path, tmp_path: Path) -> None:
     target = copy
@@ -745,6 +759,7 @@ def test_the_source_is_never_replaced_even_if_it_is_a_release(way: str, copy: Pa
     assert copy.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["symlink", "hardlink"])
 def test_the_source_is_unharmed_where_the_target_is_a_link_to_it(link: str, copy: Path, tmp_path: Path) -> None:
     target = tmp_path / "another.duckdb"
@@ -767,6 +782,7 @@ def test_a_parquet_source_is_never_replaced(published_parquet: sqlanon.Release, 
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_catalog_is_never_replaced(source: Path, tmp_path: Path) -> None:
     private = tmp_path / "private.duckdb"
     (tmp_path / "link.duckdb").symlink_to(private)
@@ -834,6 +850,7 @@ def audited(usual: sqlanon.Result, target: Path) -> AuditError:
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "found", "counted"),
     [
@@ -905,6 +922,7 @@ def umask() -> Iterator[Callable[[int], int]]:
 MODES = ((0o022, 0o644), (0o077, 0o600), (0o007, 0o660))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("mask", "expected", "name"), some([(*modes, name) for name in ("r.duckdb", "r.parquet") for modes in MODES], 4)
 )
@@ -957,6 +975,7 @@ def test_the_rows_are_in_random_order(kind: str, request: pytest.FixtureRequest)
     assert abs(correlation) < 7 / ROWS**0.5  # seven standard deviations
 
 
+@pytest.mark.slow
 def test_two_releases_are_in_different_orders(
     published: sqlanon.Release, usual: sqlanon.Result, tmp_path: Path
 ) -> None:
@@ -998,6 +1017,7 @@ def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, 
 # A manifest that says what to look at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     some(

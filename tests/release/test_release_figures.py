@@ -146,6 +146,7 @@ def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> N
     assert shown[0] == shown[1] == shown[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("measure", "expected"), some([("height", 2.0), ("discernibility", 8.0), ("loss", None), ("distinct", 2.0)], 2)
 )
@@ -281,6 +282,7 @@ def levels_of(claims: sqlanon.Release, levels: dict[str, int], heights: dict[str
     return ComparedRelease(claims.path, manifest, table("t"))
 
 
+@pytest.mark.slow
 def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
     """Labels of two releases are joined as they are where both are at one level, and met by their hierarchy else."""
     with sqlanon.connect() as db:

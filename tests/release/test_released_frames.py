@@ -110,6 +110,7 @@ def test_decoys_are_among_the_rows(live: duckdb.DuckDBPyConnection, tmp_path: Pa
     assert result.decoys is not None and result.decoys.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -64,6 +64,7 @@ def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
     assert worst is not None and worst.line.startswith("Background knowledge: in 60 % of the rows")
 
 
+@pytest.mark.slow
 def test_nothing_a_report_does_not_worry_about_is_found_by_an_attack_in_all_rows(release: Release) -> None:
     """What `attack` finds in every row stands under none of the titles with nothing to report."""
     with open_release(release.path) as opened:
@@ -121,6 +122,7 @@ def test_noisy_values_are_nobodys(tmp_path: Path) -> None:
     assert release.verify().residual_risk is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pregnant", "line"),
     [
@@ -148,6 +150,7 @@ def test_serious_follows_the_policy() -> None:
     assert [serious_from(k) for k in (None, 2, 5, 10, 20, 100)] == [0.1, 0.1, 0.1, 0.1, 0.05, 0.01]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("seed", range(8))
 def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) -> None:
     """Labels and values may be NULL, and two values may have half of a class each."""

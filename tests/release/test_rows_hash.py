@@ -41,6 +41,7 @@ def hash_here(rows: list[tuple[Any, ...]]) -> str:
         return hash_rows(DuckDBEngine(connection), table("r"), TYPES)
 
 
+@pytest.mark.slow
 def test_other_rows_have_another_hash() -> None:
     hashes = {what: hash_here(rows) for what, rows in OTHERS.items()}
     assert hashes["as they are"] == hash_here(ROWS[::-1])
@@ -71,6 +72,7 @@ def test_other_rows_in_spark_have_another_hash(session: Any) -> None:
         assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_hashed() -> None:
     """However many columns a row has, its text is one expression of no depth."""
     names = [f"c{i}" for i in range(1000)]

@@ -240,6 +240,7 @@ def test_a_release_is_held_against_one_in_memory(hospital: Path) -> None:
     assert "joined with it" in str(refused.value) and "-- earlier: a copy of memory:one" in query
 
 
+@pytest.mark.slow
 def test_its_releases_are_audited(policy: sqlanon.Policy) -> None:
     LOST.append(1)
     with sqlanon.connect() as db, pytest.raises(AuditError, match=r"399 rows are in the release \(expected: 400\)"):

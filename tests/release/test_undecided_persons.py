@@ -42,6 +42,7 @@ def visits(key: str = "mrn") -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "role"),
     [("id", "identifying"), ("mrn", "identifying"), ("case_no", "insensitive"), ("x", "sensitive"), ("PatID", None)],
@@ -76,6 +77,7 @@ def test_the_figures_are_those_of_the_release() -> None:
     assert f"30 classes ({alone[0]} rows) hold fewer than 5 values of 'mrn'" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_whoever_decides_gets_a_release() -> None:
     with sqlanon.connect(visits()) as db:
         of_rows = db.anonymize(policy_of("mrn", "identifying", person=False))
@@ -84,6 +86,7 @@ def test_whoever_decides_gets_a_release() -> None:
     assert of_persons.generalization != of_rows.generalization
 
 
+@pytest.mark.slow
 def test_classes_of_enough_persons_need_no_decision() -> None:
     coarse = {name: {**one, "min_level": level} for (name, one), level in zip(QUASI.items(), (0, 4, 5), strict=True)}
     policy = Policy(
@@ -115,6 +118,7 @@ def test_padded_texts_are_one_person() -> None:
             db.anonymize(undecided)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb"])
 def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str) -> None:
     with duckdb.connect(str(tmp_path / "visits.duckdb")) as connection:
@@ -142,6 +146,7 @@ def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str)
     assert not (tmp_path / "release.parquet").exists()
 
 
+@pytest.mark.slow
 def test_risk_says_that_its_figures_count_rows() -> None:
     with sqlanon.connect(visits()) as db:
         undecided = db.risk(policy_of("mrn", "identifying"))
@@ -154,6 +159,7 @@ def test_risk_says_that_its_figures_count_rows() -> None:
     assert [one.counts for one in decided] == ["rows", "persons"]
 
 
+@pytest.mark.slow
 def test_compare_says_that_its_figures_count_rows() -> None:
     with sqlanon.connect(visits()) as db:
         undecided = db.compare(policy_of("mrn", "identifying"), ["datafly", "k_minimal"])
@@ -184,6 +190,7 @@ def test_the_command_compare_warns_that_nobody_decided_who_a_person_is(tmp_path:
     assert "warning: source.person: not set, and 'mrn' numbers people: 60 values in 360 rows" in ended.err
 
 
+@pytest.mark.slow
 def test_the_people_of_a_large_table_are_about_so_many() -> None:
     """They are counted in a sample."""
     connection = duckdb.connect()
@@ -199,6 +206,7 @@ def test_the_people_of_a_large_table_are_about_so_many() -> None:
     assert " values in 96,000 rows" in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("persons", "missing", "message"),
     [
@@ -235,6 +243,7 @@ def test_classes_that_need_their_rows_without_a_person_are_warned_of(
     assert [one.startswith(message or "") for one in result.warnings if "no 'mrn'" in one] == [True] * bool(message)
 
 
+@pytest.mark.slow
 def test_k_of_some_columns_decides_as_k_of_all() -> None:
     policy = policy_of("mrn", "identifying")
     every = policy.model_copy(

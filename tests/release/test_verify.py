@@ -96,6 +96,7 @@ def test_one_check_alone_refuses_it(statements: list[str], wrong: str, copy: Pat
 OTHER_VERSION = "UPDATE sqlanon.manifest SET sqlanon_version = '9.9.9'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "passed", "words"),
     [
@@ -125,6 +126,7 @@ def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy
     assert "against the source: source rows: the source has 201 rows, the release claims 202" in found.failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE"])
 def test_a_zero_with_a_sign_tells_rows_apart(type_: str, tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"

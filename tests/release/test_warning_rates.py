@@ -36,12 +36,14 @@ def names_planted_dependency(table: Table) -> bool:
     return any(pattern.search(warning) for warning in warnings_of(table))
 
 
+@pytest.mark.slow
 def test_a_warning_of_independent_columns_is_rare() -> None:
     """None in five of the smaller tables; the slow lane has all 200."""
     small = [seed for seed in range(200) if independent(seed).rows < 2000][:5]
     assert [alarm for seed in small for alarm in false_alarms(range(seed, seed + 1))] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some(PLANTED, 3))
 def test_a_dependency_of_each_kind_is_found(kind: str) -> None:
     seed = next(seed for seed in range(1000) if 400 < planted(seed, kind).rows < 3000)

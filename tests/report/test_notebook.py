@@ -96,6 +96,7 @@ def test_displays_say_what_a_thing_is(shown: dict[str, Any]) -> None:
     assert ": verified" in texts["verification"] and "not verifiable alone" not in texts["verification"]
 
 
+@pytest.mark.slow
 def test_reprs_are_one_short_line(shown: dict[str, Any]) -> None:
     for name in shown.keys() - {"comparison"}:
         line = repr(shown[name])

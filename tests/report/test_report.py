@@ -116,6 +116,7 @@ def records(charts: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # What is counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(6), 3))
 def test_distributions_are_what_plain_python_counts(seed: int) -> None:
     rng = random.Random(seed)
@@ -139,6 +140,7 @@ def test_distributions_are_what_plain_python_counts(seed: int) -> None:
     assert len({label for label, _ in found.bars}) == len(found.bars)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("type_", "make"), [
     ("INTEGER", lambda rng: rng.randrange(-50, 1000)),
     ("DOUBLE", lambda rng: rng.choice([float("nan"), float("inf"), None, 1e300, *[rng.gauss(5, 2)] * 40])),
@@ -164,6 +166,7 @@ def test_ranges_hold_all_rows_and_no_few(type_: str, make: Any) -> None:
                 assert connection.execute(query).fetchone() == (n,), label
 
 
+@pytest.mark.slow
 def test_overlapping_ranges_are_spread_over_bins() -> None:
     """Each row counts evenly over its range: a slow count of the same, number by number."""
     labels = [f"{low}-{low + width}" for low in range(0, 60, 3) for width in (4, 9, 19)]
@@ -203,6 +206,7 @@ def test_ranges_of_values_that_are_nearly_all_the_same() -> None:
     assert sum(n for _, n in found.bars) == 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_sizes_are_what_plain_python_counts(seed: int) -> None:
     rng = random.Random(seed)
@@ -221,6 +225,7 @@ def test_sizes_are_what_plain_python_counts(seed: int) -> None:
         assert sum(of for *_, of in bins) == sizes.rows == len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maximised", [False, True])
 @pytest.mark.parametrize("limit", some([10_000, 7, 60], 3))
 def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) -> None:
@@ -328,6 +333,7 @@ def test_the_search_finds_private_values_in_the_private_page(pages: Pages, sourc
     assert "odd-illness" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC)
 def test_no_count_below_k_is_in_a_public_page(name: str, pages: Pages) -> None:
     drawn = list(records(read(pages[name]).charts))
@@ -386,6 +392,7 @@ def test_the_figures_of_the_page(pages: Pages) -> None:
         assert f"{column}{kind}{done}" in text
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", [*PUBLIC, "private"])
 def test_the_security_policy_names_all_that_runs(name: str, pages: Pages) -> None:
     text, parsed = pages[name].read_text(encoding="utf-8"), read(pages[name])
@@ -468,6 +475,7 @@ def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: 
         assert not re.search(r'"(href|url|expr|calculate|signal|labelExpr|test)":', embedded)
 
 
+@pytest.mark.slow
 def test_reprs_for_notebooks_are_escaped_and_scan_nothing(hostile: sqlanon.Database, tmp_path: Path) -> None:
     result = hostile_result(hostile)
     release = result.publish(tmp_path / "r.duckdb", f"t{HOSTILE[1]}")
@@ -604,6 +612,7 @@ def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "against the source: source rows" not in read(workshop / "page.html").text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -649,6 +658,7 @@ def _table_of(connection: duckdb.DuckDBPyConnection) -> str:
     return str(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["altair", "vl_convert"])
 def test_without_the_extra(
     library: str, workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -728,6 +738,7 @@ def with_policy(release: Path, target: Path, **changed: Any) -> Path:
     return target
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("privacy", "few"), [
     ({"k": 2}, 2),
     ({"k": 4, "l_diversity": [{"attribute": "m", "kind": "distinct", "l": 2}]}, 4),
@@ -746,6 +757,7 @@ def test_no_count_below_what_is_promised_is_told(privacy: Any, few: int, plain: 
     assert sum(n for _, high, n, _ in (facts.sizes or ClassSizes.of({})).bins(few) if high < few) == below
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("rules", [7, [3], [{"rule": "intervals", "widths": "x"}], [{}], [{"rule": "dates"}]])
 def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path) -> None:
     attributes = {"q": {"role": "quasi", "hierarchy": rules}, "m": {"role": "insensitive"}}
@@ -753,6 +765,7 @@ def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path
     assert "level 1 of 3: generalized" in page(facts)
 
 
+@pytest.mark.slow
 def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
     """No server is asked: there is none."""
     spot = PostgresPlace("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
@@ -766,6 +779,7 @@ def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
 ON_SERVERS = ["env:NOT_SET_ANYWHERE", "postgresql://127.0.0.1:1/hospital", "sc://127.0.0.1:1", "local[2]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ON_SERVERS)
 @pytest.mark.parametrize("verb", ["report", "attack"])
 def test_of_a_release_on_a_server_it_is_said_plainly(verb: str, place: str, tmp_path: Path) -> None:
@@ -822,6 +836,7 @@ def test_no_label_ends_the_script_that_altair_writes(in_pieces: sqlanon.Database
             assert not re.search("[\x00-\x08\x0e-\x1f\uffff]", "".join(map(str, leaves(chart.to_dict()))))
 
 
+@pytest.mark.slow
 def test_labels_that_are_told_in_the_same_way_stay_two(in_pieces: sqlanon.Database) -> None:
     chart = next(charts_of(IN_PIECES, in_pieces)).to_dict()
     labels = [record["label"] for record in records({"": chart})]
@@ -852,6 +867,7 @@ for kind in ("svg", "png", "html"):
 # What follows from what is told
 
 
+@pytest.mark.slow
 def test_no_count_follows_by_subtraction(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
@@ -893,6 +909,7 @@ def test_where_persons_count_no_value_is_told(tmp_path: Path) -> None:
     assert "of one" in str(read(tmp_path / "private.html").charts)
 
 
+@pytest.mark.slow
 def test_the_smallest_class_is_told_alike_everywhere(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
@@ -915,6 +932,7 @@ MALFORMED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_malformed_manifest_is_said_to_be_broken(name: str, plain: Path, tmp_path: Path) -> None:
     wrong = MALFORMED[name]
@@ -932,6 +950,7 @@ def test_a_malformed_manifest_is_said_to_be_broken(name: str, plain: Path, tmp_p
         facts_of_release(path)
 
 
+@pytest.mark.slow
 def test_only_a_report_is_overwritten(plain: Path, tmp_path: Path) -> None:
     page_ = tmp_path / "page.html"
     with sqlanon.connect() as db:

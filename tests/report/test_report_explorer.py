@@ -151,6 +151,7 @@ def test_labels_show_how_a_value_reads(data: dict[str, Any]) -> None:
     assert len(region["labels"]) == region["height"] + 1
 
 
+@pytest.mark.slow
 def test_a_large_lattice_is_cut_to_a_box_around_the_chosen(
     db: sqlanon.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +180,7 @@ def test_the_time_is_limited_and_what_is_carried_is_whole(
     assert 'id="explore-level-0"' not in controls(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sections", "why"), [
     pytest.param({"search": {"strategy": "mondrian"}}, "does not choose one level", marks=pytest.mark.slow),
     ({"privacy": {"k": 5, "average_risk": 0.2}}, "on more than one group at a time"),

@@ -332,6 +332,7 @@ def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -
 # --- Sweeney: k-map, null-map, wrong-map (2001) ------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_k_map(connection: duckdb.DuckDBPyConnection) -> None:
     """Everybody is alone in the table, and one of two in the town."""
     people = [("02138", "ann"), ("02138", "bob"), ("02139", "cid"), ("02139", "dan"), ("02141", "eve")]
@@ -606,6 +607,7 @@ def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
     assert passes(connection, XYZ, {"k_anonymity": shields}, {"x": 1})
 
 
+@pytest.mark.slow
 def test_void_shields_are_named(connection: duckdb.DuckDBPyConnection) -> None:
     create(connection, "t", "x VARCHAR, y VARCHAR, z INTEGER", [("a", "a", 1)] * 9)
     shields = [

@@ -54,6 +54,7 @@ def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> Non
     assert (result.suppressed_rows, result.score) == (2, 0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("countries", [{"Europe": ["DE", "FR"]}, {"*": ["DE", "FR"]}])
 @pytest.mark.parametrize("only", [False, True])
 def test_strangers_are_no_candidates_under_a_top_label_that_names_its_values(
@@ -141,6 +142,7 @@ def released(directory: Path, privacy: dict[str, Any], person: bool = False) -> 
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "privacy",
     some(

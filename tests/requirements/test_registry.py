@@ -164,6 +164,7 @@ def test_the_audit_does_not_believe_the_search(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "release.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_a_release_that_was_changed_does_not_verify(
     published: tuple[sqlanon.Release, sqlanon.Policy], tmp_path: Path
 ) -> None:

@@ -237,6 +237,7 @@ def test_priors_of_random_tables(
         assert one.normalized == pytest.approx(gain / whole if whole > 1e-9 else 0.0, abs=1e-6)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
@@ -287,6 +288,7 @@ def test_limits_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
     assert [one.place for one in raised.value.problems] == ["leakage", "leakage_seconds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.9, pytest.param(0.999999999, marks=pytest.mark.slow)])
 def test_priors_that_cannot_hold_together(share: float, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", 1, "x", 0), ("b", 2, "y", 0), ("b", 2, "x", 0)])

@@ -131,6 +131,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, int, int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", BROKEN)
 def test_the_classes_that_break_a_requirement(what: str, live: duckdb.DuckDBPyConnection) -> None:
     privacy, sections, name, classes, rows = BROKEN[what]
@@ -396,6 +397,7 @@ def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> Non
             assert [(10, 4, 1, 10, 1, 1, 2, 3)] in found
 
 
+@pytest.mark.slow
 def test_json(live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, "average_risk": 0.1, "delta_presence": {"min": 0.1, "max": 5}}
     people = {"population": {"table": "people"}}

@@ -154,6 +154,7 @@ def several(risk: dict[str, Any] | None = None, person: bool = False, privacy: d
     return sqlanon.Policy(attributes=attributes, **tree)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("person", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("told", "privacy"),

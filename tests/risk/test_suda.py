@@ -143,6 +143,7 @@ def test_it_is_what_brute_force_finds(data: st.DataObject) -> None:
         check(db.suda(policy_of(NAMES[:m]), size, fraction), rows, NAMES[:m], min(size, m), fraction)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", ["DATE", "DECIMAL(9, 2)", "DOUBLE", "TIMESTAMP"])
 def test_other_types(type_: str) -> None:
     values = ["2020-01-01", "2020-02-01", None] if type_ in ("DATE", "TIMESTAMP") else ["1.50", "2", None]
@@ -199,6 +200,7 @@ def test_the_scores_of_the_book() -> None:
     assert scores_of(BOOK, "score")[4:] == [4, 2, 6, 8]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("order", ["abc", "acb", "cab", "cba"])
 def test_the_contributions_of_the_example(order: str) -> None:
     columns = {"a": (2, 1, 1), "b": (0, 3, 0), "c": (0, 6, 0)}
@@ -270,6 +272,7 @@ def test_nothing_is_left_in_the_database_of_the_user() -> None:
         assert names_in(connection, "SELECT database_name FROM duckdb_databases() WHERE NOT internal") == ["memory"]
 
 
+@pytest.mark.slow
 def test_adult(data: Path) -> None:
     """Eight quasi-identifiers: figures that a CUBE over all of them gives, too (benchmarks/suda.py)."""
     names = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")

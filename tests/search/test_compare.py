@@ -149,6 +149,7 @@ def test_an_unknown_strategy_is_an_error_that_lists_the_names(folder: Path, name
     assert all(name in ended.err for name in STRATEGIES)
 
 
+@pytest.mark.slow
 def test_one_that_cannot_do_what_is_asked_stops_no_other(folder: Path) -> None:
     path = rewrite(folder, "k = 5", "k = 5\naverage_risk = 0.1")
     ended = cli("compare", path, "--strategies", "iab,optimal", "--json")
@@ -191,6 +192,7 @@ def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -
 # In Python
 
 
+@pytest.mark.slow
 def test_a_relation_in_python(folder: Path) -> None:
     policy_ = sqlanon.Policy.load(folder / "policy.toml")
     told: list[tuple[Any, ...]] = []

@@ -72,6 +72,7 @@ def test_a_policy_without_them_has_the_fingerprint_that_it_had() -> None:
     assert "forbidden" not in make_policy({"town": bare}).model_dump_json()
 
 
+@pytest.mark.slow
 def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) -> None:
     policy = make_policy({"town": town("harbour", "Kiel"), "age": "suppress"})
     assert policy.redacted()["attributes"]["town"]["forbidden"] == 2
@@ -142,6 +143,7 @@ def test_the_lowest_level_without_a_forbidden_label(people: Any, forbidden: list
     assert levels_of(people, town(*forbidden)) == {"town": level, "age": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", some(sorted(WIDE), 3))
 def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> None:
     """One of the harbour towns is alone: their level is the one to release, were it allowed."""
@@ -229,6 +231,7 @@ def test_the_plan_asks_for_them(people: Any) -> None:
     assert "depends on the data: on the values of town" in str(shown)
 
 
+@pytest.mark.slow
 def test_a_release_at_a_forbidden_level_does_not_verify(people: Any, tmp_path: Path) -> None:
     policies = [make_policy({"town": one, "age": "suppress"}) for one in (town(), town("Kiel"))]
     with connected(people) as db:
@@ -321,6 +324,7 @@ def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restric
     check(restricted_case)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(20, usual=25))
 @given(limited_case=limited())
 def test_gaps_change_no_answer(limited_case: Limited) -> None:

@@ -60,6 +60,7 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
     assert "The binding requirement is distinct 6-diversity of dx; without it, 0 rows would be suppressed" in str(error)
 
 
+@pytest.mark.slow
 def test_the_message_says_what_can_help() -> None:
     """A limit that it names is enough."""
     privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
@@ -114,6 +115,7 @@ def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_
     assert (error.nearest, error.suppressed_rows) == ({"sex": 1, "zip": 1}, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["incognito", "ola", "flash"])
 def test_a_strategy_that_looks_at_everything_does(strategy: str) -> None:
     assert "no generalization meets the policy" in str(refused({"k": 17}, strategy=strategy))

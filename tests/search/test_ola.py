@@ -162,7 +162,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 
 
 @ALL
-@settings(quick_privacy, max_examples=draw_tables(8, usual=2))
+@settings(quick_privacy, max_examples=draw_tables(4, usual=2))
 @given(case=strategies_privacy.privacy_cases())
 def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

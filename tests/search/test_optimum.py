@@ -39,6 +39,7 @@ def rows_of(draw: random.Random) -> list[Row]:
     return heaps + draw.choices(every, k=6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measure", "aggregate"), ASKED)
 def test_it_is_the_best_of_all_by_each_measure(measure: str, aggregate: str | None) -> None:
     draw = random.Random(7)

@@ -22,7 +22,7 @@ from test_privacy_properties import anonymized, check_persons
 import sqlanon
 
 quick = settings(
-    max_examples=draw_tables(20, usual=8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=draw_tables(6, usual=8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(15), print_blob=True)
 
@@ -45,6 +45,7 @@ def levels_by(strategy: str, case: PrivacyCase) -> Levels:
         return (result.generalization["zip"],)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", WIDE)
 def test_two_persons_who_lose_one_row_each_are_more_than_one(strategy: str) -> None:
     """Of 20 persons with 5 rows each, 5 % are one person; 5 % of the rows are five rows."""
@@ -61,6 +62,7 @@ def test_one_person_with_many_rows_is_one(strategy: str) -> None:
     assert levels_by(strategy, case_of(rows, "0.09")) == (2,)
 
 
+@pytest.mark.slow
 def test_rows_without_a_person_are_one_person() -> None:
     rows = [*visits("11", "11"), *({"zip": zip_, "who": None} for zip_ in ("12", "13", "21"))]
     assert levels_by("optimal", case_of(rows, "0.34")) == (0,)
@@ -80,6 +82,7 @@ def test_an_infeasible_policy_is_explained_in_persons() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_limit_that_an_error_names_is_enough() -> None:
     rows = visits("11 11 11 21", "11 11 11 11", "22 11 11 11", "11 11 11 11", "12", "13")
     attributes = {"max_level": 0}
@@ -181,6 +184,7 @@ def test_same_answer_as_a_plain_search_many(strategy: str, case: PrivacyCase) ->
     check(case, strategy)
 
 
+@pytest.mark.slow
 def test_random_cases_have_what_is_to_be_found() -> None:
     """In some the limit of rows and that of persons differ in what they allow, either way."""
     found: set[tuple[bool, bool]] = set()
@@ -236,7 +240,7 @@ def least_loss(rows: list[Record], k: int, allowed: int) -> float:
     return best
 
 
-@settings(quick, max_examples=draw_tables(20, usual=12))
+@settings(quick, max_examples=draw_tables(6, usual=12))
 @given(case=cases())
 def test_groups_of_few_combinations_lose_least(case: PrivacyCase) -> None:
     """`k-similar` tries all groups of up to ten combinations."""

@@ -56,6 +56,7 @@ def test_a_minimal_generalization_that_is_no_distance_vector_is_found() -> None:
         assert result.optimal
 
 
+@pytest.mark.slow
 def test_among_vectors_only_k_minimal_generalizations_are_missed() -> None:
     """By exhaustive search of tables of which benchmarks/samarati_misses.py makes more. With joins none is."""
     drawn = random.Random(1)
@@ -173,6 +174,7 @@ def test_the_engine_finds_the_same_vectors_many(case: Case) -> None:
     check_by_engine(case)
 
 
+@pytest.mark.slow
 def test_vectors_that_take_turns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outlier at a time, each with those after it."""
     monkeypatch.setattr("sqlanon.search.vectors.PAIRS", 1)
@@ -183,6 +185,7 @@ def test_vectors_that_take_turns_are_the_same(monkeypatch: pytest.MonkeyPatch) -
         assert set().union(*parts) == vectors(Table.of(case.rows, case.hierarchies), 3, (0, 0))
 
 
+@pytest.mark.slow
 def test_vectors_of_many_attributes_take_several_words() -> None:
     """3 to the 25th is more than an INTEGER holds: each digit comes back."""
     names = [f"a{i}" for i in range(25)]
@@ -195,6 +198,7 @@ def test_vectors_of_many_attributes_take_several_words() -> None:
         assert tuple(result.generalization.values()) == away
 
 
+@pytest.mark.slow
 def test_levels_that_are_not_allowed() -> None:
     """Outliers and distances count from the lowest level that is allowed; what is above the highest is left out."""
     with duckdb.connect() as connection:
@@ -237,7 +241,7 @@ STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-bin
 
 
 @STRATEGIES_HERE
-@settings(quick_privacy, max_examples=draw_tables(8, usual=2))
+@settings(quick_privacy, max_examples=draw_tables(4, usual=2))
 @given(case=strategies_privacy.privacy_cases())
 def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
@@ -251,6 +255,7 @@ def test_with_any_requirement_many(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "limit", "expected"), some([
     ("samarati", 0.0, (0, 4, 1, 2, 3, 2, 0, 0)),
     ("samarati-binary", 0.0, (0, 4, 1, 2, 3, 2, 0, 0)),

@@ -134,7 +134,7 @@ def check_privacy(case: PrivacyCase, checks: int) -> None:
         assert (levels, result.gap) == (best.levels, 0)
 
 
-@settings(quick, max_examples=draw_tables(8, usual=5))
+@settings(quick, max_examples=draw_tables(4, usual=5))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
     for checks in (1, 2, 4):
@@ -308,6 +308,7 @@ def test_limits_in_the_policy_and_its_schema() -> None:
 # Statements and lattices that take long
 
 
+@pytest.mark.slow
 def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
     asked, row = [], Checker._row
 

@@ -143,7 +143,7 @@ FIGURE_3 = Case(
 
 
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
-@settings(quick, max_examples=draw_tables(20, usual=8))
+@settings(quick, max_examples=draw_tables(12, usual=8))
 @given(case=strategies.cases())
 @example(case=EXACT_LIMIT)
 @example(case=replace(EXACT_LIMIT, limit="0.28"))
@@ -182,7 +182,8 @@ def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
 ENOUGH = strategies.cases().filter(lambda case: len(case.rows) >= case.k and not case.has_unknown)
 
 
-@settings(quick, max_examples=draw_tables(20, usual=8))
+@pytest.mark.slow
+@settings(quick, max_examples=draw_tables(12, usual=8))
 @given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
     check_top(case)

@@ -72,6 +72,7 @@ def lost(rows: Sequence[Row], levels: Sequence[int]) -> int:
     return sum(size for size in classes.values() if size < 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("limit", [0, 0.1])
 def test_descent_ends_where_no_step_down_is_possible(tmp_path: Path, seed: int, limit: float) -> None:
@@ -117,6 +118,7 @@ def test_a_release_is_published_verified_and_reported(tmp_path: Path, strategy: 
         assert strategy in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_strategies_are_compared(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(1), "optimal", 0.1)
     with sqlanon.connect() as db:

@@ -102,6 +102,7 @@ def test_every_strategy_ends_within_its_limit_and_five_seconds(strategy: str, sh
         assert result.smallest_class >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["loss", "entropy"])
 def test_a_mask_of_long_texts_is_coded_in_seconds(measure: str) -> None:
     """Of 200 texts of 300 characters: with a window for each level they took minutes."""
@@ -123,6 +124,7 @@ def connection() -> Any:
         yield made
 
 
+@pytest.mark.slow
 def test_a_first_check_that_takes_long_is_interrupted_with_advice(connection: Any) -> None:
     def endless(self: Checker, *arguments: Any) -> Any:
         return self._engine.rows(parse_one(DAYS, read="duckdb"))

@@ -62,6 +62,7 @@ DROPPED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", DROPPED)
 def test_bad_lines_are_dropped_and_no_others(case: str, tmp_path: Path) -> None:
     bad, shown = DROPPED[case]
@@ -97,6 +98,7 @@ GOOD = {
 }  # fmt: skip
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", GOOD)
 @pytest.mark.parametrize("bad", ["", "9,m\n"], ids=["alone", "beside a bad line"])
 def test_good_lines_are_kept(case: str, bad: str, tmp_path: Path) -> None:
@@ -109,6 +111,7 @@ def test_good_lines_are_kept(case: str, bad: str, tmp_path: Path) -> None:
     assert sum(file.count for file in dropped) == bool(bad)
 
 
+@pytest.mark.slow
 def test_lines_far_behind_the_sample_are_found(tmp_path: Path) -> None:
     rows = 60_000
     lines = [HEADER, *("21,m,asthma\n" for _ in range(rows))]
@@ -162,6 +165,7 @@ UNCLEAR = {
 }  # fmt: skip
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("case", UNCLEAR)
 def test_a_file_is_refused_where_it_is_unclear_which_lines_are_bad(case: str, tmp_path: Path) -> None:
     content, message = UNCLEAR[case]
@@ -169,12 +173,14 @@ def test_a_file_is_refused_where_it_is_unclear_which_lines_are_bad(case: str, tm
     assert message in refusal(tmp_path / "people.csv")
 
 
+@pytest.mark.slow
 def test_a_byte_that_is_no_utf_8_is_no_bad_line(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes((HEADER + ROWS + "5,m\n6,w,Fieber ä\n").encode("latin-1"))
     assert refusal(tmp_path / "people.csv").startswith("line 43 has the byte 0xE4, which is no UTF-8")
     assert read(tmp_path / "people.csv", encoding="latin-1")[0][-1] == (6, "w", "Fieber ä")
 
 
+@pytest.mark.slow
 def test_utf_16_without_a_mark_is_refused(tmp_path: Path) -> None:
     for header in ("age,sex,illness\n", '"age","sex","illness"\n'):
         (tmp_path / "people.csv").write_bytes((header + ROWS).encode("utf-16-le"))
@@ -182,6 +188,7 @@ def test_utf_16_without_a_mark_is_refused(tmp_path: Path) -> None:
         assert 'set encoding = "utf-16-le" under [source.csv]' in message
 
 
+@pytest.mark.slow
 def test_packed_files_lose_their_bad_lines(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "people.csv.gz", "wt") as file:
         file.write(HEADER + ROWS + "5\n" + ROWS)
@@ -204,6 +211,7 @@ texts = st.text(st.sampled_from('abz ,;"\n'), max_size=6)
 BAD = ["short", "long", "nul", "closed"]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(
     rows=st.lists(st.tuples(texts, texts, texts), min_size=6, max_size=14),
@@ -289,6 +297,7 @@ layouts = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(1_000))
 @given(lines_of_files, layouts, st.booleans(), st.one_of(st.none(), st.integers(1, 30)), st.integers(1, 8))
 def test_runs_of_lines_are_copied_as_their_records_are(
@@ -306,6 +315,7 @@ def test_runs_of_lines_are_copied_as_their_records_are(
     assert copy(run_lines) == copy(0)
 
 
+@pytest.mark.slow
 def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     with path.open("w") as file:
@@ -346,6 +356,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_anonymize_warns_and_the_manifest_counts(folder: Path) -> None:
     done = cli("anonymize", "policy.toml", "--json", cwd=folder)
     assert done.status == 0
@@ -359,6 +370,7 @@ def test_anonymize_warns_and_the_manifest_counts(folder: Path) -> None:
     assert "2 bad lines are dropped from the source" in verified.out
 
 
+@pytest.mark.slow
 def test_verify_finds_a_source_with_other_bad_lines(folder: Path) -> None:
     assert cli("anonymize", "policy.toml", cwd=folder).status == 0
     with (folder / "people.csv").open("a") as file:
@@ -374,6 +386,7 @@ def test_risk_and_plan_warn(folder: Path) -> None:
         assert (done.status, f"warning: {WARNING}" in done.err) == (0, True), verb
 
 
+@pytest.mark.slow
 def test_plan_says_how_far_it_reads(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(HEADER + "5,m\n" + "21,m,asthma\n" * 30_000 + "5\n")
     (tmp_path / "policy.toml").write_text(POLICY)
@@ -381,6 +394,7 @@ def test_plan_says_how_far_it_reads(tmp_path: Path) -> None:
     assert "people.csv: 1 bad line is dropped of the first 20,480 lines: line 2 has 2" in done.err
 
 
+@pytest.mark.slow
 def test_a_manifest_has_no_count_unless_the_policy_drops_lines(folder: Path) -> None:
     (folder / "people.csv").write_text(HEADER + ROWS)
     assert cli("anonymize", "policy.toml", cwd=folder).err == ""
@@ -392,6 +406,7 @@ def test_a_manifest_has_no_count_unless_the_policy_drops_lines(folder: Path) -> 
         assert release.execute("SELECT dropped_lines FROM sqlanon.manifest").fetchall() == [(None,)]
 
 
+@pytest.mark.slow
 def test_bad_lines_of_several_files_are_told_by_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(HEADER + ROWS + "1\n")
     (tmp_path / "b.csv").write_text(HEADER + ROWS)

@@ -71,6 +71,7 @@ STRANGE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "late"),
     [pytest.param(*pair, marks=[pytest.mark.slow] if i % 7 else []) for i, pair in enumerate(STRANGE)],
@@ -89,6 +90,7 @@ def test_a_late_date_that_a_cast_would_change_is_refused_with_its_place(tmp_path
             assert (types["x"], values["VARCHAR", late, "b", 1]) == ("VARCHAR", 1)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("late", [f"2020-01-01 10:00:00 {word}" for word in ("BC", "foo")])
 def test_a_word_beside_a_late_date_is_never_dropped(tmp_path: Path, late: str) -> None:
     """Also where dates without a time come first: then the column is text."""
@@ -113,6 +115,7 @@ LIKE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", some([(one,) for one in LIKE], 2), ids=str)
 def test_a_file_like_its_first_rows_is_read_once(tmp_path: Path, values: tuple[str, ...]) -> None:
     lines = [f"{values[i % len(values)]},a\n" for i in range(6_000)]
@@ -122,6 +125,7 @@ def test_a_file_like_its_first_rows_is_read_once(tmp_path: Path, values: tuple[s
     assert found == copied(path, as_a_whole=True)[0]
 
 
+@pytest.mark.slow
 def test_columns_that_are_not_released_are_not_copied(tmp_path: Path) -> None:
     """But for the one that tells persons apart. The policy is held against all that are there."""
     lines = [f"Person {i},{i % 2},{i},x,{i // 2}\n" for i in range(8)]
@@ -140,6 +144,7 @@ def test_columns_that_are_not_released_are_not_copied(tmp_path: Path) -> None:
         db.anonymize(make_policy({**roles, "nobody": "sensitive"}, source=source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["1", "1,2,3", "1,2,3,4"])
 def test_a_late_line_of_another_length(tmp_path: Path, line: str) -> None:
     """Even where the columns that are too many, or too few, are not wanted."""
@@ -148,6 +153,7 @@ def test_a_late_line_of_another_length(tmp_path: Path, line: str) -> None:
         db.anonymize(make_policy({"age": "suppress"}, source={"undeclared": "drop"}))
 
 
+@pytest.mark.slow
 def test_several_files_that_are_alike_only_at_first(tmp_path: Path) -> None:
     write(tmp_path / "a1.csv", "x,y\n" + "1,a\n" * 5_000)
     write(tmp_path / "a2.csv", "x,y\n" + "1,a\n" * 5_000 + "1.5,a\n" * 2)
@@ -157,6 +163,7 @@ def test_several_files_that_are_alike_only_at_first(tmp_path: Path) -> None:
         assert sorted(rows.fetchall()) == [("1", "a", 10_000), ("1.5", "a", 2)], "of different types, they are text"
 
 
+@pytest.mark.slow
 def test_rows_of_a_large_file_are_copied_to_a_private_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "people.csv", "x,y\n" + "".join(f"{i % 7},{i % 3}\n" for i in range(400)))
     policy = make_policy({"x": "suppress", "y": "insensitive"}, table=None)

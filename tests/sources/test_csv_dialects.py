@@ -81,6 +81,7 @@ DIALECTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [False, True], ids=["second", "first"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=repr)
 def test_each_file_is_read_as_it_is_written(dialect: Dialect, first: bool, tmp_path: Path) -> None:
@@ -97,6 +98,7 @@ def test_comment_lines_of_a_file_cost_no_rows_of_another(tmp_path: Path) -> None
     assert copied_rows([first, second]) == Counter(people(0, 50) + people(50, 100, prefix="#n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ["#n,1,ill1", "n,1,ill #1"])
 def test_rows_that_look_like_comments_are_refused(row: str, tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
@@ -119,6 +121,7 @@ def test_short_first_rows_without_a_header_are_refused(tmp_path: Path) -> None:
     assert "people.csv: line 1 has 2 fields (delimiter ','), and the 20 lines below it have 3" in refusal([str(path)])
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("headers", [(False, False), (True, False), (False, True)], ids=str)
 def test_several_files_without_headers_are_refused(headers: tuple[bool, bool], tmp_path: Path) -> None:
     """Their columns have positions only: in another order, names would be released as diagnoses."""
@@ -133,6 +136,7 @@ def test_several_files_without_headers_are_refused(headers: tuple[bool, bool], t
     assert "give each file a header line, or name one file" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "\n", "  \r\n \r\n", "\ufeff"], ids=repr)
 @pytest.mark.parametrize("name", ["a.csv", "z.csv", "z.csv.gz"])
 def test_an_empty_file_is_named_as_empty(name: str, content: str, tmp_path: Path) -> None:
@@ -142,12 +146,14 @@ def test_an_empty_file_is_named_as_empty(name: str, content: str, tmp_path: Path
     assert refusal([str(tmp_path / name), rows]) == f"{name} is empty: it has no header and no rows"
 
 
+@pytest.mark.slow
 def test_a_file_of_one_column_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "ages.csv").write_text("age\n" + "20\n" * 6)
     rows, _ = published(None, {"age": "suppress"}, tmp_path, source={"files": [str(tmp_path / "ages.csv")]}, k=1)
     assert Counter(str(age) for (age,) in rows) == {"20": 6}
 
 
+@pytest.mark.slow
 def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("".join(f"{name},{age},{ill}\n" for name, age, ill in people(0, 50)))
@@ -156,6 +162,7 @@ def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     assert Counter((name, ill) for name, _, ill in rows) == Counter((name, ill) for name, _, ill in people(0, 50))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "lines",
     ['"","type"\n"1","NA"\n"2","car"\n', '"","type"\n', '"","1","2"\n"a",3,4\n"b",5,6\n', '"","n"\n1,NA\n2,3\n3,4\n'],
@@ -170,6 +177,7 @@ def dated(path: Path, days: list[str]) -> str:
     return str(path)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("first", ["early days", "late days"])
 def test_the_days_of_one_file_show_the_format_of_another(first: str, tmp_path: Path) -> None:
     """02/03/2001 alone may be of February or of March."""
@@ -193,6 +201,7 @@ def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*), count(name), sum(age) FROM copy").fetchall() == [(6, 6, 6)]
 
 
+@pytest.mark.slow
 def test_a_release_of_two_dialects_has_all_rows(tmp_path: Path) -> None:
     Dialect().write(tmp_path / "f0.csv", people(0, 50))
     Dialect(newline="\r\n", above="Export of 2001\n").write(tmp_path / "f1.csv", people(50, 100))
@@ -212,6 +221,7 @@ dialects = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(st.lists(st.tuples(dialects, st.integers(1, 30)), min_size=1, max_size=4))
 def test_no_row_of_any_dialect_is_lost(

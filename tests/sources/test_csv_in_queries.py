@@ -36,6 +36,7 @@ def write_policy(folder: Path, source: str) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -58,6 +59,7 @@ def test_no_csv_file_is_read_by_a_guess(folder: Path, source: str, verb: str, mo
     assert not (folder / "release.duckdb").exists()
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "query",
     [
@@ -80,6 +82,7 @@ def test_a_query_reads_files_beside_the_policy(
         assert connection.execute("SELECT ill, count(*) FROM r GROUP BY ALL").fetchall() == [("flu", 6)]
 
 
+@pytest.mark.slow
 def test_lines_that_a_told_reader_cannot_read_are_refused(folder: Path) -> None:
     with (folder / "x" / "people.csv").open("a") as file:
         file.write("21,flu,more\n")
@@ -113,6 +116,7 @@ def test_a_query_that_sqlglot_cannot_split_into_words_reads_no_guess(folder: Pat
     assert ended.status == 2 and "source.query" in ended.err and "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_a_connection_whose_view_guesses_is_refused(folder: Path) -> None:
     attributes = {"age": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}}
     with duckdb.connect() as connection:

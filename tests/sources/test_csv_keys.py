@@ -56,6 +56,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", KEYS)
 def test_a_key_says_how_a_file_is_written(case: str, tmp_path: Path) -> None:
     content, keys, rows = KEYS[case]
@@ -73,6 +74,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", WRONG)
 def test_a_key_does_not_hide_broken_lines(case: str, tmp_path: Path) -> None:
     content, keys, message = WRONG[case]
@@ -84,6 +86,7 @@ UTF_8 = (NAMES.encode(), codecs.BOM_UTF8 + NAMES.encode())
 MARKED = (NAMES.encode("utf-16"), codecs.BOM_UTF16_BE + NAMES.encode("utf-16-be"), NAMES.encode("utf-32"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [*UTF_8, *MARKED], ids=["utf-8", "utf-8 marked", "utf-16", "utf-16-be", "utf-32"])
 def test_unicode_needs_no_key(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(content)
@@ -92,6 +95,7 @@ def test_unicode_needs_no_key(content: bytes, tmp_path: Path) -> None:
     assert copy_rows(tmp_path / "people.csv.gz") == READ_NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encoding", ["latin-1", "windows-1252", "cp437", "utf-16-le", "utf-16", "utf-8", "gb18030", "utf-7"]
 )
@@ -113,6 +117,7 @@ def test_a_byte_order_mark_within_quotes_is_no_letter_of_a_name(tmp_path: Path) 
         assert [column.name for column in db.inspect().columns] == ["age", "town"]
 
 
+@pytest.mark.slow
 def test_keys_decide_of_lines_that_may_be_rows(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("m,flu\nw,asthma\nw,flu\n,\n")
@@ -122,6 +127,7 @@ def test_keys_decide_of_lines_that_may_be_rows(tmp_path: Path) -> None:
     assert copy_rows(path, header=True, footer=1) == rows[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [0, 43_556])
 def test_a_byte_that_is_no_utf_8_is_named(late: int, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(b"name,city\n" + b"Ann,Rome\n" * late + NAMES.encode("latin-1"))
@@ -186,6 +192,7 @@ def test_a_decoded_copy_does_not_outlive_the_reading(tmp_path: Path, monkeypatch
     assert not [*(tmp_path / "temporary").iterdir()]
 
 
+@pytest.mark.slow
 def test_a_release_and_its_verbs_read_a_file_alike(tmp_path: Path) -> None:
     """Also the column that no policy names, which the ledger hashes."""
     people = "Export\nNäme;Gruppe;Ort\n" + "".join(f"Ü{i};{i % 2};Köln\n" for i in range(8)) + "Summe: 8\n"

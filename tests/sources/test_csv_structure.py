@@ -120,6 +120,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.cases(9)
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_file_is_refused_with_its_lines(case: str, tmp_path: Path) -> None:
     content, message = BROKEN[case]
@@ -127,6 +128,7 @@ def test_a_broken_file_is_refused_with_its_lines(case: str, tmp_path: Path) -> N
     assert message in refusal(tmp_path / "people.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["a short line", "an empty value and a delimiter", "a NUL byte", "prose"])
 def test_a_packed_file_is_refused_as_well(case: str, tmp_path: Path) -> None:
     content, message = BROKEN[case]
@@ -161,6 +163,7 @@ LATE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LATE)
 def test_a_broken_line_far_behind_the_first_lines_is_found(line: str, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(HEADER + "21,m,asthma\n" * 43_556 + line + ROWS)
@@ -195,6 +198,7 @@ READ = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", READ)
 def test_a_sound_file_is_read(case: str, tmp_path: Path) -> None:
     content, rows = READ[case]
@@ -202,6 +206,7 @@ def test_a_sound_file_is_read(case: str, tmp_path: Path) -> None:
     assert copy_rows(tmp_path / "people.csv") == rows
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("header", ["age,sex,illness,\n", HEADER + "5,m\n"], ids=["extra delimiter", "short line"])
 def test_no_source_line_becomes_a_value_of_a_release(header: str, tmp_path: Path) -> None:
     """The sniffer alone makes one column of whole lines, which a local strategy would release as sets of lines."""
@@ -216,6 +221,7 @@ def test_no_source_line_becomes_a_value_of_a_release(header: str, tmp_path: Path
             db.suggest()
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("separator", "message"),
     [

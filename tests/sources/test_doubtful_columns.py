@@ -38,6 +38,7 @@ def refusal(path: Path, name: str, values: Sequence[str], attribute: dict[str, A
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) -> None:
     values = [*AGES, "4e", *AGES, "NA", "NA"]
     message = refusal(tmp_path / "x.csv", "age", values, {})
@@ -51,6 +52,7 @@ def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) 
     assert bind(tmp_path / "x.csv", "age", values, {"type": "text"})["age"] == "VARCHAR"
 
 
+@pytest.mark.slow
 def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "age", [*AGES, "Total"], {})
     assert "footer = 1 under [source.csv] leaves the last row out" in message
@@ -62,6 +64,7 @@ def test_the_first_of_many_words_are_named(tmp_path: Path) -> None:
     assert "'x4' (line 1,006), and 15 more; decide" in message and "missing = [...]" in message
 
 
+@pytest.mark.slow
 def test_a_rule_that_needs_numbers_names_what_is_none(tmp_path: Path) -> None:
     values = [*AGES, *["unknown"] * 60]
     message = refusal(tmp_path / "x.csv", "age", values, {"hierarchy": {"intervals": [10]}})
@@ -75,6 +78,7 @@ def test_numbers_with_commas_name_the_decimal_mark(tmp_path: Path) -> None:
     assert bind(tmp_path / "x.csv", "wage", values, {"missing": ["-"]}, decimal=",")["wage"] == "DECIMAL(3,1)"
 
 
+@pytest.mark.slow
 def test_numbers_with_commas_alone_are_decided_by_keys(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["12", "1,234", "45,678"]
     message = refusal(path, "wage", values, {})
@@ -90,11 +94,13 @@ PARTIAL_DATES = ["1981", "1980-05", "1980-05-31", "1979"] * 20
 MONTHS = {"hierarchy": {"dates": ["month", "year"]}}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("attribute", [MONTHS, {"hierarchy": {"mask": "right"}}, {}])
 def test_partial_dates_are_texts_that_dates_take(attribute: dict[str, Any], tmp_path: Path) -> None:
     assert bind(tmp_path / "x.csv", "seen", PARTIAL_DATES, attribute)["seen"] == "VARCHAR"
 
 
+@pytest.mark.slow
 def test_what_is_none_among_partial_dates_is_refused(tmp_path: Path) -> None:
     for attribute in (MONTHS, {}):
         message = refusal(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], attribute)
@@ -103,6 +109,7 @@ def test_what_is_none_among_partial_dates_is_refused(tmp_path: Path) -> None:
         assert bind(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], keys)["seen"] == "VARCHAR"
 
 
+@pytest.mark.slow
 def test_partial_dates_of_birth_after_today_are_refused(tmp_path: Path) -> None:
     path, today = tmp_path / "x.csv", date.today()
     for text in (str(today.year + 1), f"{today.year + 1}-01"):
@@ -111,6 +118,7 @@ def test_partial_dates_of_birth_after_today_are_refused(tmp_path: Path) -> None:
     bind(path, "birth_date", [*PARTIAL_DATES, str(today.year), today.isoformat()[:7], today.isoformat()], MONTHS)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("values", "keys", "type_"),
     [
@@ -133,6 +141,7 @@ def test_numbers_with_marks_name_the_keys_that_read_all_of_them(
     assert bind(tmp_path / "x.csv", "wage", values, {}, **keys)["wage"] == type_
 
 
+@pytest.mark.slow
 def test_numbers_with_marks_beside_words_need_both_keys(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["1.234.567", "12.345"] * 30 + ["NA"]
     message = refusal(path, "wage", values, {})
@@ -147,6 +156,7 @@ def test_numbers_with_marks_beside_words_need_both_keys(tmp_path: Path) -> None:
 YEARS = {"hierarchy": {"dates": ["year"]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["2024-02-30", "0000-00-00"])
 def test_a_day_that_no_month_has_is_no_date(broken: str, tmp_path: Path) -> None:
     values = [*(f"2024-01-{i}" for i in range(13, 25)), broken]
@@ -156,6 +166,7 @@ def test_a_day_that_no_month_has_is_no_date(broken: str, tmp_path: Path) -> None
     assert bind(tmp_path / "x.csv", "seen", values, {**YEARS, "missing": [broken]})["seen"] == "DATE"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "type_", "format_"),
     [
@@ -175,6 +186,7 @@ def test_dates_that_the_engine_leaves_texts_name_their_format(
     assert bind(tmp_path / "x.csv", "seen", values, {**YEARS, **keys})["seen"] == type_.upper()
 
 
+@pytest.mark.slow
 def test_dates_beside_codes_of_missing_values_name_their_format(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", [*(f"{i}.01.1999" for i in range(13, 25)), "NA"]
     assert 'type = "date", format = "%d.%m.%Y" reads the others as dates' in refusal(path, "seen", values, YEARS)
@@ -193,6 +205,7 @@ def test_a_rule_on_texts_names_the_first_of_them(rule: dict[str, Any], needs: st
     assert f"attributes.seen: the hierarchy needs {needs}, and the column has texts, such as 'soon' (line 4)" in message
 
 
+@pytest.mark.slow
 def test_dates_of_birth_are_past(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["1.2.20", "1.2.99", "31.12.59"]
     keys = {"type": "date", "format": "%d.%m.%y"}
@@ -206,6 +219,7 @@ def test_dates_of_birth_are_past(tmp_path: Path) -> None:
 TWO_DATES = "admitted,birth,sex\n" + "".join(f"2020-01-{i + 10},{i % 12 + 1}/{i + 1}/19{i + 50},m\n" for i in range(20))
 
 
+@pytest.mark.slow
 def test_dates_in_a_second_format_are_no_texts(tmp_path: Path) -> None:
     """The engine knows one format of dates in a file."""
     (tmp_path / "x.csv").write_text(TWO_DATES)
@@ -225,6 +239,7 @@ def test_dates_in_a_second_format_are_no_texts(tmp_path: Path) -> None:
     assert types["birth"] == "DATE" and rows[1][1] == date(1951, 2, 2)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("written", "keys"),
     [
@@ -244,6 +259,7 @@ def test_all_formats_of_dates_in_a_second_format_are_named(written: str, keys: s
     assert keys in str(caught.value)
 
 
+@pytest.mark.slow
 def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["12.345", "950", "-1.200", "", "0"]
     assert "column 'wage' has numbers with three digits behind each point: under" in refusal(path, "wage", values, {})
@@ -257,6 +273,7 @@ def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) 
         assert bind(path, "wage", [*values, other], {})["wage"] == "DOUBLE", other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("many", "few"), [("2020-01-31", "unknown"), ("31.12.2020", "31/12/2020"), ("2020-01-01 10:00:00", "2020")]
 )
@@ -277,12 +294,14 @@ CODES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CODES)
 def test_texts_by_nature_are_read(case: str, tmp_path: Path) -> None:
     name, values, attribute = CODES[case]
     assert bind(tmp_path / "x.csv", name, values, attribute)[name] == "VARCHAR"
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from(["7", "-1", "2.5", "x", "", "1e"]), min_size=1, max_size=30))
 def test_columns_are_refused_from_a_share_of_numbers_on(
@@ -302,6 +321,7 @@ def test_columns_are_refused_from_a_share_of_numbers_on(
 DAYS = [f"{1 + i % 12:02d}/{1 + (i // 12) % 12:02d}/2020" for i in range(100)]
 
 
+@pytest.mark.slow
 def test_days_and_months_that_can_be_swapped_are_refused(tmp_path: Path) -> None:
     for attribute in ({}, {"role": "insensitive", "hierarchy": None}):
         message = refusal(tmp_path / "x.csv", "seen", DAYS, attribute)
@@ -330,6 +350,7 @@ def test_years_of_two_digits_are_refused(tmp_path: Path) -> None:
     assert (date(1927, 4, 20) in {row[-1] for row in rows}) and max(row[-1] for row in rows).year <= 2026
 
 
+@pytest.mark.slow
 def test_anonymize_and_risk_refuse_alike(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("\n".join(["age,ill", *(f"{age},x" for age in AGES), "4e,y", ""]))
     (tmp_path / "policy.toml").write_text(
@@ -342,6 +363,7 @@ def test_anonymize_and_risk_refuse_alike(tmp_path: Path) -> None:
     assert not (tmp_path / "r.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_a_star_in_the_source_is_no_suppressed_value(tmp_path: Path) -> None:
     towns = ["Rome", "*", "Oslo"] * 4
     (tmp_path / "x.csv").write_text("\n".join(["town,ill", *(f"{town},x" for town in towns), ""]))
@@ -359,6 +381,7 @@ def test_a_star_in_the_source_is_no_suppressed_value(tmp_path: Path) -> None:
     assert dict(found) == {"Rome": 4, "Oslo": 4, None: 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "keys", "is_refused"),
     [

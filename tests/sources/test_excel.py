@@ -89,6 +89,7 @@ def test_columns_have_the_types_of_their_cells(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("from_1904", [False, True])
 def test_days_are_those_that_excel_shows(from_1904: bool, tmp_path: Path) -> None:
     days = [
@@ -104,6 +105,7 @@ def test_days_are_those_that_excel_shows(from_1904: bool, tmp_path: Path) -> Non
     assert found == [tuple(row) for row in rows[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("serial", "day"), [(1, (1900, 1, 1)), (59, (1900, 2, 28)), (61, (1900, 3, 1))])
 def test_days_before_march_of_1900_are_those_that_excel_shows(
     serial: int, day: tuple[int, int, int], tmp_path: Path
@@ -112,6 +114,7 @@ def test_days_before_march_of_1900_are_those_that_excel_shows(
     assert read(path)[1] == [(datetime.date(*day), 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("serial", [-1, 0, 60, 2_958_466])
 def test_numbers_that_are_no_days_are_refused(serial: int, tmp_path: Path) -> None:
     path = people(tmp_path, [["day", "n"], [serial, 1]], formats={"A2": "yyyy-mm-dd"})
@@ -123,6 +126,7 @@ def test_days_before_the_first_one_of_the_workbook_are_refused(tmp_path: Path) -
     assert "people.xlsx: cell A2 has the number" in refusal(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "number", "value"),
     [
@@ -158,6 +162,7 @@ def test_zeros_that_a_format_shows_are_kept(tmp_path: Path) -> None:
     assert read(path) == ({"zip": "VARCHAR", "n": "BIGINT"}, [("02139", 1), ("10115", 2)])
 
 
+@pytest.mark.slow
 def test_numbers_are_exact(tmp_path: Path) -> None:
     cells = [f"<c><v>{number}</v></c>" for number in ("1.1000000000000001", "12", "-3.0", "1E+2", "0.1")]
     assert value_of(raw(tmp_path, column(*cells))) == ("DOUBLE", [1.1, 12.0, -3.0, 100.0, 0.1])
@@ -194,6 +199,7 @@ def test_a_formula_is_its_result(tmp_path: Path) -> None:
     assert "cell A2 has a formula without a result: open the workbook in Excel, and save it" in refusal(path)
 
 
+@pytest.mark.slow
 def test_a_workbook_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "people.xlsx"
     path.write_bytes(b"PK\x03\x04 and no more")
@@ -212,6 +218,7 @@ def test_a_workbook_that_is_none_is_refused(tmp_path: Path) -> None:
 # --- Where the table is
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("titles", [[["Report"]], [["Report"], [], ["Ward 7"], [None, "2020"]]])
 def test_up_to_three_titles_are_above_the_header(titles: list[list[Any]], tmp_path: Path) -> None:
     types, rows = read(people(tmp_path, [*titles, HEADER, *ROWS]))
@@ -229,6 +236,7 @@ def test_more_titles_need_the_cell_where_the_table_begins(tmp_path: Path) -> Non
     assert read(path, "Patients!A6")[1] == [tuple(row) for row in ROWS]
 
 
+@pytest.mark.slow
 def test_values_without_a_name_above_them_are_refused(tmp_path: Path) -> None:
     path = people(tmp_path, [["Ward", 7], [], HEADER, *ROWS])
     assert "row 1 is taken for the names of the columns, and has 7 in cell B1" in refusal(path)
@@ -247,6 +255,7 @@ def test_a_title_of_as_many_words_as_the_header_is_no_row_of_names(tmp_path: Pat
     assert read(path, "Patients!A2")[1] == [tuple(row) for row in ROWS]
 
 
+@pytest.mark.slow
 def test_names_of_two_rows_need_the_row_that_has_them(tmp_path: Path) -> None:
     path = people(tmp_path, [["Patient", None, "Clinical"], HEADER, *ROWS], merged=["A1:B1"])
     for sheet in (None, "Patients!A1:C"):
@@ -267,6 +276,7 @@ def test_a_value_beside_a_table_may_be_left_out(tmp_path: Path) -> None:
     assert len(read(path, "Patients!A1:C")[1]) == 4
 
 
+@pytest.mark.slow
 def test_rows_below_a_blank_row_need_the_end_of_the_table(tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, *ROWS, [], ["Others"], ["a", "b"], [1, 2]])
     assert refusal(path) == (
@@ -304,6 +314,7 @@ def test_a_blank_row_above_notes_ends_the_table_above_the_notes(tmp_path: Path) 
     ) in refusal(path)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("word", ["Total", "SUMME", " Gesamt:", "Somme", "sum"])
 @pytest.mark.parametrize("below", [[], [["Source: ward 7"]]], ids=["alone", "above a note"])
 def test_a_last_row_of_totals_needs_the_end_of_the_table(word: str, below: list[Any], tmp_path: Path) -> None:
@@ -322,6 +333,7 @@ def test_a_formula_of_totals_without_a_result_is_one_of_totals(tmp_path: Path) -
     assert 'set table = "Patients!A1:B2" under [source]' in refusal(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rows",
     [[["Ann", 21, "w"], ["Total", 74, "w"]], [["Total", 21, None], ["Bo", 53, "m"]], [["Ann", 21], ["Summer", 74]]],
@@ -342,6 +354,7 @@ def test_names_that_are_numbers_need_the_cell_where_the_table_begins(tmp_path: P
     assert read(path, "Patients!A1") == ({"region": "VARCHAR", "2019": "BIGINT", "2020": "BIGINT"}, [("north", 3, 4)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blank", [[], [[]]], ids=["at once", "behind a blank row"])
 def test_notes_below_the_table_need_its_end(blank: list[Any], tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, *ROWS, *blank, ["Source: ward 7"], ["checked"]])
@@ -354,6 +367,7 @@ def test_notes_below_the_table_need_its_end(blank: list[Any], tmp_path: Path) ->
     assert read(path, f"Patients!A1:C{last}")[1][-1] == ("checked", None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("range_", ["B1:C3", "$B$1:$C$3", "b1:c3"])
 def test_a_range_is_the_table(range_: str, tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, *ROWS])
@@ -364,6 +378,7 @@ def test_a_range_is_the_table(range_: str, tmp_path: Path) -> None:
     assert read(path, "Patients!B1:B")[1] == [("m",), ("w",), ("w",)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("sheet", "message"),
     [
@@ -384,6 +399,7 @@ def test_merged_cells_of_the_table_are_refused(tmp_path: Path) -> None:
     assert "cell C2 has a value, and row 1" in refusal(path)
 
 
+@pytest.mark.slow
 def test_one_of_several_sheets_is_named(tmp_path: Path) -> None:
     more = {"Codes": [["code", "label"], [1, "flu"]], "Empty": []}
     path = people(tmp_path, [HEADER, *ROWS], more=more)
@@ -434,6 +450,7 @@ def in_wards(name: str, *values: Any) -> list[list[Any]]:
     return [[name, "ward"], *[[value, "north"] for value in values]]
 
 
+@pytest.mark.slow
 def test_words_among_numbers_are_decided_by_missing(tmp_path: Path) -> None:
     rows = in_wards("age", *range(30), "NA", 31)
     assert "'NA' (cell A32); decide what they are: missing = [\"NA\"]" in attribute_refusal(tmp_path, rows, AGE)
@@ -446,6 +463,7 @@ def test_a_last_row_of_another_kind_may_be_left_out_by_a_range(tmp_path: Path) -
     assert 'table = "Patients!A1:B31" under [source] leaves the last row out' in attribute_refusal(tmp_path, rows, AGE)
 
 
+@pytest.mark.slow
 def test_numbers_in_cells_of_texts_need_a_type(tmp_path: Path) -> None:
     rows = in_wards("age", "21", "53")
     assert "declare its type" in attribute_refusal(tmp_path, rows, AGE)
@@ -453,12 +471,14 @@ def test_numbers_in_cells_of_texts_need_a_type(tmp_path: Path) -> None:
     assert "'1,5' (cell A3)" in attribute_refusal(tmp_path, in_wards("age", "21", "1,5"), {**AGE, "type": "integer"})
 
 
+@pytest.mark.slow
 def test_texts_are_read_as_dates_in_their_format(tmp_path: Path) -> None:
     rows = in_wards("born", "31.01.20", "01.02.99")
     keys = {"type": "date", "format": "%d.%m.%y", "pivot": 2026}
     assert sorted(released(tmp_path, rows, {**BORN, **keys})) == [datetime.date(1999, 2, 1), DAY]
 
 
+@pytest.mark.slow
 def test_texts_among_dates_are_decided(tmp_path: Path) -> None:
     rows = in_wards("born", DAY, "unknown")
     assert (
@@ -475,6 +495,7 @@ def test_a_day_number_among_dates_is_refused(tmp_path: Path) -> None:
     assert "'43831' in cell A3" in attribute_refusal(tmp_path, in_wards("born", DAY, 43831), BORN)
 
 
+@pytest.mark.slow
 def test_errors_are_refused_or_missing(tmp_path: Path) -> None:
     rows = in_wards("age", 21, "#N/A", 53)
     assert "people.xlsx: cell A3 has the error #N/A; correct it, or add missing" in attribute_refusal(
@@ -483,10 +504,12 @@ def test_errors_are_refused_or_missing(tmp_path: Path) -> None:
     assert sorted(released(tmp_path, rows, {**AGE, "missing": ["#N/A"]}), key=str) == [21, 53, None]
 
 
+@pytest.mark.slow
 def test_codes_of_missing_numbers_are_null(tmp_path: Path) -> None:
     assert sorted(released(tmp_path, in_wards("age", 21, -9), {**AGE, "missing": ["-9"]}), key=str) == [21, None]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("value", "keys", "message"),
     [
@@ -506,6 +529,7 @@ def test_keys_that_do_not_apply_are_refused(value: Any, keys: dict[str, Any], me
     assert message in attribute_refusal(tmp_path, in_wards("x", value, value), attribute)
 
 
+@pytest.mark.slow
 def test_numbers_and_dates_are_texts_where_the_policy_reads_texts(tmp_path: Path) -> None:
     mask = {"role": "quasi", "hierarchy": {"mask": "right"}}
     assert sorted(released(tmp_path, in_wards("x", 21, "007"), mask)) == ["007", "21"]
@@ -516,6 +540,7 @@ def test_numbers_and_dates_are_texts_where_the_policy_reads_texts(tmp_path: Path
 # --- Other verbs
 
 
+@pytest.mark.slow
 def test_inspect_shows_columns(tmp_path: Path) -> None:
     path = people(tmp_path, [["Report"], HEADER, *ROWS])
     with sqlanon.connect(path) as db:
@@ -528,6 +553,7 @@ def test_inspect_shows_columns(tmp_path: Path) -> None:
     assert (again.rows, len(again.columns)) == (1, 2)
 
 
+@pytest.mark.slow
 def test_suggest_names_values_that_do_not_fit_with_their_cells(tmp_path: Path) -> None:
     path = people(tmp_path, in_wards("age", *range(60), "4e"))
     with sqlanon.connect(path) as db:
@@ -543,6 +569,7 @@ def test_a_plan_has_the_columns(tmp_path: Path) -> None:
         assert "age" in str(db.plan(make_policy(roles, k=1, source={"person": False})))
 
 
+@pytest.mark.slow
 def test_sheets_of_several_files_are_matched_by_name(tmp_path: Path) -> None:
     files = [
         str(write_workbook(tmp_path / "f0.xlsx", [["zip", "n", "day"], ["02139", 1, DAY]])),
@@ -569,6 +596,7 @@ cells = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=6), st.booleans())
 def test_each_cell_shows_what_openpyxl_reads(

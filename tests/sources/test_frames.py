@@ -62,6 +62,7 @@ MAKERS: Mapping[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_frames_of_all_libraries(name: str) -> None:
     """The index of a pandas frame is not read."""
@@ -72,6 +73,7 @@ def test_frames_of_all_libraries(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_relations_and_datasets(people: duckdb.DuckDBPyRelation) -> None:
     datasets = pytest.importorskip("pyarrow.dataset")
     for given in (people, datasets.dataset(pa.table(PEOPLE))):
@@ -202,6 +204,7 @@ REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     make, message = REFUSED[name]
@@ -256,6 +259,7 @@ def test_an_object_of_a_script_is_named_by_its_type_alone() -> None:
     assert "Table" in str(refused.value) and "main__" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_times_of_pandas_with_a_zone_have_calendar_levels(tmp_path: Path) -> None:
     times = pd.to_datetime(["2020-12-31 23:59:59.999999999", "2021-01-01 00:00:00.000000000"] * 3, utc=True)
     frame = pd.DataFrame({"seen": times.astype("datetime64[ns, UTC]")})

@@ -87,6 +87,7 @@ def test_types_are_those_of_the_file(release: Path) -> None:
     assert all(len(zip_) == 5 for (zip_,) in fetch(release, "SELECT zip FROM release"))
 
 
+@pytest.mark.slow
 def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"zip": f"0{i % 2}139" if i % 2 else 2139}) for i in range(20))
     path = tmp_path / "zips.ndjson.gz"
@@ -102,6 +103,7 @@ def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Pa
     assert set(fetch(tmp_path / "r.duckdb", "FROM release")) == {("01139",), ("2139",)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -127,6 +129,7 @@ def test_a_file_that_cannot_be_used_is_refused_without_its_values(tmp_path: Path
     assert "Jane" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("other", "type_"), [("1", "HUGEINT"), ("1" * 40, "VARCHAR")])
 def test_whole_numbers_that_a_double_would_round_are_exact(tmp_path: Path, other: str, type_: str) -> None:
     path = write(
@@ -142,6 +145,7 @@ def test_whole_numbers_that_a_double_would_round_are_exact(tmp_path: Path, other
     assert {*rows} == {(type_, "9007199254740993"), (type_, "18446744073709551617"), (type_, other)}
 
 
+@pytest.mark.slow
 def test_files_of_one_layout_are_one_source_and_kinds_do_not_mix(tmp_path: Path) -> None:
     for i in range(2):
         write(tmp_path / f"part{i}.json", json.dumps(ROWS[i::2]))
@@ -192,6 +196,7 @@ needs_new_duckdb = pytest.mark.skipif(
 )
 
 
+@pytest.mark.cases(1)
 @needs_new_duckdb
 @pytest.mark.parametrize(
     ("numbers", "type_", "values"),
@@ -215,6 +220,7 @@ def test_numbers_are_exact(numbers: str, type_: str, values: list[str | None], t
     assert {(row[0], row[2]) for row in rows} == {('a "9.0\\', "-1e5")}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("number", ["0.1234567890123456789012345678901234567890123", "1.23456789012345678e90"])
 def test_numbers_that_no_type_holds_are_refused(number: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="column 'v' has numbers of more than 38 digits, or beyond 1e308"):
@@ -228,6 +234,7 @@ def test_nested_times_keep_their_zone(tmp_path: Path) -> None:
     assert read(write(tmp_path / "a.json", json.dumps([row])))[1] == [tuple(row.values())]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -33,6 +33,7 @@ def policy_of(tmp_path: Path) -> Any:
     return policy
 
 
+@pytest.mark.slow
 def test_a_population_is_read_as_its_keys_say(policy_of: Any) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(KEYS), record=False)
@@ -41,6 +42,7 @@ def test_a_population_is_read_as_its_keys_say(policy_of: Any) -> None:
     assert result.dropped_lines is None, "that of the source counts"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("missing", ["encoding", "skip", "on_bad_line"])
 def test_what_is_missing_is_refused_by_its_own_key(missing: str, policy_of: Any) -> None:
     keys = {key: value for key, value in KEYS.items() if key != missing}

@@ -73,6 +73,7 @@ def policy(**source: object) -> sqlanon.Policy:
     )
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_numbers_dates_and_texts_of_spss_are_read_as_they_are() -> None:
     types, columns = read("survey.sav")
@@ -102,6 +103,7 @@ def test_numbers_dates_and_texts_of_spss_are_read_as_they_are() -> None:
     assert columns["stay"][:3] == [90000, 0, 3600]  # more than a day is a duration, in seconds
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_user_missing_values_are_kept_as_values_where_the_policy_says_so() -> None:
     _, columns = read("survey.sav", choices=ReadingChoices(value_labels=False, user_missing="keep"))
@@ -110,6 +112,7 @@ def test_user_missing_values_are_kept_as_values_where_the_policy_says_so() -> No
     assert columns["region"] == ["N", "S", "X", None, "N", "S"]
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_labels_replace_codes_and_a_value_without_a_label_stays_its_code() -> None:
     choices = ReadingChoices(value_labels=("SEX", "age", "region"), user_missing="keep")
@@ -123,6 +126,7 @@ def test_labels_replace_codes_and_a_value_without_a_label_stays_its_code() -> No
     assert columns["age"] == [34, 98, None, 18, None, 41]
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 @pytest.mark.parametrize(("name", "column"), [("survey.sav", "zip"), ("survey.xpt", "ZIP")])
 def test_a_column_of_texts_has_the_zeros_that_its_format_shows(name: str, column: str) -> None:
@@ -148,6 +152,7 @@ def test_dates_of_stata_are_read_by_their_formats() -> None:
     assert (types["seen"], types["week"], types["year"]) == ("TIMESTAMP", "DATE", "BIGINT")
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_the_missing_codes_of_stata_become_null_or_are_kept_with_their_labels() -> None:
     assert read("survey.dta")[1]["sex"] == [1, 2, None, None, None, 1]
@@ -158,6 +163,7 @@ def test_the_missing_codes_of_stata_become_null_or_are_kept_with_their_labels() 
     assert labels == ["male", "female", "refused", None, ".z", "male"]
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_a_float_of_stata_is_no_longer_decimal_than_it_was() -> None:
     types, columns = read("floats.dta")
@@ -166,6 +172,7 @@ def test_a_float_of_stata_is_no_longer_decimal_than_it_was() -> None:
     assert read("floats.dta", text_columns=("dose",))[1]["dose"] == ["0.1", "2.5", None]
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_leap_seconds_of_stata_are_refused_unless_the_column_is_left_out() -> None:
     with pytest.raises(sqlanon.SourceError, match=r"column 'leap' counts leap seconds \(%tC\).*cofC"):
@@ -189,6 +196,7 @@ def test_transport_files_of_sas() -> None:
     assert types["BORN"] == "DATE"
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_files_of_sas(tmp_path: Path) -> None:
     types, columns = read(unpacked("date_test.sas7bdat", tmp_path))
@@ -203,6 +211,7 @@ def test_files_of_sas(tmp_path: Path) -> None:
     assert [values[0] for values in read(codes)[1].values()] == [None] * 8 + [1]
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 @pytest.mark.parametrize("name", ["survey.sav", pytest.param("survey.xpt", marks=pytest.mark.slow)])
 def test_a_file_that_is_read_in_pieces_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +221,7 @@ def test_a_file_that_is_read_in_pieces_is_the_same(name: str, monkeypatch: pytes
         assert read(name) == whole
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_several_data_sets_in_a_transport_file_are_refused(tmp_path: Path) -> None:
     content = (FOLDER / "survey.xpt").read_bytes()
@@ -233,6 +243,7 @@ def test_a_broken_file_is_refused_by_its_name(tmp_path: Path) -> None:
                 read(path)
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_a_file_that_crashes_the_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = tmp_path / "reader.py"
@@ -280,6 +291,7 @@ def test_a_code_with_another_label_in_another_file_is_refused_unless_labels_are_
     assert columns["sex"][6:] == ["male", "unsure", None, None, "male", "unsure"]
 
 
+@pytest.mark.slow
 @needs_pyreadstat
 def test_labels_and_missing_codes_that_are_not_decided_are_refused_with_the_keys() -> None:
     with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError) as refused:
@@ -361,6 +373,7 @@ def test_keys_of_statistics_files_are_refused_for_other_files(tmp_path: Path) ->
         policy(files=(), database="x.duckdb", table="t", value_labels=True)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["a.sav", "a.zsav", "a.dta", "a.sas7bdat", "a.xpt"])
 def test_without_the_library_the_error_names_the_extra(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

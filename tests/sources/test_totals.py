@@ -8,6 +8,7 @@ import pytest
 from sqlanon.sources.totals import TOTAL_WORDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "is_total"),
     [

@@ -67,6 +67,7 @@ well_formed = st.builds(
 strange_numbers = st.text("0123456789.,- +", max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.one_of(well_formed, well_formed, strange_numbers), min_size=1, max_size=8),
@@ -95,6 +96,7 @@ def test_numbers_are_read_as_the_oracle_reads_them(
     assert type_ != "DOUBLE"
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), min_size=1, max_size=5), st.booleans())
 def test_integers_are_exact_up_to_38_digits(
@@ -114,6 +116,7 @@ parts = st.integers(0, 40).map(str) | st.integers(0, 99).map(lambda number: f"{n
 years = st.integers(0, 99).map(lambda number: f"{number:02d}") | st.integers(1850, 2100).map(str)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(parts, parts, years), min_size=1, max_size=6),
@@ -193,6 +196,7 @@ KINDS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], list[Any], str
 }  # fmt: skip
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", KINDS)
 def test_a_column_is_read_as_declared(case: str, tmp_path: Path) -> None:
     texts, attribute, csv, values, type_ = KINDS[case]
@@ -221,12 +225,14 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("case", REFUSED)
 def test_values_that_do_not_fit_are_named(case: str, tmp_path: Path) -> None:
     texts, attribute, csv, message = REFUSED[case]
     assert message in refusal(tmp_path / "x.csv", texts, attribute, csv)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "attribute", "advice", "keys"),
     [
@@ -247,6 +253,7 @@ def test_declared_dates_in_a_usual_format_name_it(
     assert column(tmp_path / "x.csv", values, keys)[1] == keys["type"].upper()
 
 
+@pytest.mark.slow
 def test_the_first_five_of_many_values_are_named(tmp_path: Path) -> None:
     texts = [str(i) if i % 1000 else f"x{i}" for i in range(1, 20_001)]
     message = refusal(tmp_path / "x.csv", texts, {"type": "integer"})
@@ -254,6 +261,7 @@ def test_the_first_five_of_many_values_are_named(tmp_path: Path) -> None:
     assert message.count("(line ") == 5 and "x6000" not in message
 
 
+@pytest.mark.slow
 def test_values_of_several_encoded_files_are_named_with_their_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("größe;n\n1;1\n2;2\n", encoding="latin-1")
     (tmp_path / "b.csv").write_text("n;größe\n1;1\n\n2;zwölf\nfooter\n", encoding="latin-1")
@@ -351,6 +359,7 @@ TYPED = {
 READ = [(17, date(1999, 12, 31)), (None, date(2026, 2, 1)), (18, date(1927, 2, 1)), (40, None)]
 
 
+@pytest.mark.slow
 def test_texts_of_parquet_json_and_frames_are_read_alike(tmp_path: Path) -> None:
     frame = pa.table(TEXTS)
     pq.write_table(frame, tmp_path / "x.parquet")
@@ -387,6 +396,7 @@ def test_codes_of_numbers_are_null_in_frames() -> None:
             bound_rows(frame, changed, source={"person": False})
 
 
+@pytest.mark.slow
 def test_a_release_of_typed_columns_verifies(tmp_path: Path) -> None:
     days = [f"{1 + i % 28}.{1 + i % 12}.{i % 90:02d}" for i in range(300)]
     lines = [
@@ -432,6 +442,7 @@ database = "release.duckdb"
     )
 
 
+@pytest.mark.slow
 def test_a_population_is_read_as_its_source(tmp_path: Path) -> None:
     for name in ("source.csv", "population.csv"):
         (tmp_path / name).write_text("age,ill\n" + "17,x\n-9,y\n18,x\n" * 3)
@@ -443,6 +454,7 @@ def test_a_population_is_read_as_its_source(tmp_path: Path) -> None:
     assert len(rows) == 9 and not {"-9", -9} & {row[0] for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "csv", "numbers"),
     [
@@ -459,6 +471,7 @@ def test_numbers_in_one_unit_are_read_where_they_are_declared(
     assert column(tmp_path / "x.csv", values, {"type": "text"}, csv) == (values, "VARCHAR")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -473,6 +486,7 @@ def test_declared_numbers_that_are_not_certain_are_refused(values: list[str], me
     assert message in refusal(tmp_path / "x.csv", values, {"type": "number"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [0, 2_500], ids=["early", "late"])
 @pytest.mark.parametrize(
     ("value", "type_", "read"),
@@ -504,6 +518,7 @@ MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(lambda mo
 ZONES = st.sampled_from(["Z", "+02:00", "-11:30", "+0545", "+14", " UTC", " Europe/Berlin"])
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(MOMENTS, ZONES, st.sampled_from(" T")), min_size=1, max_size=5), st.booleans())
 def test_times_with_a_zone_are_those_that_the_clock_showed(
@@ -520,6 +535,7 @@ def test_times_with_a_zone_are_those_that_the_clock_showed(
     assert is_text or (rows, types) == ([(moment,) for moment in expected], {"value": "TIMESTAMP"})
 
 
+@pytest.mark.slow
 def test_times_with_and_without_a_zone_are_moved_nowhere(tmp_path: Path) -> None:
     texts = ["2024-01-31T00:30:00+02:00", "2024-01-31T00:30:00"]
     assert "cannot hold 1 value (row 2)" in refusal(tmp_path / "x.csv", texts, {})

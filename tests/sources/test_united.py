@@ -62,6 +62,7 @@ def reordered(columns: Columns, *names: str) -> Columns:
     return {name: columns[name] for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_pattern", [False, True], ids=["a list", "one pattern"])
 @pytest.mark.parametrize("ending", WRITERS)
 def test_columns_in_another_order_are_matched_by_name(ending: str, one_pattern: bool, tmp_path: Path) -> None:
@@ -75,6 +76,7 @@ def test_columns_in_another_order_are_matched_by_name(ending: str, one_pattern: 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
 def test_missing_and_extra_columns_are_named(ending: str, tmp_path: Path) -> None:
     other = {**reordered(FIRST, "zip", "name", "age"), "illness": FIRST["diagnosis"]}
@@ -83,6 +85,7 @@ def test_missing_and_extra_columns_are_named(ending: str, tmp_path: Path) -> Non
     assert f"f1.{ending} has 'illness', which f0.{ending} lacks" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
 def test_an_extra_column_alone_is_refused(ending: str, tmp_path: Path) -> None:
     """DuckDB's own scan of several Parquet files leaves it out without a word."""
@@ -96,6 +99,7 @@ def test_other_types_in_parquet_are_named(tmp_path: Path) -> None:
     assert "'age' is BIGINT in f0.parquet and DOUBLE in f1.parquet" in refusal(files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_names_in_another_case_are_the_same_columns(ending: str, tmp_path: Path) -> None:
     files = write_files(tmp_path, ending, [FIRST, {name.upper(): values for name, values in FIRST.items()}])
@@ -111,6 +115,7 @@ def test_keys_in_another_case_are_other_keys_of_json(tmp_path: Path) -> None:
     assert "f1.json lacks 'diagnosis' of f0.json" in refusal(files)
 
 
+@pytest.mark.slow
 def test_a_json_file_without_rows_lacks_nothing(tmp_path: Path) -> None:
     files = write_files(tmp_path, "json", [FIRST])
     (tmp_path / "f9.json").write_text("[]\n")
@@ -126,11 +131,13 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
     assert f"{tmp_path}/b/people.csv has 'ward', which {tmp_path}/a/people.csv lacks" in message
 
 
+@pytest.mark.slow
 def test_many_differences_are_counted(tmp_path: Path) -> None:
     files = write_files(tmp_path, "csv", [FIRST, *({**FIRST, f"x{i}": [1] * 4} for i in range(9))])
     assert "and 4 more differences" in refusal(files)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20))
 @given(
     st.sampled_from(sorted(WRITERS)),

@@ -87,12 +87,14 @@ def expected(names: list[str]) -> tuple[int, int, int, int]:
     return min(sizes), len(sizes), ROWS, sizes.count(1)
 
 
+@pytest.mark.slow
 def test_k_is_that_of_the_columns_asked_for(db: duckdb.DuckDBPyConnection) -> None:
     assert k_anonymity(db, "'people'", ["zip", "Age"]) == expected(["zip", "Age"])
     assert k_anonymity(db, "'people'", ["Age"]) == expected(["Age"])
     assert expected(["zip", "Age"]) != expected(["Age"])
 
 
+@pytest.mark.slow
 def test_a_file_with_tables_gets_them_and_keeps_its_tables(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "db.duckdb") as connection:
         fill(connection)
@@ -101,6 +103,7 @@ def test_a_file_with_tables_gets_them_and_keeps_its_tables(tmp_path: Path) -> No
         assert k_anonymity(connection, "'people'", COLUMNS[:3]) == expected(COLUMNS[:3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_name_means_its_own_column(name: str, db: duckdb.DuckDBPyConnection) -> None:
     """The macros' own names (parameters, inner columns) and patterns are names like any other."""
@@ -108,6 +111,7 @@ def test_every_name_means_its_own_column(name: str, db: duckdb.DuckDBPyConnectio
         assert k_anonymity(db, "'people'", names) == expected(list(dict.fromkeys(names)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COLUMNS if name.lower() != "class_size"])
 def test_the_classes_are_those_of_the_column(name: str, db: duckdb.DuckDBPyConnection) -> None:
     found = db.execute(f"FROM sqlanon.equivalence_classes('people', {listed([name])})")
@@ -137,6 +141,7 @@ def test_case_does_not_matter(names: list[str], db: duckdb.DuckDBPyConnection) -
     assert k_anonymity(db, "'people'", names) == expected([by_lower[name.lower()] for name in names])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [["nope"], ["zip", "nope"], ["nope", "zip"], ["zi."], ["zi.*"], ["(zip|Age)"], ["zip "], [" zip"], [""],
@@ -149,6 +154,7 @@ def test_a_name_that_is_not_there_is_an_error(macro: str, names: list[str], db: 
         db.execute(f"FROM sqlanon.{macro}('people', {listed(names)})")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argument", ["[]", "[]::VARCHAR[]", "NULL", "[NULL]", "['zip', NULL]", "'zip'", "1"])
 @pytest.mark.parametrize("macro", ["k_anonymity", "equivalence_classes"])
 def test_no_list_of_names_is_an_error(macro: str, argument: str, db: duckdb.DuckDBPyConnection) -> None:
@@ -160,6 +166,7 @@ def test_a_name_given_twice_counts_once(db: duckdb.DuckDBPyConnection) -> None:
     assert k_anonymity(db, "'people'", ["zip", "zip", "ZIP"]) == expected(["zip"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "relation",
     [
@@ -258,6 +265,7 @@ ODD_NAMES = (
 )
 
 
+@pytest.mark.slow
 def test_the_digest_has_the_names_of_columns_as_they_are() -> None:
     """Beside types whose own words have spaces, quotes, names and brackets."""
     with duckdb.connect() as connection:
@@ -286,17 +294,20 @@ def test_the_digest_has_names_as_constants() -> None:
             assert str(md5_number("zip")) in re.sub(r"[^0-9]", "", plan), plan  # some versions break long lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT"])
 def test_a_number_alone_in_its_table_has_a_digest_of_its_own(type_: str) -> None:
     found = [digest(f"SELECT {value}::{type_} AS x") for value in (0, 1, -1, 2, 100, -100, "NULL")]
     assert len(set(found)) == len(found)
 
 
+@pytest.mark.slow
 def test_the_digest_does_not_depend_on_the_order_of_rows() -> None:
     rows = "SELECT i, i % 7 AS j, 'v' || i AS t FROM range(5000) AS r(i) ORDER BY"
     assert digest(f"{rows} i") == digest(f"{rows} i DESC") == digest(f"{rows} hash(i)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -324,6 +335,7 @@ def test_different_tables_have_different_digests(one: str, other: str) -> None:
     assert digest(one) != digest(other)
 
 
+@pytest.mark.slow
 def test_cells_that_change_places_are_found() -> None:
     """Two cells of a column, or of a row: each exchange gives a digest of its own."""
     chance = random.Random(5)
@@ -363,6 +375,7 @@ ACCIDENTS = {
 }
 
 
+@pytest.mark.slow
 def test_accidents_are_found() -> None:
     """In a table of numbers and texts, each at several rows."""
     table = """

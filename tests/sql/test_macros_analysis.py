@@ -34,6 +34,7 @@ def asked(db: duckdb.DuckDBPyConnection, label: Any, low: Any, high: Any) -> tup
     return row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "low", "high", "share"),
     [
@@ -51,6 +52,7 @@ def test_the_share_of_a_label(db: Any, label: Any, low: Any, high: Any, share: f
     assert found == (share is None or share > 0, share if share is None else pytest.approx(share))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "share"),
     [
@@ -85,6 +87,7 @@ def some_label(rng: random.Random, dates: bool) -> str:
     return rng.choice(texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dates", [False, True])
 def test_labels_are_read_as_the_oracle_reads_them(db: Any, dates: bool) -> None:
     """FALSE and 1 are certain: no value that the label can stand for says otherwise."""
@@ -252,6 +255,7 @@ def test_bounds_of_averages_need_the_bounds_of_values(db: Any, released: str) ->
     assert [(one[0], one[2]) for one in found] == [(None, pytest.approx(668 / 8))]
 
 
+@pytest.mark.slow
 def test_columns_of_any_name_are_read_in_groups_and_conditions(db: Any, released: str) -> None:
     """The macros' own names meet no column."""
     where = f'FROM {released} WHERE sqlanon.overlaps("sqlanon label", 25, 39)'
@@ -263,6 +267,7 @@ def test_columns_of_any_name_are_read_in_groups_and_conditions(db: Any, released
         assert db.execute(f'SELECT "{name}" FROM named WHERE sqlanon.overlaps("{name}", 25, 30)').fetchall() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["integer_division = true", "default_null_order = 'NULLS_LAST'"])
 def test_settings_of_the_client_change_no_figure(db: Any, released: str, setting: str) -> None:
     queries = [

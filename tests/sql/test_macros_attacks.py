@@ -62,6 +62,7 @@ def called(db: Connection, call: str) -> list[tuple[Any, ...]]:
 LIST = "['CLASS', 'say \"hi\"']"
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(8), deadline=None)
 @given(first=ROWS, second=ROWS, known=st.integers(0, 2))
 def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
@@ -123,6 +124,7 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
     assert found == db.execute(places(linked).sql("duckdb")).fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [
@@ -169,6 +171,7 @@ def test_no_table_has_no_victims(db: Connection) -> None:
     assert called(db, "unsorted_matching('r', 'o', ['class'])") == [(0, 0, None)]
 
 
+@pytest.mark.slow
 def test_the_library_has_them(tmp_path: Path) -> None:
     init_database(tmp_path / "any.duckdb")
     with duckdb.connect(tmp_path / "any.duckdb", read_only=True) as connection:

@@ -35,6 +35,7 @@ def medians(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("macro", READERS)
 def test_macros_that_bound_values_refuse_medians(medians: Path, macro: str) -> None:
     with (
@@ -44,11 +45,13 @@ def test_macros_that_bound_values_refuse_medians(medians: Path, macro: str) -> N
         connection.execute(READERS[macro]).fetchall()
 
 
+@pytest.mark.slow
 def test_a_release_with_medians_verifies_with_its_own_macros(medians: Path) -> None:
     verification = verify_file(medians)
     assert verification.verified, verification.failures
 
 
+@pytest.mark.slow
 def test_macros_of_ranges_in_a_release_with_medians_do_not_verify(medians: Path, tmp_path: Path) -> None:
     forged = tmp_path / "forged.duckdb"
     forged.write_bytes(medians.read_bytes())

@@ -166,6 +166,7 @@ def tables(request: pytest.FixtureRequest, db: Connection) -> tuple[list[Row], l
     return rows, source, population
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [None, "id"])
 def test_diversity_is_that_of_the_classes(tables: Any, person: str | None, db: Connection) -> None:
     classes = classes_of(tables[0])
@@ -182,6 +183,7 @@ def test_diversity_is_that_of_the_classes(tables: Any, person: str | None, db: C
         assert close(one(db, "l_diversity", QUASI, "s", l=least, **options), worst)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [None, "id"])
 @pytest.mark.parametrize("source_is", ["the table", "another"])
 def test_shares_are_held_against_the_source(tables: Any, source_is: str, person: str | None, db: Connection) -> None:
@@ -203,6 +205,7 @@ def test_shares_are_held_against_the_source(tables: Any, source_is: str, person:
     assert close(one(db, "alpha", QUASI, "s", **options), (worst_alpha, len(classes)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [None, "id"])
 @pytest.mark.parametrize(
     ("distance", "sensitive"), [("equal", "s"), ("ordered", "s"), ("ordered", "cost"), ("hierarchical", "s")]
@@ -231,6 +234,7 @@ def test_closeness_is_the_distance_to_the_source(
     assert close(one(db, "t_closeness", QUASI, sensitive, **options), (worst, len(classes)))
 
 
+@pytest.mark.slow
 def test_without_a_reference_the_source_is_the_table(tables: Any, db: Connection) -> None:
     for distance in ("equal", "ordered"):
         own = one(db, "t_closeness", QUASI, "s", distance=distance)
@@ -256,6 +260,7 @@ def test_average_risk_is_of_rows_where_no_person_is_given(tables: Any, db: Conne
     assert close(one(db, "average_risk", QUASI), figures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [None, "id"])
 @pytest.mark.parametrize("voter", [None, "voter"])
 def test_classes_are_held_against_the_population(
@@ -328,6 +333,7 @@ def test_homogeneity(db: Connection) -> None:
     assert of_x(db, "l_diversity", l=1)[0][2] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", range(1, 60))
 def test_a_class_of_equally_frequent_values_is_as_diverse_as_they_are_many(values: int, db: Connection) -> None:
     table_of(db, list(range(values)) * 3, type_="INTEGER")
@@ -438,6 +444,7 @@ def hostile(db: Connection) -> None:
     db.execute(f"CREATE TABLE src.hostile AS SELECT i AS number, i % 3 AS other, {columns} FROM range(80) AS r(i)")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize(
     ("macro", "step"),
@@ -460,6 +467,7 @@ def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) 
         assert called(db, macro, "src.renamed", [name, "OTHER"], **there) == expected, (name, sensitive, person)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("macro", some(TWINS, 3))
 def test_classes_have_the_columns_that_were_asked_for(macro: str, db: Connection) -> None:
@@ -480,6 +488,7 @@ def test_classes_have_the_columns_that_were_asked_for(macro: str, db: Connection
         assert sorted(row[0] for row in found.fetchall()) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("macro", [*EVERY, *TWINS])
 def test_a_name_that_is_not_there_is_an_error(macro: str, db: Connection) -> None:
@@ -497,6 +506,7 @@ def test_a_name_that_is_not_there_is_an_error(macro: str, db: Connection) -> Non
         called(db, macro, "src.nope", ["a"], **right)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize(
     "call",
@@ -533,6 +543,7 @@ def test_a_hierarchy_with_a_value_twice_is_an_error(db: Connection) -> None:
         of_x(db, "t_closeness", distance="hierarchical", hierarchy="src.twice")
 
 
+@pytest.mark.slow
 def test_an_empty_table_has_figures_of_nothing(db: Connection) -> None:
     for name in ("t", "source", "population"):
         fill(db, name, [])
@@ -567,6 +578,7 @@ def test_all_is_far_from_an_empty_source(db: Connection) -> None:
     assert of_x(db, "beta_likeness", reference="src.nobody") == [(INFINITY, INFINITY, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     some(
@@ -618,6 +630,7 @@ def test_values_are_of_any_type(value: str, db: Connection) -> None:
     assert by_value == db.execute("SELECT count(*) FROM (SELECT DISTINCT s FROM src.part)").fetchall()
 
 
+@pytest.mark.slow
 def test_released_text_is_held_against_a_source_of_an_enum(db: Connection) -> None:
     table_of(db, ["mild", "severe"], ["mild"], type_="ENUM ('severe', 'mild', 'none')")
     db.execute("CREATE OR REPLACE VIEW src.released AS SELECT zip, s::VARCHAR AS s FROM src.x")
@@ -637,6 +650,7 @@ def test_the_ground_values_of_a_hierarchy_may_be_of_another_type(db: Connection)
     assert close(of_x(db, "t_closeness", distance="hierarchical", hierarchy="src.flat"), of_x(db, "t_closeness"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "setting",
     ["integer_division = true", "default_order = 'DESC'", "default_null_order = 'NULLS_LAST_ON_ASC_FIRST_ON_DESC'"],
@@ -661,6 +675,7 @@ def test_settings_of_the_client_change_no_figure(setting: str, db: Connection) -
         db.execute(f"RESET {name}")
 
 
+@pytest.mark.slow
 def test_the_macros_can_be_views_and_relations_can_be_views(tables: Any, db: Connection) -> None:
     db.execute("CREATE OR REPLACE TEMP VIEW released AS FROM src.t")
     for name, query in {
@@ -672,6 +687,7 @@ def test_the_macros_can_be_views_and_relations_can_be_views(tables: Any, db: Con
         assert db.execute(f"FROM {name} ORDER BY ALL").fetchall() == db.execute(f"FROM {query} ORDER BY ALL").fetchall()
 
 
+@pytest.mark.slow
 def test_a_table_may_be_called_as_a_part_of_a_macro(db: Connection) -> None:
     """Relations are looked up among a macro's own parts too."""
     table_of(db, ["a1", "c1"], ["a1"])
@@ -684,6 +700,7 @@ def test_a_table_may_be_called_as_a_part_of_a_macro(db: Connection) -> None:
         assert found == [(1.0, 1.0, 2)]
 
 
+@pytest.mark.slow
 def test_a_file_keeps_the_words_of_a_macro(db: Connection) -> None:
     """`verify` compares those of a release with those that are loaded: some things are spelled otherwise in a file."""
     with duckdb.connect() as connection:

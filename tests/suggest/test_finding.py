@@ -53,6 +53,7 @@ def apart(rows: Sequence[Row], subset: Sequence[int]) -> tuple[int, float | None
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(4), deadline=None)
 @given(st.data())
 def test_it_is_what_all_pairs_of_rows_say(data: st.DataObject) -> None:
@@ -88,6 +89,7 @@ def test_it_is_what_all_pairs_of_many_tables_say() -> None:
     settings(max_examples=examples(100), deadline=None)(given(st.data())(again))()
 
 
+@pytest.mark.slow
 def test_the_example_of_the_paper() -> None:
     """Motwani and Xu, table 1: age is 0.6-distinct and separates 8 of 10 pairs; sex and state 0.8 and 9 of 10."""
     with table_of(PAPER, ["age", "sex", "state"]) as connection, sqlanon.connect(connection) as db:
@@ -97,6 +99,7 @@ def test_the_example_of_the_paper() -> None:
     assert found["sex", "state"] == (0.8, 0.9)
 
 
+@pytest.mark.slow
 def test_the_sets_with_a_key_in_them_are_keys() -> None:
     """They are not counted: what is known of them is the same."""
     rows = [(str(i), str(i % 2), str(i // 2)) for i in range(6)]
@@ -149,6 +152,7 @@ def macro(connection: duckdb.DuckDBPyConnection, relation: str, names: Sequence[
     return tuple(row)
 
 
+@pytest.mark.slow
 def test_the_macro(tmp_path: Path) -> None:
     init_database(tmp_path / "db.duckdb")
     names = ["age", 'my "sex"', "sqlanon class size"]
@@ -441,6 +445,7 @@ def test_one_row(tmp_path: Path) -> None:
         assert policy.quasi == ("a", "b")
 
 
+@pytest.mark.slow
 def test_a_table_of_nothing_but_nested_columns(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT [1] AS a")
@@ -448,6 +453,7 @@ def test_a_table_of_nothing_but_nested_columns(tmp_path: Path) -> None:
             db.suggest("t")
 
 
+@pytest.mark.slow
 def test_persons_with_several_rows_are_counted(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         rows = "SELECT i // 2 AS patient_id, i % 3 AS ward, i % 2 AS sex FROM range(200) AS r(i)"
@@ -491,6 +497,7 @@ def test_larger_tables_are_looked_at_here_and_there(tmp_path: Path) -> None:
     assert Counter(roles_of(policy).values()) == {"identifying": 2, "quasi": 2}
 
 
+@pytest.mark.slow
 def test_arrow_and_small_tables(tmp_path: Path) -> None:
     """Few rows say little; an id by its name is one all the same."""
     with duckdb.connect() as connection:
@@ -506,6 +513,7 @@ def test_arrow_and_small_tables(tmp_path: Path) -> None:
     assert (roles["id"], roles["ward_id"], roles["v"]) == ("identifying", "quasi", "quasi")
 
 
+@pytest.mark.slow
 def test_what_is_not_there(tmp_path: Path) -> None:
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         with pytest.raises(SourceError, match="no table or view"):
@@ -523,6 +531,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
 def test_the_python_of_the_page(number: int) -> None:
     program = blocks("python")[number]
@@ -547,6 +556,7 @@ def test_the_toml_of_the_page(tmp_path: Path) -> None:
     assert made.privacy.l_diversity[0].attribute == "salary-class"
 
 
+@pytest.mark.slow
 def test_the_sql_of_the_page(tmp_path: Path) -> None:
     init_database(tmp_path / "practice.duckdb")
     (script,) = blocks("sql")

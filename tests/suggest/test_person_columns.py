@@ -28,12 +28,14 @@ def person_in(made: Made) -> str | None:
     return None if person is None else person.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in REST)])
 def test_the_column_that_numbers_people_is_found(seed: int) -> None:
     made = table_of_visits(seed)
     assert person_in(made) == made.person, made.words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in REST)])
 def test_where_each_row_is_a_person_no_column_numbers_people(seed: int) -> None:
     made = table_of_people(seed)
@@ -50,6 +52,7 @@ VISITS = """
 """
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("key", ["id", "ID", "pid", "PatID", "mrn", "case_no", "region"])
 def test_no_name_hides_a_key(key: str) -> None:
     connection = duckdb.connect()
@@ -57,6 +60,7 @@ def test_no_name_hides_a_key(key: str) -> None:
     assert person_in(Made(connection, key, (), key)) == key
 
 
+@pytest.mark.slow
 def test_the_policy_says_why_a_column_is_a_person(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(VISITS.format(key="pid"))

@@ -179,6 +179,7 @@ def test_numbers_among_words_of_a_file_are_numbers_and_missing_values(tmp_path: 
         assert db.anonymize(Policy.load(tmp_path / "p.toml")).smallest_class >= 5
 
 
+@pytest.mark.slow
 def test_a_file_beside_the_source_is_used_where_it_fits(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         rows = "SELECT ['a', 'b', 'c'][1 + i % 3] AS town, i % 7 AS size FROM range(60) AS r(i)"

@@ -46,6 +46,7 @@ HEALTH_NAMES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTH_NAMES.split())
 def test_health_is_recognized_by_more_than_diagnosis(name: str) -> None:
     kind = kind_by_name(name)
@@ -61,6 +62,7 @@ NO_HEALTH = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NO_HEALTH.split())
 def test_other_words_around_one_of_health_make_no_column_sensitive(name: str) -> None:
     kind = kind_by_name(name)
@@ -99,6 +101,7 @@ FLAGS = """
 """
 
 
+@pytest.mark.slow
 def test_a_flag_is_no_date_and_no_identifier_whatever_its_name_mentions(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(FLAGS)
@@ -111,6 +114,7 @@ def test_a_flag_is_no_date_and_no_identifier_whatever_its_name_mentions(tmp_path
     assert policy.attributes["diabetes"].role == "sensitive"
 
 
+@pytest.mark.slow
 def test_a_household_is_numbered_by_many_values_and_a_weight_is_generalized(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(FLAGS)
@@ -159,6 +163,7 @@ def test_a_note_says_what_the_role_is_or_why_it_is_another(columns: list[Profile
             assert one.role in {kind.role for kind in kinds}
 
 
+@pytest.mark.slow
 def test_a_wide_table_loses_no_column_silently(tmp_path: Path) -> None:
     """31 columns: none is lost to the limit; of 40, those beyond it are printed, and can be added as the text says."""
     with duckdb.connect() as connection:
@@ -200,6 +205,7 @@ def test_first_letters_are_a_tree(values: list[str], letters: int) -> None:
 MEASURED = "CASE WHEN i % 9 = 0 THEN 'some ' || i % 2 ELSE (i % {count})::VARCHAR END"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [40, 1500])
 def test_hierarchy_files_have_all_values_and_their_advice_is_given_once(count: int, tmp_path: Path) -> None:
     with duckdb.connect() as connection:

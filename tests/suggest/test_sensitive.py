@@ -65,6 +65,7 @@ def test_only_categories_and_shared_amounts_are_released_unchanged(
     assert "example.org" not in text
 
 
+@pytest.mark.slow
 def test_where_all_columns_identify_people_nothing_of_them_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def without_trials(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
 
 
+@pytest.mark.slow
 def test_a_policy_file_is_private_and_its_paths_are_relative(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It names both files from its own folder, and runs from any other."""
     without_trials(monkeypatch)
@@ -81,6 +82,7 @@ def test_the_schema_that_a_policy_names_is_beside_it(folder: Path, monkeypatch: 
     assert "#:schema" not in cli("suggest", "data/people_0.csv", cwd=folder).out
 
 
+@pytest.mark.slow
 def test_an_empty_file_and_a_database_without_a_table(folder: Path) -> None:
     (folder / "empty.csv").write_text("")
     refused = cli("suggest", "empty.csv", cwd=folder)

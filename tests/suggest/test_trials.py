@@ -136,6 +136,7 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
     assert people.try_strategies(policy_of(), candidates, seconds=0)[0].error == "no time was left to try it"
 
 
+@pytest.mark.slow
 def test_what_a_strategy_cannot_do_is_said(people: sqlanon.Database) -> None:
     k700 = make_policy(QUASI, k=700, table=None, source=SOURCE)
     (too_few,) = people.try_strategies(k700, {"optimal": CANDIDATES["optimal"]})

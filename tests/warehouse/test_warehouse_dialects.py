@@ -26,6 +26,7 @@ def statements(text: str, dialect: str) -> list[exp.Expr]:
     return [one for one in found if not isinstance(one, exp.Semicolon)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_a_warehouse_is_asked_is_golden(dialect: str) -> None:
     assert plans(dialect) == (GOLDEN / f"{dialect}.sql").read_text(encoding="utf-8")
@@ -35,6 +36,7 @@ def test_there_is_a_golden_file_for_each_dialect() -> None:
     assert {file.stem for file in GOLDEN.glob("*.sql")} == set(DIALECTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", some(DIALECTS, 4))
 def test_every_statement_parses_in_its_dialect(dialect: str) -> None:
     found = statements(plans(dialect), dialect)
@@ -63,6 +65,7 @@ def code_of(text: str) -> str:
     return re.sub(r"'[^']*'", "''", re.sub(r"--.*", "", text))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("dialect", some(DIALECTS, 4))
 def test_no_construct_is_used_that_a_dialect_lacks(dialect: str) -> None:
     code = code_of(plans(dialect))
@@ -75,6 +78,7 @@ def test_no_construct_is_used_that_a_dialect_lacks(dialect: str) -> None:
     assert ("RANDOM()" in code.upper()) == (dialect in ("duckdb", "postgres", "snowflake"))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_names_that_bite_stay_names(dialect: str) -> None:
     name = "a`b\"c'd\n; DROP TABLE t --"
@@ -98,6 +102,7 @@ def test_names_that_bite_stay_names(dialect: str) -> None:
     assert comments and all("\n" not in line for line in comments)
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("dialect", ["bigquery", "postgres", "snowflake", "trino"])
 @pytest.mark.parametrize(
     "query",
@@ -157,6 +162,7 @@ def test_no_part_of_a_literal_is_a_variable(dialect: str) -> None:
     assert [spelled(one.this) for one in back.expressions] == LABELS
 
 
+@pytest.mark.slow
 def test_no_part_of_an_export_is_a_variable(tmp_path: Path) -> None:
     """Labels of the top level stand in the statement, and names of requirements in comments."""
     (tmp_path / "h.csv").write_text("a;${env:HOME}\nb;${env:HOME}\n")

@@ -197,6 +197,7 @@ def test_a_population_in_a_file_is_looked_at(connection: duckdb.DuckDBPyConnecti
     assert "Not checked here: 80-map" in (tmp_path / "export" / "audit.sql").read_text()
 
 
+@pytest.mark.slow
 def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     query = "SELECT zip, age, count(*) AS n FROM patients"
     connection.execute(f"COPY ({query} WHERE cost < 5 GROUP BY ALL) TO '{tmp_path}/part-1.parquet'")
@@ -207,6 +208,7 @@ def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyC
         assert figures(found) == figures(db.anonymize(policy))
 
 
+@pytest.mark.slow
 def test_compare_and_plan_need_no_rows(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy(FEW, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
@@ -216,6 +218,7 @@ def test_compare_and_plan_need_no_rows(connection: duckdb.DuckDBPyConnection, tm
         assert "in the warehouse" in str(db.plan(policy))
 
 
+@pytest.mark.slow
 def test_columns_that_are_not_known_here_are_told_of(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
@@ -230,6 +233,7 @@ def test_columns_that_are_not_known_here_are_told_of(connection: duckdb.DuckDBPy
     assert told == [(400, 3, 9)]
 
 
+@pytest.mark.slow
 def test_dependencies_cannot_be_refused_without_rows(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
@@ -241,6 +245,7 @@ def test_dependencies_cannot_be_refused_without_rows(connection: duckdb.DuckDBPy
         db.anonymize(strict)
 
 
+@pytest.mark.slow
 def test_rows_take_the_place_of_a_frequency_set_where_they_are_given(connection: duckdb.DuckDBPyConnection) -> None:
     policy = from_set(make_policy(FEW, k=5, table="patients"), "nowhere.parquet")
     with sqlanon.connect(connection) as db:
@@ -320,6 +325,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("count", some(COUNTS, 3))
 def test_counts_that_are_none(count: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
@@ -331,6 +337,7 @@ def test_counts_that_are_none(count: str, connection: duckdb.DuckDBPyConnection,
     assert f"1 with {COUNTS[count]}" in str(found.value) or COUNTS[count] in str(found.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "told"),
     some(
@@ -366,12 +373,14 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             db.anonymize(policy)
 
 
+@pytest.mark.slow
 def test_an_empty_frequency_set_is_an_empty_source(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     connection.execute("DELETE FROM patients")
     policy = make_policy(FEW, table="patients")
     check_same(policy, connection, tmp_path)  # both are infeasible, and say the same
 
 
+@pytest.mark.slow
 def test_an_attribute_may_have_the_name_of_the_count(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     connection.execute('CREATE TABLE t AS SELECT zip AS "N", age AS "n_" FROM patients')
     policy = make_policy({"N": "mask", "n_": {"intervals": [5]}}, k=5)
@@ -379,6 +388,7 @@ def test_an_attribute_may_have_the_name_of_the_count(connection: duckdb.DuckDBPy
     assert "n__" in connection.read_parquet(str(tmp_path / "f.parquet")).columns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", some(["n::DOUBLE", "n::DECIMAL(18,0)", "n::HUGEINT", "n::UTINYINT"], 4))
 def test_counts_of_any_type_of_number(whole: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy({"zip": "mask", "age": "suppress"}, k=5), tmp_path / "f.parquet")
@@ -425,6 +435,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlanon.Result]:
         yield db.anonymize(policy)
 
 
+@pytest.mark.slow
 def test_an_export_is_private_and_whole(found: sqlanon.Result, tmp_path: Path) -> None:
     folder = found.export(tmp_path / "x", "snowflake")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -435,6 +446,7 @@ def test_an_export_is_private_and_whole(found: sqlanon.Result, tmp_path: Path) -
     assert found.sql("snowflake") in (folder / "release.sql").read_text()
 
 
+@pytest.mark.slow
 def test_the_uploaded_tables_have_no_counts(found: sqlanon.Result, tmp_path: Path) -> None:
     folder = found.export(tmp_path / "x", "trino")
     with duckdb.connect() as connection:
@@ -492,6 +504,7 @@ def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_p
         assert not [one for one in published.warnings if "for warehouses" in one]
 
 
+@pytest.mark.slow
 def test_the_release_is_in_random_order(found: sqlanon.Result, connection: duckdb.DuckDBPyConnection) -> None:
     for dialect in DIALECTS:
         statement = parse(found.sql(dialect), dialect=dialect)[0]
@@ -499,6 +512,7 @@ def test_the_release_is_in_random_order(found: sqlanon.Result, connection: duckd
         assert re.search(r"(?i)ORDER BY\s+(pg_catalog\.|system\.main\.)?RAND(OM)?\(\)$", found.sql(dialect))
 
 
+@pytest.mark.slow
 def test_macros_of_the_database_change_nothing_of_what_is_exported(
     found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -529,6 +543,7 @@ FLOATS = """
 """Two quasi-identifiers of one value, and a sensitive attribute: with signs that the engine takes for the same."""
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("stored", [False, True])
 def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(stored: bool, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("0.0\n")  # one level: the column is released as the source has it
@@ -576,6 +591,7 @@ def test_trino_is_told_to_sort(found: sqlanon.Result, tmp_path: Path) -> None:
     assert text.index("SET SESSION skip_redundant_sort = FALSE;") < text.index("CREATE TABLE")
 
 
+@pytest.mark.slow
 def test_the_audit_finds_what_has_changed_since(
     found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -615,6 +631,7 @@ def differing(before: Counter[Any], after: Counter[Any]) -> dict[tuple[Any, ...]
     return {row: (before[row], after[row]) for row in before | after if before[row] != after[row]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suppressed", some(["drop", "mask"], 2))
 def test_the_audit_finds_every_row_that_differs(
     odd: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str
@@ -648,6 +665,7 @@ def test_the_audit_finds_every_row_that_differs(
         odd.execute("ROLLBACK")
 
 
+@pytest.mark.slow
 def test_rows_of_new_values_are_left_out(
     found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -758,6 +776,7 @@ def test_anonymize_exports(policy_file: Path, tmp_path: Path) -> None:
     assert found["suppressed_rows"] == 0 and found["generalization"]
 
 
+@pytest.mark.slow
 def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
     (tmp_path / "f.parquet").unlink()
     shown = run("plan", policy_file, "--dialect", "bigquery")
@@ -766,6 +785,7 @@ def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
     assert "FROM `clinic`.`patients`" in run("plan", policy_file, "--dialect", "bigquery")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("release", "written"),
     some([("", "`release`"), ('table = "patients"', "`patients`"), ('table = "a.b.c"', "`a`.`b`.`c`")], 3),
@@ -775,6 +795,7 @@ def test_the_release_has_the_name_that_it_was_given(policy_file: Path, release: 
     assert f"CREATE TABLE {written} AS" in run("plan", policy_file, "--dialect", "spark")
 
 
+@pytest.mark.slow
 def test_a_release_of_duckdb_without_a_name_is_not_the_source(policy_file: Path) -> None:
     own = TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"')
     policy_file.write_text(own.replace('table = "shared.patients"', 'file = "r.parquet"'))
@@ -787,6 +808,7 @@ def refused(*arguments: object) -> str:
     return f"{done.output}\n{done.exception}"
 
 
+@pytest.mark.slow
 def test_what_is_asked_wrongly_is_told(policy_file: Path, tmp_path: Path) -> None:
     every = ", ".join(DIALECTS)
     assert f"must be one of {every}, not 'oracle'" in refused("plan", policy_file, "--dialect", "oracle")
