@@ -158,7 +158,7 @@ def spark_connect(spark_cluster: Cluster) -> Iterator[Any]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``.
 
-    Where a share of the examples is drawn, a share of the slow cases of a test runs.
+    Where a share of the examples is drawn, a share of the slow cases of a test runs, and nothing that is thorough.
     """
     in_parallel = "PYTEST_XDIST_WORKER" in os.environ
     for item in items:
@@ -171,7 +171,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for cases in counted_cases(items):
         for item in set(cases) - set(spread(cases, cases[0].get_closest_marker("cases").args[0])):
             item.add_marker(pytest.mark.slow)
-    left_out = {item for cases in slow_cases(items) for item in set(cases) - set(share(cases))}
+    thorough = {item for item in items if item.get_closest_marker("thorough") and not SEARCHING}
+    items[:] = [item for item in items if item not in thorough]
+    left_out = thorough | {item for cases in slow_cases(items) for item in set(cases) - set(share(cases))}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

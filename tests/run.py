@@ -1,8 +1,7 @@
-"""All that must hold of a change, in one command: lint, layers, types, and the tests of the quick lane.
+"""What must hold of a change, in one command of three minutes: lint, layers, and the tests of the quick lane.
 
-Everything runs, whatever fails before it; the exit status says whether all passed. Arguments go to pytest. Types are
-checked beside the tests, and told of after them. Random searches draw a tenth of their examples, unless
-``SQLANON_EXAMPLES`` says how many.
+Everything runs, whatever fails before it; the exit status says whether all passed. Arguments go to pytest. Random
+searches draw a tenth of their examples, unless ``SQLANON_EXAMPLES`` says how many. Types take another minute: mypy.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,32 +20,22 @@ STEPS = {
     "format": [BIN / "ruff", "format", "--check", "."],
     "layers": [BIN / "lint-imports", "--no-cache", "--no-logo"],
 }
-TYPES = [BIN / "mypy"]
 TESTS = [sys.executable, "-m", "pytest", "-n", "auto", "-m", "not slow", "--durations=20", *sys.argv[1:]]
 
 
 def main() -> int:
     os.environ.setdefault("SQLANON_EXAMPLES", "0.1")
-    passed = {name: told(name, *run(command)) for name, command in STEPS.items()}
-    with ThreadPoolExecutor(1) as beside:
-        types = beside.submit(run, TYPES, quietly=True)
-        passed["tests"] = told("tests", *run(TESTS))
-        passed["types"] = told("types", *types.result())
+    passed = {name: run(name, command) for name, command in {**STEPS, "tests": TESTS}.items()}
     failed = [name for name, ok in passed.items() if not ok]
     print(f"FAILED: {', '.join(failed)}" if failed else "all passed")
     return 1 if failed else 0
 
 
-def run(command: list[str | Path], quietly: bool = False) -> tuple[int, float, str]:
-    """A command's exit status, its time, and, where it is not printed at once, what it says."""
-    started, to = time.perf_counter(), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if quietly else {}
-    done = subprocess.run([str(part) for part in command], cwd=ROOT, check=False, text=True, **to)
-    return done.returncode, time.perf_counter() - started, done.stdout or ""
-
-
-def told(name: str, status: int, seconds: float, output: str) -> bool:
+def run(name: str, command: list[str | Path]) -> bool:
     """Whether a step passed, once that is printed."""
-    print(f"{output}-- {name}: {'FAILED' if status else 'ok'}, {seconds:.0f} s", flush=True)
+    started = time.perf_counter()
+    status = subprocess.run([str(part) for part in command], cwd=ROOT, check=False).returncode
+    print(f"-- {name}: {'FAILED' if status else 'ok'}, {time.perf_counter() - started:.0f} s", flush=True)
     return not status
 
 

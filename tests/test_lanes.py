@@ -34,7 +34,7 @@ def test_a_share_of_the_cases_is_spread_over_all(
 STUB = """#!/bin/bash
 echo "stub $0 $*" >>"$CALLS"
 case "$*" in
-    *"-m venv "*) mkdir -p "${@: -1}/bin"; for name in pip python sqlanon; do cp "$STUB" "${@: -1}/bin/$name"; done ;;
+    *"-m venv "*) mkdir -p "${@: -1}/bin"; for name in pip python mypy sqlanon; do cp "$STUB" "${@: -1}/bin/$name"; done ;;
 esac
 case "$0 $*" in *$FAILING*) exit 3 ;; esac
 """
@@ -54,6 +54,7 @@ case "$0 $*" in *$FAILING*) exit 3 ;; esac
             "-m slow or frames",
             "[test-spark]",
             "-m spark",
+            "mypy",
             "tests/oldest.py",
             "-e .[test,pandas,polars]",
             "-n 0 -m not slow",
