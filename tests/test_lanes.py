@@ -34,7 +34,8 @@ def test_a_share_of_the_cases_is_spread_over_all(
 STUB = """#!/bin/bash
 echo "stub $0 $*" >>"$CALLS"
 case "$*" in
-    *"-m venv "*) mkdir -p "${@: -1}/bin"; for name in pip python mypy sqlanon; do cp "$STUB" "${@: -1}/bin/$name"; done ;;
+    *"-m venv "*)
+        mkdir -p "${@: -1}/bin"; for name in pip python mypy sqlanon; do cp "$STUB" "${@: -1}/bin/$name"; done ;;
 esac
 case "$0 $*" in *$FAILING*) exit 3 ;; esac
 """
