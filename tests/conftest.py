@@ -164,10 +164,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "spark_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark"):
+        if item.get_closest_marker("spark") or item.get_closest_marker("thorough"):
             item.add_marker(pytest.mark.slow)
-            if in_parallel:
-                item.add_marker(pytest.mark.skip(reason="Spark is started once: pytest -n 0 -m spark"))
+        if in_parallel and item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.skip(reason="Spark is started once: pytest -n 0 -m spark"))
     for cases in counted_cases(items):
         for item in set(cases) - set(spread(cases, cases[0].get_closest_marker("cases").args[0])):
             item.add_marker(pytest.mark.slow)

@@ -41,6 +41,7 @@ def rows_of(query: str, threads: int) -> list[tuple[object, ...]]:
         return sorted(connection.execute(query).fetchall())
 
 
+@pytest.mark.thorough
 def test_people_are_the_same_at_any_number_of_threads_and_differ_by_seed() -> None:
     rows = 5000  # more than a vector
     first = rows_of(people_query(rows), 1)
@@ -61,6 +62,7 @@ def test_people_are_skewed_as_told() -> None:
     assert 0.8 < nearest < 0.95
 
 
+@pytest.mark.thorough
 def test_people_are_anonymized_by_their_policy() -> None:
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE people AS {people_query(300)}")
@@ -106,6 +108,7 @@ def test_policies_in_toml_say_the_same(tmp_path: Path) -> None:
         assert tomllib.loads(toml(tree)) == json.loads(json.dumps(tree))
 
 
+@pytest.mark.thorough
 def test_a_process_is_measured_and_stopped_in_time() -> None:
     ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     held = ours + 50_000_000  # what starts a process counts to its peak
@@ -125,6 +128,7 @@ def test_the_loss_of_others_is_counted_as_ours() -> None:
     assert set_leaves([["x", "*"], ["y", "*"]], {"y,x": 5, "y": 1}) == {"y,x": 2, "y": 1}
 
 
+@pytest.mark.thorough
 def test_our_own_release_scores_what_it_claims(data: Path, tmp_path: Path) -> None:
     tree = case_policy("Adult-8", 5, 0.05, tmp_path / "release.duckdb")
     with sqlanon.connect() as db:
@@ -136,6 +140,7 @@ def test_our_own_release_scores_what_it_claims(data: Path, tmp_path: Path) -> No
     assert (found["classes"], found["smallest"], found["missing"]) == (result.classes, 5, result.suppressed_rows)
 
 
+@pytest.mark.thorough
 def test_risk_of_people_with_and_without_weights(tmp_path: Path) -> None:
     database = tmp_path / "people.duckdb"
     make_people(database, 2000, memory_limit="200MB")
@@ -165,6 +170,7 @@ def test_heights_are_those_of_sex_and_age_and_the_same_on_every_run(data: Path) 
     assert men[2:6] == pytest.approx((175.6, 7.5, 175.0, 172.6), abs=1.5)
 
 
+@pytest.mark.thorough
 def test_the_experiment_with_noise_in_small(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = argparse.Namespace(runs=1, k=[COMPARED], epsilon=[0.5, 4.0], strategies=["optimal"], results=tmp_path)
     with duckdb.connect() as connection:

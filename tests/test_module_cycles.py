@@ -14,7 +14,7 @@ import sqlanon
 ROOT = Path(sqlanon.__file__).parent
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_modules_import_each_other() -> None:
     try:
         TopologicalSorter(graph(ROOT)).prepare()

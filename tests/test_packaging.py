@@ -68,7 +68,7 @@ def test_the_import_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not HEAVY & loaded_by("import sqlanon", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_database_needs_no_data_frames_and_no_terminal(tmp_path: Path) -> None:
     loaded = loaded_by("from sqlanon import connect\nwith connect() as db: pass", tmp_path)
     assert HEAVY & loaded == {"duckdb", "pydantic", "sqlglot"}
@@ -94,7 +94,7 @@ for name in names or [one.name for one in pkgutil.walk_packages(sqlanon.__path__
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [sorted(sqlanon.__all__), []], ids=["names", "modules"])
 def test_each_name_and_module_can_be_imported_first(names: list[str]) -> None:
     script = ALONE.replace("{NAMES}", str(names)).replace(", altair", "" if names else ", altair")
@@ -153,7 +153,7 @@ def place(environment: Environment) -> Path:
     return Path(environment("python", "-c", "import sqlanon; print(sqlanon.__file__)").strip()).parent
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_installed_wheel_runs_the_demo(installed: Environment) -> None:
     package = place(installed)
     assert installed.folder in package.parents
@@ -161,7 +161,7 @@ def test_an_installed_wheel_runs_the_demo(installed: Environment) -> None:
     the_demo_runs(installed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_editable_install_runs_the_demo(tmp_path: Path) -> None:
     environment = Environment(tmp_path)
     environment("pip", "install", "-q", "-e", ROOT)
@@ -182,7 +182,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     assert (told["Name"], told["Version"], told["Requires-Python"]) == ("sqlanon", sqlanon.__version__, ">=3.10")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_library_is_allowed_that_is_newer_than_the_tested(installed: Environment) -> None:
     """pip took the newest that the wheel allows: each upper bound is the step after it. (.ci/run tests the oldest.)"""
     listed = json.loads(installed("pip", "list", "--format", "json", "--disable-pip-version-check"))

@@ -65,7 +65,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "asked",
     [
@@ -86,7 +86,7 @@ def test_a_plan_passes_through_the_stages_of_a_run(asked: sqlanon.Policy, passed
     assert passed == run
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_compare_publish_verify_and_risk_pass_through_the_same_stages(passed: list[str], tmp_path: Path) -> None:
     first = ["prepare", "scan", "build_hierarchies", "count_combinations", "search_input"]
     noise = {"epsilon": 1.0, "bounds": [0, 100]}
@@ -146,7 +146,7 @@ print(*(name for name in others if name in sys.modules))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.frames
 def test_a_plain_run_loads_only_what_it_passes_through(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLAIN, str(tmp_path / "release.duckdb")]
@@ -154,7 +154,7 @@ def test_a_plain_run_loads_only_what_it_passes_through(tmp_path: Path) -> None:
     assert ended.stdout.strip() == ""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("again", [False, True])
 def test_a_run_that_is_published_opens_the_catalog_five_times(
     again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

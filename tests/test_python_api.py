@@ -76,7 +76,7 @@ def trap() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_example_of_the_contract(hospital: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     db = sqlanon.connect(str(hospital))
     result = db.anonymize(policy)
@@ -123,7 +123,7 @@ def test_figures_fit_together(hospital: Path, policy: sqlanon.Policy) -> None:
     assert all(seconds >= 0 for seconds in result.seconds.values())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_json_of_a_result(hospital: Path, policy: sqlanon.Policy) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
@@ -190,7 +190,7 @@ def test_the_lattice_is_a_relation(hospital: Path, policy: sqlanon.Policy) -> No
                 assert bound <= score * (1 + 1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_lattice_tells_the_truth(hospital: Path, policy: sqlanon.Policy) -> None:
     """Also of generalizations that were never checked: what is inferred holds."""
     with sqlanon.connect(hospital) as db:
@@ -263,7 +263,7 @@ def test_repr_of_a_database_reads_nothing(trap: duckdb.DuckDBPyConnection) -> No
 # Plan
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_reads_no_rows(trap: duckdb.DuckDBPyConnection) -> None:
     policy = make_policy(ROLES, k=3, table="patients")
     with sqlanon.connect(trap) as db:
@@ -323,7 +323,7 @@ def test_plan_finds_mistakes(hospital: Path) -> None:
 # Risk
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_risk(hospital: Path) -> None:
     with sqlanon.connect(hospital) as db:
         risk = db.risk(make_policy(ROLES, k=6, table="patients"))
@@ -392,7 +392,7 @@ def test_place_and_table_come_from_the_policy(hospital: Path, tmp_path: Path) ->
     assert figures == [(result.released_rows,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_relative_place_becomes_absolute(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with sqlanon.connect("hospital.duckdb") as db:
@@ -402,7 +402,7 @@ def test_relative_place_becomes_absolute(hospital: Path, tmp_path: Path, monkeyp
     assert release.table == "patients"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("by_policy", [True, False])
 def test_the_source_is_never_overwritten(hospital: Path, by_policy: bool) -> None:
     before = hospital.read_bytes()
@@ -414,7 +414,7 @@ def test_the_source_is_never_overwritten(hospital: Path, by_policy: bool) -> Non
     assert hospital.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_one_result_can_be_published_twice(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(make_policy(ROLES, k=3, table="patients"))
@@ -422,7 +422,7 @@ def test_one_result_can_be_published_twice(hospital: Path, tmp_path: Path) -> No
     assert first == again
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_results_of_one_database_do_not_mix(hospital: Path, tmp_path: Path) -> None:
     """A later run leaves the tables of an earlier result alone."""
     with sqlanon.connect(hospital) as db:
@@ -435,7 +435,7 @@ def test_results_of_one_database_do_not_mix(hospital: Path, tmp_path: Path) -> N
         assert second.smallest_class >= 20
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_with_the_policy(hospital: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     with sqlanon.connect(hospital) as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
@@ -484,7 +484,7 @@ def test_live_connection_stays_open() -> None:
         assert live.execute("SELECT count(*) FROM patients").fetchall() == [(200,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_is_left_in_the_folder_for_temporary_files(
     hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -502,7 +502,7 @@ def test_nothing_is_left_in_the_folder_for_temporary_files(
 # Warnings
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nearly_unique_columns_are_named(hospital: Path) -> None:
     roles = {**ROLES, "name": "insensitive"}
     with sqlanon.connect(hospital) as db:
@@ -512,7 +512,7 @@ def test_nearly_unique_columns_are_named(hospital: Path) -> None:
         assert db.anonymize(make_policy(ROLES, k=3, table="patients")).warnings == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_without_a_catalog_says_once_that_it_was_compared_with_nothing(
     hospital: Path, tmp_path: Path
 ) -> None:

@@ -89,7 +89,7 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_tests_set_exists() -> None:
     found = {path: file for file in FILES for path in paths(tree_of(file))}
     constants = {

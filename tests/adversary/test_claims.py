@@ -36,7 +36,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, sqlanon.P
     return folder / "release.duckdb", policy
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("field", FORGED)
 def test_forged_fields_that_verify_alone_are_claims(
     field: str, published: tuple[Path, sqlanon.Policy], tmp_path: Path
@@ -52,7 +52,7 @@ def test_forged_fields_that_verify_alone_are_claims(
     assert field in verification.claims
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_with_the_recorded_hash_has_no_claims(published: tuple[Path, sqlanon.Policy]) -> None:
     release, policy = published
     assert "published_at" in verify_file(release).claims

@@ -421,7 +421,7 @@ def test_drawn_tables_keep_the_rule(
     check_drawn(table, search, tmp_path_factory.mktemp("drawn"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None)
 @given(TABLES, st.sampled_from(SEARCHES))
 def test_drawn_tables_keep_the_rule_thoroughly(

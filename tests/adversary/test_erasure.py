@@ -65,7 +65,7 @@ def verify(folder: Path, release: str) -> Any:
         return db.verify(folder / release, policy(folder))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["forged.duckdb", "r.duckdb"])
 def test_a_forged_release_beside_deleted_rows_stays_red(visits: Path, place: str) -> None:
     change(visits / "h.duckdb", WITHDRAW)
@@ -78,7 +78,7 @@ def test_a_forged_release_beside_deleted_rows_stays_red(visits: Path, place: str
     assert ("against the ledger: sha256" in failed(found)) == (place == "r.duckdb")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_one_byte_more_is_not_the_release_that_was_published(visits: Path) -> None:
     """The rows are those of the ledger, and the file is not."""
     change(visits / "h.duckdb", WITHDRAW)
@@ -90,7 +90,7 @@ def test_one_byte_more_is_not_the_release_that_was_published(visits: Path) -> No
     assert "against the source: recoded source" in failed(found)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_deleted_rows_beside_the_published_release_are_named(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW)
     found = verify(visits, "r.duckdb")
@@ -123,7 +123,7 @@ def masked(folder: Path, mask: str, key: bool = True, k: int = 3, t_closeness: A
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("mask", "key"),
     [("right", True), pytest.param("right", False, marks=pytest.mark.slow), ("left", True)],
@@ -145,7 +145,7 @@ def test_the_person_with_the_longest_text_under_a_mask_cannot_be_withdrawn(
                 verb(masked(tmp_path, mask, key))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_longest_text_is_withdrawn_where_all_texts_are_fully_masked(tmp_path: Path) -> None:
     """The top of a mask is * for every text, however long; a ``min_level`` above it binds at the top."""
     policy = masked(tmp_path, "right", min_level=9)
@@ -162,7 +162,7 @@ def test_the_longest_text_is_withdrawn_where_all_texts_are_fully_masked(tmp_path
     assert verified.verified, verified.failures
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_fully_masked_column_stays_so_where_all_rows_are_published_again(tmp_path: Path) -> None:
     """The manifest shows its level as 1 of 1: that is no level of the mask."""
     change(tmp_path / "h.duckdb", LONG[0])
@@ -188,7 +188,7 @@ def test_a_min_level_above_a_mask_releases_no_character(tmp_path: Path) -> None:
     assert any("attributes.zip.min_level is 6" in message for message in result.warnings)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_withdrawn_values_leave_the_bytes_of_a_catalog_that_is_copied(tmp_path: Path) -> None:
     """And a refused withdrawal is a run, too."""
     create = """
@@ -307,7 +307,7 @@ def test_a_withdrawn_person_has_no_row_and_classes_have_persons_enough(
         assert found.withdrawn_rows.rows == len(before) - len(after)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_catalog_forgets_what_was_withdrawn(tmp_path: Path) -> None:
     """Neither values nor hashes of the person stay in its tables."""
     change(tmp_path / "h.duckdb", CREATE.replace("20 + (i % 60) % 20", "if(i % 60 IN (1, 21, 41), 77, 20 + i % 20)"))

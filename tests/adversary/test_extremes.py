@@ -95,7 +95,7 @@ def test_no_part_of_a_release_shows_the_extremes_of_its_source(
     assert shown_extremes(search, names, tmp_path) == set()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("search", "names"), ALL, ids=str)
 def test_no_part_of_a_release_shows_the_extremes_of_its_source_in_any_way_of_a_strategy(
     search: dict[str, Any], names: list[str], tmp_path: Path

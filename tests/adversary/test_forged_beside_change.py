@@ -223,7 +223,7 @@ def publish_in_postgres(server: Server, folder: Path) -> sqlanon.Policy:
     return wanted
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", [*FORGED, *IN_POSTGRES])
 def test_no_forgery_in_postgresql_is_excused(schemas: Server, tmp_path: Path, what: str) -> None:
     wanted = publish_in_postgres(schemas, tmp_path)
@@ -232,7 +232,7 @@ def test_no_forgery_in_postgresql_is_excused(schemas: Server, tmp_path: Path, wh
         check_not_excused(db, HERE, wanted, what)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_release_in_postgresql_as_it_was_published_is_excused(schemas: Server, tmp_path: Path) -> None:
     wanted = publish_in_postgres(schemas, tmp_path)
     with sqlanon.connect() as db:
@@ -265,7 +265,7 @@ def test_an_earlier_release_that_is_forged_under_its_digest_is_not_compared_with
         db.withdraw(wanted).publish(force=True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_rows_of_a_release_in_postgresql_are_read_once_to_verify_it(schemas: Server, tmp_path: Path) -> None:
     """So all checks are of the same rows; with a changed source, too."""
     wanted = publish_in_postgres(schemas, tmp_path)

@@ -96,7 +96,7 @@ def readers_of(path: Path, folder: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_forgery_would_be_evaluated(folder: Path) -> None:
     """By a client that reads what was forged."""
     for what in ("the rows are a view", "the rows have a generated column", "the view of readers"):
@@ -150,7 +150,7 @@ def numbers_of(work: Callable[[], Any], most: int) -> list[int]:
 DUCKDB_METHODS = ("execute", "rows", "columns", "types", "script", "attach")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> None:
     """A publication in the place of a release, whose older version it keeps."""
     path, other, catalog = folder / "first.duckdb", folder / "other.duckdb", folder / "catalog.duckdb"
@@ -180,7 +180,7 @@ def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> Non
             assert path.read_bytes() == forged or (not said and verify_file(path).verified), where
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_somebody_exchanges_an_earlier_release_while_it_is_compared(folder: Path) -> None:
     """The two are compared by the engine that has the source."""
     path, other = folder / "first.duckdb", folder / "other.duckdb"

@@ -162,7 +162,7 @@ def test_no_cell_lies_beyond_its_limits(db: sqlanon.Database, search: dict[str, 
     check_cells(db, {name: spec for name, spec in ATTRIBUTES.items() if name != "birth"}, search, suppressed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("search", "suppressed"), LATER, ids=str)
 def test_no_cell_lies_beyond_its_limits_in_any_way_of_a_strategy(
     db: sqlanon.Database, search: dict[str, Any], suppressed: str
@@ -195,7 +195,7 @@ def check_cells(db: sqlanon.Database, attributes: dict[str, Any], search: dict[s
             assert search.get("summary") == "set" or label in labels_of_town(person["town"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "search",
     [

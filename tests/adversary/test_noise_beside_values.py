@@ -85,14 +85,14 @@ def test_weak_noise_and_then_the_value_is_refused(clinic: Path) -> None:
     assert nearest_matches(noisy, [(band, float(kg)) for band, kg in exact]) > 300
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_value_and_then_weak_noise_is_refused(clinic: Path) -> None:
     publish(policy(clinic, "exact", SHOWN, ZIP))
     message = refused(policy(clinic, "noisy", 1000.0))
     assert "rows of this one can be fewer than 5 rows of that release" in message
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_noise_hides_may_be_published_beside_the_values(clinic: Path) -> None:
     """Strong noise excludes no row of a class; and a release without the column is compared by its other columns."""
     publish(policy(clinic, "noisy", 4.0))
@@ -100,7 +100,7 @@ def test_what_noise_hides_may_be_published_beside_the_values(clinic: Path) -> No
     publish(policy(clinic, "without", None, ZIP))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_without_the_column_may_follow_weak_noise(clinic: Path) -> None:
     publish(policy(clinic, "noisy", 1000.0))
     publish(policy(clinic, "without", None, ZIP))

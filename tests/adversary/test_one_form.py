@@ -75,7 +75,7 @@ def tree_of(types: dict[str, tuple[str, tuple[str, ...]]], strategy: str, suppre
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("strategy", "suppressed"), [("optimal", "mask"), ("optimal", "drop"), ("samarati", "mask")])
 def test_postgres_releases_what_duckdb_does(schemas: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:  # noqa: F811
     """Of NaN with and without a sign, too: PostgreSQL takes them for equal, and keeps the sign."""

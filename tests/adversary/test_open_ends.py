@@ -46,7 +46,7 @@ def publish(policy: sqlanon.Policy, path: Path) -> sqlanon.Result:
         return result
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_at_level_0_shows_values_or_open_ends(folder: Path) -> None:
     result = publish(policy(folder), folder / "r.duckdb")
     assert result.generalization == {"age": 0}
@@ -62,7 +62,7 @@ def test_a_release_at_level_0_shows_values_or_open_ends(folder: Path) -> None:
     assert "<18 is any value less than 18, and ≥90 is 90 or more" in str(words)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_type_does_not_depend_on_the_values(folder: Path) -> None:
     change(folder / "source.duckdb", "DELETE FROM t WHERE age < 18 OR age >= 90")
     publish(policy(folder), folder / "r.parquet")
@@ -90,7 +90,7 @@ def test_large_tables_are_counted_alike(folder: Path, age: Any, monkeypatch: pyt
     assert sum(rows.values()) == 336 - large.suppressed_rows
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_live_view_shows_open_ends_of_rows_to_come(folder: Path) -> None:
     with sqlanon.connect() as db:
         view = db.live(policy(folder)).view
@@ -99,7 +99,7 @@ def test_a_live_view_shows_open_ends_of_rows_to_come(folder: Path) -> None:
     assert shown["≥90"] == 33 and set(shown) >= OPEN and not any(age.startswith("9") for age in shown)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_that_are_added_show_open_ends(folder: Path) -> None:
     path = folder / "r.duckdb"
     extended = policy(folder, release={"database": path, "table": "t"})
@@ -113,7 +113,7 @@ def test_rows_that_are_added_show_open_ends(folder: Path) -> None:
     assert fetch(path, "SELECT count(*) FROM t WHERE age LIKE '1__' OR age LIKE '9_'") == [(0,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_is_based_on_one_with_open_ends(folder: Path) -> None:
     publish(policy(folder), folder / "first.duckdb")
     change(folder / "source.duckdb", "INSERT INTO t SELECT 1000 + i, 91, 0, 0 FROM range(30) AS r(i)")
@@ -149,7 +149,7 @@ def test_a_release_with_the_values_beside_one_with_open_ends_is_linked(folder: P
         assert {age for *_, age, _ in rows.fetchall()} == {str(age) for age in range(88, 100)}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_exported_statements_show_open_ends(folder: Path) -> None:
     with duckdb.connect(str(folder / "source.duckdb")) as connection:
         connection.execute(f"COPY (SELECT age, illness, count(*) AS n FROM t GROUP BY ALL) TO '{folder / 'f.parquet'}'")
@@ -170,7 +170,7 @@ def test_exported_statements_show_open_ends(folder: Path) -> None:
             assert connection.execute(statement).fetchall() == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_risk_by_level_counts_open_ends_as_one(folder: Path) -> None:
     with sqlanon.connect() as db:
         asked = policy(folder, {"role": "quasi", "hierarchy": AGE})

@@ -133,14 +133,14 @@ def test_every_strategy_keeps_k_and_the_limit_in_persons(way: dict[str, Any], tm
     assert lost or way != {"strategy": "optimal"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())))
 def test_every_strategy_keeps_k_and_the_limit_in_persons_many(way: dict[str, Any], tmp_path: Path) -> None:
     for seed in range(SUPPRESSING + 1, SUPPRESSING + 1 + examples(6)):
         check_way(way, seed, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_masked_rows_are_of_suppressed_persons() -> None:
     """They are in the release; their persons count as those who lost a row."""
     rows = [(i, "110", 20, f"p{i % 20}", 1.0) for i in range(60)] + [
@@ -154,7 +154,7 @@ def test_masked_rows_are_of_suppressed_persons() -> None:
     assert (result.suppressed_persons, result.released_persons, result.partly_released_persons) == (4, 16, 4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", some(["optimal", "local", "mu-argus", "subtree", "iab", "k-similar"], 1))
 def test_rows_of_unknown_values_count_for_the_limit(way: str, tmp_path: Path) -> None:
     rows = [(i, "110" if i % 2 else "111", 20, f"p{i // 3}", 1.0) for i in range(60)]
@@ -194,7 +194,7 @@ def test_rows_that_are_suppressed_after_noise_count_for_the_limit(tmp_path: Path
         assert (caught.value.suppressed_persons, caught.value.allowed_persons) == (2, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_counts_persons(tmp_path: Path) -> None:
     """Two of twenty persons lose a row, one of them all rows; a class of four persons has five rows."""
     rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)]
@@ -235,7 +235,7 @@ def test_the_command_counts_persons(tmp_path: Path) -> None:
     assert (figures["smallest_class_rows"], figures["suppressed_rows"]) == (5, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None:
     """A claim of more released persons, or of larger classes, is refuted by the source; a contradiction alone."""
     rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)]
@@ -267,7 +267,7 @@ def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None
             assert not db.verify(forged, policy).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_strategies_are_compared_by_the_persons_who_lose_rows(tmp_path: Path) -> None:
     rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)] + [(60, "210", 80, "p0", 1.0)]
     suppress = {name: {"role": "quasi", "hierarchy": "suppress", "max_level": 0} for name in ("zip", "age")}

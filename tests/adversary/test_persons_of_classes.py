@@ -34,14 +34,14 @@ def check_release(db: sqlanon.Database, source: Mapping[str, Any], seed: int, fo
 SEEDS = [5, 7, 11]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_class_has_rows_of_k_persons(tmp_path: Path, seed: int) -> None:
     with sqlanon.connect(cases.in_duckdb(cases.visits(seed))) as db:
         check_release(db, {"table": "visits"}, seed, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_class_has_rows_of_k_persons_in_postgres(postgres: Server, tmp_path: Path, seed: int) -> None:
     cases.in_postgres(postgres, cases.visits(seed))

@@ -85,7 +85,7 @@ def test_nobody_is_told_apart_by_a_sign(tmp_path: Path, search: dict[str, str], 
     assert findings(seen, ["q"], 3, private=["person 7"]) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("nan", MADE)
 def test_nobody_is_told_apart_by_a_sign_in_a_live_view(nan: str) -> None:
     roles = {"place": "insensitive", "name": "identifying", "flag": "insensitive", "q": "suppress"}
@@ -188,7 +188,7 @@ def check_case(seed: int, directory: Path, order: Order) -> None:
     order.released += 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("first", "count"), [(0, 3), *(pytest.param(1000 * i, examples(50), marks=pytest.mark.slow) for i in range(1, 7))]
 )

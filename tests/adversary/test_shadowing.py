@@ -230,7 +230,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("case", "place"), PAIRS)
 def test_macros_beside_the_source_change_nothing(
     case: str, place: str, used: set[str], folder: Path, tmp_path: Path
@@ -238,7 +238,7 @@ def test_macros_beside_the_source_change_nothing(
     assert outcome(place, CASES[case], tmp_path / "run", used) == clean(case, folder)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_macros_of_all_the_systems_names_change_nothing(folder: Path, tmp_path: Path) -> None:
     names = system_names() | IMPLICIT
     assert outcome("table", CASES["optimal"], tmp_path / "file", names) == clean("optimal", folder)
@@ -261,7 +261,7 @@ SETTINGS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("scope", ["SESSION", pytest.param("GLOBAL", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("place", ["live table", pytest.param("live query", marks=pytest.mark.slow)])
 def test_settings_of_a_connection_change_nothing(scope: str, place: str, folder: Path, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def hidden(connection: duckdb.DuckDBPyConnection) -> sqlanon.Policy:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("temporary", some(["", "TEMP"], 3))
 @pytest.mark.parametrize("function", ["ln", "abs", "greatest"])
 def test_a_macro_does_not_hide_a_disclosure(temporary: str, function: str) -> None:
@@ -299,7 +299,7 @@ def test_a_macro_does_not_hide_a_disclosure(temporary: str, function: str) -> No
             db.anonymize(policy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_macro_does_not_hide_a_disclosure_in_a_file(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         policy = hidden(connection)
@@ -308,7 +308,7 @@ def test_a_macro_does_not_hide_a_disclosure_in_a_file(tmp_path: Path) -> None:
         db.anonymize(policy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("live", [False, True])
 def test_a_macro_random_does_not_order_the_release_as_the_source(live: bool, tmp_path: Path) -> None:
     file = tmp_path / "hospital.duckdb"
@@ -333,7 +333,7 @@ def test_a_macro_random_does_not_order_the_release_as_the_source(live: bool, tmp
     assert sum(one < other for one, other in itertools.pairwise(costs)) < 200, "about half of the pairs"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("live", some([False, True], 2))
 def test_the_holders_own_macros_count_in_the_holders_query(live: bool, tmp_path: Path) -> None:
     """Also one that is named as a function of the system: it is the holder's query."""
@@ -454,7 +454,7 @@ def looked_at(db: sqlanon.Database, policy: sqlanon.Policy, release: Path) -> di
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["table", "live table"])
 def test_macros_change_nothing_of_what_is_told(place: str, used: set[str], tmp_path: Path) -> None:
     names = used | {"round", "sqrt", "power", "exp", "lgamma", "stddev_pop", "quantile_cont", "list", "max", "avg"}
@@ -478,7 +478,7 @@ def test_macros_change_no_suggestion(used: set[str], tmp_path: Path, monkeypatch
     assert texts[0] == texts[1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_macros_of_a_population_a_hierarchy_and_a_catalog_change_nothing(used: set[str], tmp_path: Path) -> None:
     """Each in a database of its own, which has the names of our macros, too, in schema sqlanon."""
     ours = set(re.findall(r"MACRO sqlanon\.(\w+)", macros(), re.IGNORECASE))
@@ -514,7 +514,7 @@ def test_macros_of_a_population_a_hierarchy_and_a_catalog_change_nothing(used: s
 # Releases
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_macros_in_a_release_are_found_and_change_no_other_check(used: set[str], folder: Path, tmp_path: Path) -> None:
     clean_checks = {name: passed for name, passed, _ in clean("optimal", folder)["checks"]}
     release = Path(shutil.copy(folder / "optimal" / "release.duckdb", tmp_path / "release.duckdb"))
@@ -552,7 +552,7 @@ def live_rows(path: Path) -> tuple[Any, ...]:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("when", some(["before", "after"], 2))
 def test_macros_change_no_live_view(when: str, used: set[str], tmp_path: Path) -> None:
     found = []

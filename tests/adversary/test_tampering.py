@@ -754,13 +754,13 @@ def test_there_are_sixty_kinds_of_tampering_at_least() -> None:
     assert len({*DUCKDB, *PARQUET, *OF_THE_SOURCE}) >= 100
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["release.duckdb", "release.parquet"], 4))
 def test_what_was_not_changed_is_verified(folder: Path, name: str, with_policy: bool) -> None:
     assert found(folder / name, _policy(folder) if with_policy else None) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_was_written_anew_is_verified(folder: Path, tmp_path: Path) -> None:
     """So what is found below is found for what was changed."""
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
@@ -793,7 +793,7 @@ def test_tampering_with_a_parquet_file_is_found(what: str, folder: Path, tmp_pat
     assert re.search(expected, found(path, _policy(folder) if with_policy else None))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", some(OF_THE_SOURCE, 7))
 def test_what_agrees_with_itself_is_found_with_the_policy(what: str, folder: Path, tmp_path: Path) -> None:
     change, expected = OF_THE_SOURCE[what]
@@ -802,7 +802,7 @@ def test_what_agrees_with_itself_is_found_with_the_policy(what: str, folder: Pat
     assert re.search(expected, found(path, _policy(folder)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_hidden_in_the_end_of_a_block_needs_the_sha256_and_verify_says_so(folder: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     published, headers, size = path.read_bytes(), 3 * 4096, 2**18

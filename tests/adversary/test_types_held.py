@@ -66,7 +66,7 @@ def test_a_type_is_held_or_refused_at_the_start(tmp_path: Path, name: str, value
     assert path.exists() == held
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_type_that_a_given_path_does_not_hold(tmp_path: Path) -> None:
     """Where the policy names no file, it is refused before the rows are written."""
     with duckdb.connect() as connection:

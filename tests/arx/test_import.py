@@ -489,7 +489,7 @@ def test_the_reference_s_own_example(arx_example: Path, tmp_path: Path) -> None:
     assert list(csv.reader((done.folder / "example.csv").read_text(encoding="utf-8").splitlines())) == original
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_example_has_the_known_optimum(arx_example: Path, tmp_path: Path) -> None:
     done = import_project(arx_example, tmp_path / "adult")
     with sqlanon.connect() as db:

@@ -94,7 +94,7 @@ def all_of_them(folder: Path, policy: sqlanon.Policy) -> Attacks:
     return sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"], policy, outside="voters")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_attack_is_made(all_of_them: Attacks) -> None:
     assert tuple(all_of_them) == NAMES
     assert all(one.findings for one in all_of_them.values())
@@ -139,7 +139,7 @@ def test_of_rows_in_random_order_places_tell_nothing(all_of_them: Attacks) -> No
     assert not any(one.figures["ordered"] for one in findings)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_in_the_order_of_the_source_is_found(folder: Path, tmp_path: Path, policy: sqlanon.Policy) -> None:
     """Somebody sorted the released rows as they came."""
     target = tmp_path / "sorted.duckdb"
@@ -227,7 +227,7 @@ def test_a_view_in_place_of_the_rows_is_refused(folder: Path, tmp_path: Path, po
             sqlanon.attack(target, given)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_parquet_too(folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, "three.parquet", policy_of(folder, "three.parquet", {"zip": 4, 'my "age"': 1}))
     found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "homogeneity"])
@@ -252,7 +252,7 @@ def test_medians_are_not_compared(folder: Path, policy: sqlanon.Policy) -> None:
         assert [one.releases[0] for one in found[name].findings] == [str(folder / "one.duckdb")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ranges_are_linked(folder: Path, policy: sqlanon.Policy) -> None:
     """Every voter fits the class that he is in, and so at least k rows."""
     path = publish(folder, "ranges", policy_of(folder, "ranges", {}, search={"strategy": "mondrian"}))
@@ -268,7 +268,7 @@ def test_ranges_are_linked(folder: Path, policy: sqlanon.Policy) -> None:
     assert found["temporal"].victims == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["subtree"])
 def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, strategy, policy_of(folder, strategy, {}, search={"strategy": strategy}))
@@ -277,7 +277,7 @@ def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon
     assert found["temporal"].victims == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_masked_rows_are_at_the_top(folder: Path, policy: sqlanon.Policy) -> None:
     masking = policy_of(
         folder, "masked", {"zip": 0, 'my "age"': 2}, privacy={"k": 22}, search={"suppression_limit": 0.95},
@@ -289,7 +289,7 @@ def test_masked_rows_are_at_the_top(folder: Path, policy: sqlanon.Policy) -> Non
     assert found["complementary_release"].skipped is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_temporal_finds_the_row_that_was_added(folder: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     shutil.copy(folder / "people.duckdb", tmp_path / "people.duckdb")
     with duckdb.connect(tmp_path / "people.duckdb") as connection:

@@ -29,7 +29,7 @@ def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], r
         connection.execute(f"INSERT INTO {target.sql('duckdb')} VALUES ({', '.join('?' * len(row))})", list(row))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None)
 @given(ROWS, st.integers(0, 2), st.integers(0, 3))
 def test_classes_are_those_of_plain_python(rows: list[Row], quasi: int, known: int) -> None:
@@ -115,7 +115,7 @@ def test_who_has_no_disease_is_of_no_kind_with_others(db: duckdb.DuckDBPyConnect
     assert db.execute(query.sql("duckdb")).fetchall() == [("b", 1, "of the lungs", 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_half_of_a_class_is_positive_and_one_in_a_hundred_of_all(db: duckdb.DuckDBPyConnection) -> None:
     """Li et al., section 3.2: 1 % of all are positive, and half of a class."""
     rows = [("a", "positive")] * 10 + [("a", "negative")] * 10 + [("b", "negative")] * 980

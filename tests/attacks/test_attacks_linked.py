@@ -272,7 +272,7 @@ def test_a_release_that_is_based_on_the_earlier_one_tells_no_more(db: duckdb.Duc
     assert rows_of(db, query) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_example_7_added_rows_leave_the_link(db: duckdb.DuckDBPyConnection) -> None:
     """Two tuples are added to GT3, which is 2-anonymous; linked with GT1 it gives the same two away."""
     added = [*GT3, *(("black", "1965", "male", "02139", problem) for problem, _ in LATER)]
@@ -286,7 +286,7 @@ def test_example_7_added_rows_leave_the_link(db: duckdb.DuckDBPyConnection) -> N
     assert new_rows(db, link("gt3", "later", attributes, "Problem"), 3) == [("black", "1965", "male", "02139", 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_example_7_with_the_remedy(db: duckdb.DuckDBPyConnection) -> None:
     """Based on GT1: its tuples, and the two that were added."""
     make(db, "later", [*QUASI, "Problem"], [*GT1, *(("black", "1965", "male", "02139", p) for p, _ in LATER)])
@@ -295,7 +295,7 @@ def test_example_7_with_the_remedy(db: duckdb.DuckDBPyConnection) -> None:
     assert new_rows(db, link("gt1", "later", attributes, "Problem"), 2) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection) -> None:
     make(db, "later", [*QUASI, "Problem"], [*GT1, ("white", "1967", "male", "02138", "rash")])
     attributes = sweeney(db)
@@ -326,7 +326,7 @@ def in_common(one: str, two: str) -> str | None:
 RANGED = (*[st.lists(st.tuples(LABELS, st.sampled_from("xy")), max_size=7)] * 2, st.integers(1, 3))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @quick
 @given(*RANGED)
 def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], second: list[Row], k: int) -> None:

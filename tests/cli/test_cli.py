@@ -83,7 +83,7 @@ def test_what_breaks_an_earlier_release_is_published_by_force_alone(folder: Path
     assert (folder / "two.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_anonymize_says_what_it_did(anonymized: tuple[Path, Ended]) -> None:
     folder, ended = anonymized
     assert (ended.status, ended.err) == (0, "")
@@ -94,7 +94,7 @@ def test_anonymize_says_what_it_did(anonymized: tuple[Path, Ended]) -> None:
     assert "optimal" in ended.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_anonymize_prints_one_json_object(folder: Path) -> None:
     ended = cli("anonymize", folder / "policy.toml", "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -126,7 +126,7 @@ def test_anonymize_prints_one_json_object(folder: Path) -> None:
     assert printed["seconds"]["total"] >= printed["seconds"]["search"] + printed["seconds"]["publish"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_dry_run_publishes_and_records_nothing(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', "")  # and it needs no place
     told = cli("anonymize", policy, "--dry-run")
@@ -137,7 +137,7 @@ def test_a_dry_run_publishes_and_records_nothing(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_strategy_drops_the_keys_of_the_policys_own(folder: Path) -> None:
     policy = rewrite(folder, "[search]", "[search]\nstrategy = 'mondrian'\nsummary = 'set'")
     for option in (["--strategy", "optimal"], ["--set", "search.strategy=optimal"]):
@@ -153,7 +153,7 @@ def test_a_dry_run_refuses_what_cannot_be_published(folder: Path, monkeypatch: p
     assert "age gives zip away" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_overridden_is_what_the_catalog_records(folder: Path) -> None:
     policy, changes = folder / "policy.toml", ("--set", "privacy.k=9")
     ended = cli("anonymize", policy, *changes, "--strategy", "datafly", "--output", "other.duckdb", cwd=folder)
@@ -166,7 +166,7 @@ def test_what_is_overridden_is_what_the_catalog_records(folder: Path) -> None:
     assert cli("verify", folder / "other.duckdb", "--policy", policy).status == 1  # the file has another k
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("output", ["other.duckdb", "other.parquet"])
 def test_a_release_is_verified_with_its_policy_wherever_it_was_published_to(folder: Path, output: str) -> None:
     assert cli("anonymize", folder / "policy.toml", "--output", output, cwd=folder).status == 0
@@ -177,7 +177,7 @@ def test_a_release_is_verified_with_its_policy_wherever_it_was_published_to(fold
     assert cli("verify", folder / output, "--policy", other).status == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_warnings_go_to_stderr_and_leave_the_json_alone(folder: Path) -> None:
     ended = cli("anonymize", rewrite(folder, '"identifying"', '"insensitive"'), "--json")
     assert ended.status == 0
@@ -204,7 +204,7 @@ def adult_policy(data: Path, folder: Path) -> Path:
     return folder / "adult.toml"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_figures_of_the_contract_on_adult_and_progress_on_a_terminal(data: Path, tmp_path: Path) -> None:
     """The object that the design prints, but for the times and the number of checks."""
     status, out, shown = on_a_terminal("anonymize", adult_policy(data, tmp_path), "--json")
@@ -275,7 +275,7 @@ def test_verify(published: Path) -> None:
     assert {"content digest", "columns", "rows", "against the source: generalization"} <= names
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_of_a_release_with_a_changed_row_is_1(copied: Path) -> None:
     release, policy = copied / "release.duckdb", copied / "policy.toml"
     change(release, "UPDATE patients_v1 SET illness = 'none' WHERE rowid = 3")
@@ -288,7 +288,7 @@ def test_verify_of_a_release_with_a_changed_row_is_1(copied: Path) -> None:
     assert json.loads(ended.out)["verified"] is False
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_names_the_requirements_that_need_the_source(folder: Path) -> None:
     close = "k = 5\n[[privacy.t_closeness]]\nattribute = 'illness'\ndistance = 'equal'\nt = 0.9"
     policy = rewrite(folder, "k = 5", close)
@@ -300,7 +300,7 @@ def test_verify_names_the_requirements_that_need_the_source(folder: Path) -> Non
     assert last.startswith("Verified: 5-anonymity, equal 0.9-closeness of illness and ")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_as_parquet(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', 'file = "release.parquet"')
     printed = json.loads(cli("anonymize", policy, "--json").out)
@@ -393,7 +393,7 @@ def test_plan_knows_the_size_of_a_lattice_that_depends_on_no_data(data: Path, tm
     assert "4,320 generalizations" in ended.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_reads_no_rows_of_a_database(folder: Path) -> None:
     """Every value of this source is an error to read."""
     policy = rewrite(folder, 'table = "patients"', f'query = "{FORBIDDEN}"')
@@ -421,7 +421,7 @@ def test_plan_reads_no_rows_of_parquet(folder: Path) -> None:
     assert cli("anonymize", policy).status == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_reads_no_rows_of_csv_beyond_what_tells_the_schema(folder: Path) -> None:
     """A line far down has a field too many."""
     lines = ["name,zip,age,illness", *(f"Person {i},0213{i % 9},{i % 90},illness {i % 7}" for i in range(200_000))]
@@ -702,7 +702,7 @@ def on_a_terminal(*arguments: str | Path) -> tuple[int, bytes, bytes]:
     return process.returncode, out, shown
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_process_ends_with_the_status_and_shows_no_progress_in_a_pipe(folder: Path) -> None:
     arguments = ("anonymize", folder / "policy.toml", "--json")
     with sqlanon_process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -713,7 +713,7 @@ def test_the_process_ends_with_the_status_and_shows_no_progress_in_a_pipe(folder
     assert stat.S_IMODE((folder / "sqlanon.catalog.duckdb").stat().st_mode) == 0o600
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path) -> None:
     arguments = ("plan", folder / "policy.toml")
     with sqlanon_process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -724,7 +724,7 @@ def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path) -> None:
     assert err == b""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("threads", some(["1", "2"], 2))
 def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path, threads: str) -> None:
     policy = rewrite(folder, 'table = "patients"', 'query = "SELECT p.* FROM patients p, range(3000000) r(i)"')
@@ -749,7 +749,7 @@ def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path, threads
 COMMANDS, CLOSED = ("--version", "risk policy.toml", "anonymize policy.toml"), (">&-", "2>&-", ">&- 2>&-")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "closed"), some([(command, closed) for command in COMMANDS for closed in CLOSED], 12)
 )

@@ -36,7 +36,7 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path / "policy.toml"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_names_what_is_gone_and_what_would_keep_it(policy: Path) -> None:
     told = cli("anonymize", policy, "--dry-run")
     assert (told.status, told.err) == (0, "")
@@ -61,7 +61,7 @@ def test_json_has_the_same(policy: Path) -> None:
     assert 0 < found["loss"] < printed["score"] == 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ranges_hear_of_sets_and_sets_of_nothing(policy: Path) -> None:
     with duckdb.connect(policy.with_name("people.duckdb")) as connection:
         connection.execute("CREATE TABLE towns AS SELECT 't' || i // 5 AS age, 'f' AS sex FROM range(40) t(i)")
@@ -90,7 +90,7 @@ def test_each_column_has_its_loss(policy: Path) -> None:
         assert result.loss == pytest.approx(0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_where_nothing_keeps_them_only_that_is_said(policy: Path) -> None:
     told = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=40")
     assert told.out.splitlines()[-1] == "age and sex are fully suppressed."

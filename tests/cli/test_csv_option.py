@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_suggested_policy_has_the_keys_and_runs(folder: Path) -> None:
     keys = ["encoding=latin-1", "delimiter=;", "skip=2", "on_bad_line=drop"]
     options = [part for key in keys for part in ("--csv", key)]

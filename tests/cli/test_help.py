@@ -52,7 +52,7 @@ def test_help_fits_and_breaks_no_words(name: str | None, width: int, monkeypatch
         assert "\nExample" in ended.out and "\nExit status:\n  0  done\n" in ended.out and "\n  2  " in ended.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_completion_offers_commands_and_options_and_loads_nothing_heavy() -> None:
     program = (
         "import sys\nfrom sqlanon.cli import main\n"

@@ -31,7 +31,7 @@ FILES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", FILES)
 def test_the_form_is_told_and_its_keys_read_the_file_alike(case: str, tmp_path: Path) -> None:
     content, facts = FILES[case]

@@ -206,7 +206,7 @@ def test_a_table_fits_into_its_terminal(width: int) -> None:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_colours_and_paint_can_be_refused() -> None:
     painted = shown_at(80, "-c", PROGRAM)
     assert PAINT.search(painted)
@@ -276,7 +276,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_commands_in_a_pipe_are_plain(folder: Path) -> None:
     for command in COMMANDS:
         out = piped(folder, *command)
@@ -287,7 +287,7 @@ def test_commands_in_a_pipe_are_plain(folder: Path) -> None:
     assert "unique rows: zip [red] by \\x1b[31mage  level 0" in out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_commands_on_a_narrow_terminal(folder: Path) -> None:
     for command in COMMANDS:
         painted = shown_at(60, "-m", "sqlanon", *command, folder=folder, NO_COLOR="1")
@@ -298,7 +298,7 @@ def test_commands_on_a_narrow_terminal(folder: Path) -> None:
         assert ruled and max(map(len, ruled)) <= 60, command
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_live_view_is_told_of_in_words(folder: Path) -> None:
     for name in ("\x1b[31mview", "\x1b[31mview"):  # made, and replaced
         painted = shown_at(200, "-m", "sqlanon", "live", "policy.toml", "--name", name, folder=folder, NO_COLOR="1")
@@ -325,7 +325,7 @@ def test_commands_print_by_way_of_the_terminal_alone() -> None:
     assert sorted(found) == [("commands.py", "typer.echo"), ("printing.py", "print")]  # the version, and JSON
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_commands_without_utf_8(folder: Path) -> None:
     for command in COMMANDS[:2]:
         out = piped(folder, *command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
@@ -334,7 +334,7 @@ def test_commands_without_utf_8(folder: Path) -> None:
     assert one == json.loads(piped(folder, "risk", "policy.toml", "--json"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_pipe_does_not_pay_for_paint(folder: Path) -> None:
     program = """
 import sys
@@ -350,7 +350,7 @@ print(sorted(name for name in sys.modules if name.startswith("rich.")))
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["duckdb", "parquet"])
 def test_the_histogram_is_of_the_released_classes(ending: str, folder: Path, tmp_path: Path) -> None:
     policy = sqlanon.Policy.load(folder / "policy.toml")

@@ -206,7 +206,7 @@ def check_figures(case: Case, right: Expected, result: Any, solution: oracle.Sol
     assert result.gap < 1e-9
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @quick
 @given(cases())
 @example((SHORT, SHORT_OWN))
@@ -370,7 +370,7 @@ def filed(little: Path, **sections: Any) -> sqlanon.Policy:
     return plain_policy(LITTLE_ROLES, **{**own, **sections})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["duckdb", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
     asked = filed(little)
@@ -397,7 +397,7 @@ def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
     assert {"decoys": {"rows": 5, "classes": 2, "smallest_class_without": 1}}.items() <= result.to_dict().items()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
     _, path, _ = published(little)
     with duckdb.connect(path, read_only=True) as connection:
@@ -415,7 +415,7 @@ def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_catalog_alone_tells_them(little: Path) -> None:
     asked = filed(little)
     with sqlanon.connect() as db:
@@ -490,7 +490,7 @@ def test_no_class_is_too_small(little: Path) -> None:
     assert fetch(little / "private.duckdb", "FROM sqlanon.decoys") == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_who_does_not_ask_gets_none(little: Path) -> None:
     asked = filed(little, release={"table": "t"})
     with sqlanon.connect() as db:
@@ -521,7 +521,7 @@ def test_rows_with_unknown_values_stay_suppressed() -> None:
     assert (result.released_rows, result.classes, result.smallest_class) == (8, 2, 4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_of_any_type_can_be_drawn(tmp_path: Path) -> None:
     connection = duckdb.connect()
     connection.execute(
@@ -621,7 +621,7 @@ def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
     return {check.name.removeprefix("against the source: ") for check in found.checks if check.passed is False}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("claims", "wrong"),
     some([
@@ -639,7 +639,7 @@ def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: s
     assert wrong <= found <= wrong | {"comments and views"}  # they tell of the same figures
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_number_of_decoys_that_the_release_cannot_show(little: Path) -> None:
     asked, path, _ = published(little)
     rewrite(path, "UPDATE sqlanon.manifest SET decoys = 4, rows = 44")
@@ -655,7 +655,7 @@ def test_a_real_row_that_is_changed(little: Path) -> None:
     assert {"recoded source", "invented rows"} <= failed(asked, path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
     asked, path, drawn = published(little)
     day = next(row[3] for row in drawn if row[0] is None)
@@ -665,7 +665,7 @@ def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
     assert failed(asked, path) == {"values of decoys"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
     """30 days are equal to 1 month: in real rows of a class that was filled, in its decoys, and in its labels."""
     with duckdb.connect(tmp_path / "source.duckdb") as connection:
@@ -710,7 +710,7 @@ def test_a_decoy_in_another_class(little: Path) -> None:
     assert {"4-anonymity", "smallest class"} <= failed(asked, path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_other_decoys_than_the_catalog_has(little: Path) -> None:
     asked, path, _ = published(little)
     table = fetch(little / "private.duckdb", "SELECT table_name FROM sqlanon.decoys")[0][0]
@@ -745,7 +745,7 @@ def test_a_catalog_that_is_gone(little: Path) -> None:
     assert told == (None, "the catalog has no decoys of this release, or cannot be read")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_source_than_it_was_made_of(little: Path) -> None:
     asked, path, _ = published(little)
     with duckdb.connect(little / "source.duckdb") as connection:
@@ -755,7 +755,7 @@ def test_another_source_than_it_was_made_of(little: Path) -> None:
     assert "recoded source" in failed(asked, path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_fails_leaves_all_as_it_was(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, path, _ = published(little)
     before, known = path.read_bytes(), fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs")
@@ -816,7 +816,7 @@ def test_work_tables_do_not_pile_up(little: Path) -> None:
 # --- beside the ledger ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_other_decoys_beside_the_first_are_refused(little: Path) -> None:
     """What two publications share is real: the ledger refuses the second, unless it is the same result."""
     asked = filed(little)
@@ -836,7 +836,7 @@ def test_no_release_is_based_on_one_with_decoys(little: Path) -> None:
         db.anonymize(filed(little, release={"table": "t", "after": ["release"]}))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_decoys_have_no_keys(tmp_path: Path) -> None:
     """The keys of a release are those of its real rows."""
     with duckdb.connect(tmp_path / "source.duckdb") as connection:
@@ -852,7 +852,7 @@ def test_decoys_have_no_keys(tmp_path: Path) -> None:
     ) == [(43, 43)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_names_that_queries_have_themselves(tmp_path: Path) -> None:
     """Quasi-identifiers under each other's names, and columns under those of codes, counts and steps."""
     connection = duckdb.connect()

@@ -102,7 +102,7 @@ def test_the_skews_are_there(db: duckdb.DuckDBPyConnection) -> None:
             assert fetch(db, f"SELECT {fact} FROM {table}") == (True,), fact
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_tables_in_the_same_order(hospital: Path, tmp_path: Path) -> None:
     again, other = tmp_path / "again.duckdb", tmp_path / "other.duckdb"
     make_hospital(again, rows=ROWS)
@@ -220,7 +220,7 @@ def test_the_hospital_gives_its_patients_away(hospital: Path) -> None:
 # The story
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = tmp_path / "new" / "a demo"
     for _ in range(2):  # again in the same directory

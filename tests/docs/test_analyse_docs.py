@@ -22,6 +22,7 @@ PAGE = (ROOT / "docs" / "how-to" / "analyse.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.thorough
 def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # one of them writes a file
     (tmp_path / "sqlanon-demo").mkdir()
@@ -48,6 +49,7 @@ def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path, monkeypatc
     assert sum(count for _, count in spread) == pytest.approx(2000, abs=11)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dataset", analysis.AGES)
 def test_bounds_hold_on_real_tables_and_errors_are_as_stated(dataset: str, tmp_path: Path, data: Path) -> None:
     found = [one for strategy in analysis.STRATEGIES for one in analysis.answers(dataset, strategy, tmp_path)]
@@ -59,6 +61,7 @@ def test_bounds_hold_on_real_tables_and_errors_are_as_stated(dataset: str, tmp_p
     assert errors[-1] < 0.35
 
 
+@pytest.mark.thorough
 def test_bounds_of_sets_hold_and_errors_are_as_stated(tmp_path: Path, data: Path) -> None:
     found = [*analysis.set_answers(tmp_path)]
     assert len(found) == 10

@@ -14,7 +14,7 @@ from test_readme import blocks
 PAGE = (ROOT / "docs" / "how-to" / "arx.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_commands(data: Path, tmp_path: Path) -> None:
     shutil.copy(data / "arx" / "example.deid", tmp_path)
     (commands,) = blocks("sh", PAGE)

@@ -21,7 +21,7 @@ ATTACKS = (ROOT / "docs" / "how-to" / "attacks.md").read_text(encoding="utf-8")
 MACROS = (ROOT / "docs" / "reference" / "macros_attacks.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", [ATTACKS, MACROS], ids=["attacks", "macros"])
 def test_the_sql_of_the_pages(page: str, tmp_path: Path) -> None:
     init_database(tmp_path / "practice.duckdb")

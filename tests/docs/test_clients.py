@@ -105,7 +105,7 @@ def check_views(rows: list[int], folder: Path) -> None:
 # --- DuckDB itself
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_duckdb(public: Path) -> None:
     check(sys.executable, "DuckDB", public)
 
@@ -135,7 +135,7 @@ def test_the_file_is_put_in_its_place(public: Path) -> None:
     assert (public / "served" / "first.duckdb").stat().st_mode & 0o777 == 0o444
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     [
@@ -172,7 +172,7 @@ def other_process(how: str, cwd: Path) -> str:
     return done.stdout.strip() or done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_who_blocks_whom(public: Path) -> None:
     with duckdb.connect(public / "first.duckdb", read_only=True) as reader:
         (rows,) = reader.execute("SELECT count(*) FROM patients").fetchall()[0]
@@ -251,13 +251,13 @@ def test_the_page_names_the_versions_that_are_tested() -> None:
 # --- the others, in environments of their own
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("tool", ["DuckDB", "pandas, polars, Arrow", "SQLAlchemy", "Parquet"])
 def test_python_tools(tool: str, public: Path) -> None:
     check(python_of("clients"), tool, public)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sqlalchemy_reflects_tables_views_and_comments(public: Path) -> None:
     text = """
 import json, sqlalchemy
@@ -307,7 +307,7 @@ HOSTILE = '"pa""ti <b>; --"'
 ROWS = [["<script>", None, "it's"]] * 3 + [[None, 7, "; --"]] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["clients", "duckdb_1"])
 def test_strange_names_and_values_come_through(name: str, hostile: Path) -> None:
     text = f"""
@@ -318,7 +318,7 @@ with duckdb.connect("first.duckdb", read_only=True) as connection:
     assert json.loads(printed(python_of(name), text, hostile)) == ROWS
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_strange_names_and_values_come_through_sqlalchemy(hostile: Path) -> None:
     text = """
 import json, sqlalchemy
@@ -333,7 +333,7 @@ print(json.dumps([list(table.columns.keys()), *map(list, rows)]))
     assert json.loads(printed(python_of("clients"), text, hostile)) == [["a \"b'", "select", "<i>"], *ROWS]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sqlalchemy_picks_up_a_new_release(public: Path) -> None:
     (public / "old.duckdb").write_bytes((public / "first.duckdb").read_bytes())
     replace(public)
@@ -359,14 +359,14 @@ print(count(sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_on
     assert printed(python_of("clients"), text, public).splitlines() == ["True 7", "True"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_duckdb_1(public: Path) -> None:
     python = python_of("duckdb_1")
     assert printed(python, "import duckdb; print(duckdb.__version__)", public) == "1.5.5"
     check(python, "DuckDB", public)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_duckdb_1_reads_views_and_comments(public: Path) -> None:
     text = f"""
 import duckdb, json
@@ -379,7 +379,7 @@ with duckdb.connect("first.duckdb", read_only=True) as connection:
     check_views(rows, public)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_line(public: Path) -> None:
     command = program("DuckDB", "sh")
     bin_ = python_of("duckdb_1").parent
@@ -393,7 +393,7 @@ def test_the_command_line(public: Path) -> None:
         assert "Alice" not in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_node(public: Path) -> None:
     folder = node_modules()
     text = program("node", "js")
@@ -417,7 +417,7 @@ def test_node(public: Path) -> None:
     check_views([int(asked(f"SELECT count(*) FROM {name}")[0][0]) for name in VIEWS], public)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_node_picks_up_a_new_release(public: Path) -> None:
     shutil.copy(public / "first.duckdb", public / "old.duckdb")
     replace(public)

@@ -165,7 +165,7 @@ def published(db: sqlanon.Database, policy: sqlanon.Policy, path: Path) -> tuple
     return result, [check.name for check in beside.checks if check.passed]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @with_recipe("others")
 def test_a_requirement(registered: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A requirement", tmp_path)
@@ -179,7 +179,7 @@ def test_a_requirement(registered: ModuleType, tmp_path: Path) -> None:
         assert fewest.fetchall()[0][0] >= 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @with_recipe("steepest")
 @pytest.mark.usefixtures("registered")
 def test_a_measure(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_measure(tmp_path: Path) -> None:
 
 
 @with_recipe("descent")
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.usefixtures("registered")
 def test_a_strategy(tmp_path: Path) -> None:
     policy = policy_of("A strategy", tmp_path)
@@ -205,7 +205,7 @@ def test_a_strategy(tmp_path: Path) -> None:
 
 
 @with_recipe("listing")
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_source(registered: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A source", tmp_path)
     (tmp_path / "hospital.duckdb").unlink()  # the rows are those of the listing

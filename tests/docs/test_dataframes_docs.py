@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "how-to" / "dataframes.md").read_text(encoding="utf-8")
 NOTEBOOK = ROOT / "docs" / "tutorial" / "from-a-data-frame.ipynb"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_python_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,7 +44,7 @@ def test_the_notebook_has_no_outputs() -> None:
     assert links and all((NOTEBOOK.parent / link).is_file() for link in links)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_notebook_ends_with_a_verified_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cells run in order, as a kernel runs them, and what each ends with has a display."""
     pytest.importorskip("pandas", reason="the extra pandas is not installed")

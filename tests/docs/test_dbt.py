@@ -108,7 +108,7 @@ def materialize(session: duckdb.DuckDBPyConnection) -> None:
     names["materialize"](names["model"](names["dbtObj"](None), session), session)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_table_has_the_rows_of_an_audited_release(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     materialize(warehouse)
     rows = warehouse.execute("FROM made").fetchall()
@@ -123,7 +123,7 @@ def test_the_table_has_the_rows_of_an_audited_release(warehouse: duckdb.DuckDBPy
     assert temporary.fetchall() == [(0,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_in_a_parquet_file(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace(f'database = "{RELEASE}"', 'file = "p.parquet"')})
     materialize(warehouse)
@@ -132,7 +132,7 @@ def test_a_release_in_a_parquet_file(warehouse: duckdb.DuckDBPyConnection, tmp_p
     assert len(rows) > 900
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_model_that_cannot_be_released_gives_nothing(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("k = 5", "k = 5000")})
     with pytest.raises(sqlanon.InfeasibleError):
@@ -166,7 +166,7 @@ def table(folder: Path) -> list[tuple[Any, ...]]:
         return sorted(connection.execute("FROM patients_released").fetchall())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_dbt_builds_the_release_and_fails_where_it_should(tmp_path: Path) -> None:
     """One test: each command of dbt takes seconds, and the project is what the one before has left."""
     make_hospital(tmp_path / "warehouse.duckdb", rows=1000)
@@ -298,7 +298,7 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_wrong_arguments_are_named(tested: Path, tmp_path: Path) -> None:
     shutil.copytree(tested, tmp_path / "copy")
     wrong = {"columns": COLUMNS, "attribute": "cost", "l": 0}
@@ -308,7 +308,7 @@ def test_wrong_arguments_are_named(tested: Path, tmp_path: Path) -> None:
     assert (status, "sqlanon.l_diversity: l must be a number of at least 1" in told) == (2, True), told
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ASKED)
 def test_a_test_finds_the_classes_that_the_macros_find(tested: Path, name: str) -> None:
     results = json.loads((tested / "target" / "run_results.json").read_text())["results"]

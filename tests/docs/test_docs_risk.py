@@ -71,7 +71,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (shares,) = blocks("csv", RISK)
@@ -89,7 +89,7 @@ def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.
     assert {one.attributes: round(one.gain, 9) for one in found.leakage}["sex",] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_population_of_risk(hospital: Path, tmp_path: Path) -> None:
     (tmp_path / "example.toml").write_text(blocks("toml", RISK)[2], encoding="utf-8")
     first, example = parse_toml(hospital / FOLDER / "first.toml"), parse_toml(tmp_path / "example.toml")

@@ -33,7 +33,7 @@ table = "visits"
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_code_prints_what_its_comments_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = blocks("python", PAGE)

@@ -21,7 +21,7 @@ NO_SECURE = pytest.mark.skipif(DUCKDB_1, reason="DuckDB 1 has no secure views")
 LIVE = (ROOT / "docs" / "how-to" / "live.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb")
@@ -48,7 +48,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert name in made
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("storage", ["v1.0.0", pytest.param("v2.0.0", marks=NO_SECURE)])
 def test_what_the_page_forbids_to_readers(tmp_path: Path, storage: str) -> None:
     """Rows that are estimated in plans, in views of both kinds; a temporary table in the place of the private one."""

@@ -78,7 +78,7 @@ def transcript(hospital: Path) -> dict[str, str]:
     return printed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_commands(transcript: dict[str, str]) -> None:
     suggest, risk, plan, anonymize, *verifications, attack = transcript.values()
     assert "[attributes]" in suggest
@@ -90,7 +90,7 @@ def test_the_commands(transcript: dict[str, str]) -> None:
     assert "homogeneity" in attack
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_policy_with_several_requirements(workshop: Path) -> None:
     policy = Policy.load(workshop / FOLDER / "second.toml")
     with connect() as db:
@@ -136,7 +136,7 @@ def test_the_catalog_is_what_the_page_says(hospital: Path) -> None:
             assert found[0] > 0, table
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_python(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = blocks("python", FROM_PYTHON)
     own = shutil.copytree(workshop, tmp_path / "workshop")  # releases of other tests would stand beside its own
@@ -161,7 +161,7 @@ def test_ci_calls_the_commands_of_the_readme() -> None:
 # --- README.md
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_readme_makes_a_release(tmp_path: Path) -> None:
     """Its two commands, and the policy that it shows, on a file with the columns of that policy."""
     with duckdb.connect() as connection:
@@ -178,7 +178,7 @@ def test_the_readme_makes_a_release(tmp_path: Path) -> None:
     assert cli("verify", "patients_release.duckdb", cwd=tmp_path).status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_table_of_the_readme_is_the_demo(tmp_path: Path) -> None:
     demo = run_demo(tmp_path, 100_000)
     assert cells(README)[2:6] == figures(demo.before, demo.after)
@@ -187,7 +187,7 @@ def test_the_table_of_the_readme_is_the_demo(tmp_path: Path) -> None:
 # --- docs/tutorial/first-release.md
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_first_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each block, from the first to the last, and what the page says of the result."""
     monkeypatch.chdir(tmp_path)
@@ -211,7 +211,7 @@ def test_the_first_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 # --- docs/how-to/large-tables.md
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_limits_of_a_search(hospital: Path, tmp_path: Path) -> None:
     check_example(0, LARGE_TABLES, hospital, tmp_path)
     (command,) = blocks("sh", LARGE_TABLES)
@@ -244,7 +244,7 @@ def check_example(number: int, page: str, hospital: Path, folder: Path) -> None:
         assert db.anonymize(policy).publish(folder / "release.duckdb").verify().verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "number",
     [pytest.param(n, marks=[pytest.mark.slow] if n > 0 else []) for n in range(len(blocks("toml", REQUIREMENTS)))],
@@ -253,7 +253,7 @@ def test_the_policies_of_the_requirements(number: int, hospital: Path, tmp_path:
     check_example(number, REQUIREMENTS, hospital, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     database = tmp_path / "practice.duckdb"
     init_database(database)
@@ -273,7 +273,7 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     assert called >= {macro.name for kind in kinds() for macro in kind.entry.macros}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "page",
     [
@@ -298,6 +298,7 @@ def test_the_python_of_the_pages(
 # --- docs/reference/strategies.md
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=pytest.mark.slow) for n in range(len(blocks("toml", STRATEGIES)))]
 )
@@ -305,13 +306,13 @@ def test_the_policies_of_the_strategies(number: int, hospital: Path, tmp_path: P
     check_example(number, STRATEGIES, hospital, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_comparison(hospital: Path) -> None:
     (command,) = blocks("sh", STRATEGIES)
     compare(command, hospital)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_comparison_of_a_few(hospital: Path) -> None:
     (command,) = blocks("sh", PICK_A_STRATEGY)
     compare(command, hospital)
@@ -358,13 +359,13 @@ def test_every_measure_is_there_as_it_is_registered() -> None:
 # --- docs/explanation/noise.md
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", some(range(len(blocks("toml", NOISE))), 3))
 def test_the_policies_of_noise(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, NOISE, hospital, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_policy_with_noise(hospital: Path, tmp_path: Path) -> None:
     check_example(1, MORE_THAN_K, hospital, tmp_path)
 

@@ -24,7 +24,7 @@ def test_every_chart_is_told_of() -> None:
     assert f"{SAMPLE:,} are drawn" in PAGE
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_commands_and_the_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=3000)

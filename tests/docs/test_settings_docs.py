@@ -17,7 +17,7 @@ from sqlanon.demo.hospital import make_hospital
 PAGE = (ROOT / "docs" / "how-to" / "settings.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_commands(tmp_path: Path) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=2000)

@@ -26,7 +26,7 @@ def make_first(folder: Path) -> None:
     make_hospital(folder / "hospital.duckdb", rows=2000)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_commands_run_and_the_checklist_quotes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_first(tmp_path / FOLDER)
@@ -44,7 +44,7 @@ def test_the_commands_run_and_the_checklist_quotes_them(tmp_path: Path, monkeypa
         assert text in printed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_checklist_quotes_what_is_printed_of_bad_releases(tmp_path: Path) -> None:
     make_first(tmp_path)
     assert cli("anonymize", "first.toml", cwd=tmp_path).status == 0

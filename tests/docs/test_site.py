@@ -64,6 +64,7 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
 
 
+@pytest.mark.thorough
 def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
     def named(node: object) -> list[str]:
         if isinstance(node, str):
@@ -74,6 +75,7 @@ def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
     assert [one for one in PAGES if not (site / one).with_suffix(".html").exists()] == []
 
 
+@pytest.mark.thorough
 def test_no_link_is_broken(site: Path, pages: dict[Path, Page]) -> None:
     broken = []
     checked = 0

@@ -140,7 +140,7 @@ def test_padded_ids_number_undecided_persons(place: Place) -> None:
         assert str(refused.value) == str(expected.value)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_people_with_padded_ids_are_recognized(place: Place, tmp_path: Path) -> None:
     db, source = place
     db.anonymize(policy_of(source, tmp_path, "mrn")).publish()

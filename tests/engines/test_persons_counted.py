@@ -38,7 +38,7 @@ def visits_of(seed: int) -> list[tuple[Any, ...]]:
     return cases.visits(seed, movers=0.0 if seed % 4 == 3 else 0.4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_persons_are_counted_as_one_by_one(seed: int) -> None:
     rows = cases.visits(seed)
@@ -51,7 +51,7 @@ def test_persons_are_counted_as_one_by_one(seed: int) -> None:
     assert {levels for levels, status in statuses.items() if status == "satisfies"} == feasible
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", some(list(range(24)), 6))
 def test_persons_of_random_visits_are_counted_in_postgres_as_in_duckdb(
     postgres: Server, tmp_path: Path, seed: int
@@ -135,7 +135,7 @@ def test_nothing_but_counts_leaves_spark(session: Any, tmp_path: Path, monkeypat
         check_nothing_but_counts(db, {"table": "visits"}, tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_masked_rows_and_releases_in_postgres_count_persons_too(postgres: Server, tmp_path: Path) -> None:
     """Masked rows are one class of all suppressed persons, who are counted there; and a release may go there, too."""
     rows = cases.visits(5)
@@ -175,7 +175,7 @@ def test_what_needs_to_know_whose_rows_they_are_is_refused(postgres: Server) -> 
     assert "never leaves PostgreSQL" in str(error.value)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_search_that_fails_leaves_nothing_in_postgres(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables with ids go with the transaction, and the connection that has it is closed."""
     cases.in_postgres(postgres, cases.visits(5))
@@ -194,7 +194,7 @@ def test_a_search_that_fails_leaves_nothing_in_postgres(postgres: Server, monkey
         assert postgres.rows("SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'") == [(0,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_without_a_person_are_those_that_the_search_saw(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others lose their person while the search runs, and are committed: the warning counts the rows of the release."""
     rows = cases.visits(5)

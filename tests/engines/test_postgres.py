@@ -200,6 +200,7 @@ def nasty_tree(random_: random.Random) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_random_small_tables_are_found_and_released_as_in_duckdb(schemas: Server, tmp_path: Path, seed: int) -> None:
     random_ = random.Random(seed)
@@ -212,6 +213,7 @@ def test_random_small_tables_are_found_and_released_as_in_duckdb(schemas: Server
 ADULT = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
 
 
+@pytest.mark.thorough
 def test_adult_is_found_and_released_as_in_duckdb(schemas: Server, tmp_path: Path, data: Path) -> None:
     folder = data / "adult"
     connection = duckdb.connect()
@@ -292,6 +294,7 @@ def relations(server: Server, schema: str = "shared") -> dict[str, str]:
     return {name: kind for name, kind in server.rows(query) if kind in "rvm"}
 
 
+@pytest.mark.thorough
 def test_no_statement_asks_for_rows_of_the_source(small: Server) -> None:
     before = len(small.log())
     with sqlanon.connect() as db:
@@ -339,6 +342,7 @@ def test_a_plan_reads_no_rows_and_shows_what_runs_there(small: Server) -> None:
     assert 'ARRAY["s"."born"] = ARRAY["h2"."value"]' in shown
 
 
+@pytest.mark.thorough
 def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
     born = [None if i % 50 == 0 else date(1940, 1, 1) + timedelta(days=i * 7907 % 9001) for i in range(30_000)]
     rows = [[f"{i * 7919 % 500:05}", i * 31 % 80, day, "a", i % 1000, "x"] for i, day in enumerate(born)]
@@ -452,6 +456,7 @@ def test_a_new_version_replaces_the_older_one_and_keeps_its_readers(small: Serve
     small.run("DROP OWNED BY watcher", "DROP ROLE watcher")
 
 
+@pytest.mark.thorough
 def test_what_changes_before_it_is_published_is_refused_and_nothing_is_left(small: Server) -> None:
     first = published()
     before = relations(small)
@@ -481,6 +486,7 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
         release.verify()
 
 
+@pytest.mark.thorough
 def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(small: Server) -> None:
     release = published()
     small.run("UPDATE shared.r_v1 SET cost = cost + 1 WHERE ctid = (SELECT min(ctid) FROM shared.r_v1)")
@@ -499,6 +505,7 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(smal
     assert release.sha256 is None
 
 
+@pytest.mark.thorough
 def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
     schemas.run('DROP SCHEMA IF EXISTS "a.b" CASCADE', 'CREATE SCHEMA "a.b"')
     schemas.load('clinic."we""ird; --"', SMALL, small_rows())
@@ -511,6 +518,7 @@ def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
         published(source={"postgres": HERE, "table": 'clinic."WE""IRD; --"'})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["quality", "class_sizes", "age_labels"])
 def test_names_of_what_only_files_have_are_free(small: Server, name: str) -> None:
     attributes = small_tree()["attributes"]
@@ -530,6 +538,7 @@ def test_nothing_but_a_release_is_replaced(small: Server) -> None:
         published(release={"postgres": HERE, "table": "absent.r"})
 
 
+@pytest.mark.thorough
 def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> None:
     published()
     small.run(
@@ -565,6 +574,7 @@ def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> 
         small.run("DROP OWNED BY watcher", "DROP ROLE watcher")
 
 
+@pytest.mark.thorough
 def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
     release = published()
     columns = ", ".join(column.name for column in release.manifest.columns)
@@ -590,6 +600,7 @@ def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
     assert published().verify().verified
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server) -> None:
     release = published()
     small.run("CREATE TABLE shared.r_v9 AS SELECT * FROM clinic.t")
@@ -597,6 +608,7 @@ def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server)
     assert not place_of(HERE, "shared.r").verify().verified
 
 
+@pytest.mark.thorough
 def test_what_one_sees_apart_is_counted_apart(schemas: Server) -> None:
     schemas.run(
         "DROP TYPE IF EXISTS clinic.mood, clinic.postcode",
@@ -656,6 +668,7 @@ def test_what_fails_while_it_is_read_is_told_of_the_server(schemas: Server) -> N
     assert "private" not in str(found.value) and "broken file" not in str(found.value)
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_what_the_server_is_about(small: Server, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     slow = 'query = "SELECT t.*, pg_sleep(1)::text AS s FROM clinic.t AS t"\nundeclared = "drop"'
@@ -752,6 +765,7 @@ def test_errors_do_not_tell_the_address(small: Server, monkeypatch: pytest.Monke
         place_of(HERE, "shared.r").verify()
 
 
+@pytest.mark.thorough
 def test_neither_catalog_nor_release_holds_the_address(small: Server, tmp_path: Path) -> None:
     catalog = tmp_path / "private.catalog.duckdb"
     published(catalog={"database": str(catalog)})
@@ -765,6 +779,7 @@ def test_neither_catalog_nor_release_holds_the_address(small: Server, tmp_path: 
     assert "127.0.0.1" not in manifest and "clinic" not in manifest
 
 
+@pytest.mark.thorough
 def test_the_ledger_holds_later_releases_against_those_in_postgres(small: Server, tmp_path: Path) -> None:
     catalog = {"database": str(tmp_path / "private.catalog.duckdb")}
     attributes = small_tree()["attributes"]
@@ -788,7 +803,7 @@ def test_the_ledger_holds_later_releases_against_those_in_postgres(small: Server
     assert result.held_against == (f"postgresql://127.0.0.1:{small.port}/postgres/shared.r",)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_draft_in_postgres_is_marked_and_replaces_no_release(small: Server, tmp_path: Path) -> None:
     catalog = {"database": str(tmp_path / "private.catalog.duckdb")}
     release = {"postgres": HERE, "table": "shared.r", "draft": True}
@@ -803,6 +818,7 @@ def test_a_draft_in_postgres_is_marked_and_replaces_no_release(small: Server, tm
         published(release=release)
 
 
+@pytest.mark.thorough
 def test_the_command_line(small: Server, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(TOML)
@@ -857,6 +873,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "postgres.md"
 
 
+@pytest.mark.thorough
 def test_the_documentation_is_true(schemas: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = dict(re.findall(r"```(toml|sql)\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL))
     rows = [[f"person {i}", f"{i % 4:05}", 20 + i % 13, "fm"[i % 2], "abc"[i % 3]] for i in range(600)]
@@ -878,6 +895,7 @@ def test_the_documentation_is_true(schemas: Server, tmp_path: Path, monkeypatch:
         schemas.run("DROP OWNED BY analysts", "DROP ROLE analysts")
 
 
+@pytest.mark.thorough
 def test_a_population_in_a_file_and_hierarchies_of_sensitive_values(schemas: Server, tmp_path: Path) -> None:
     rows = [
         [f"{i % 4:05}", 20 + i % 13, ["flu", "cold", "ulcer", "gastritis"][i % 4 if i % 5 else 0]] for i in range(300)
@@ -903,6 +921,7 @@ def test_a_population_in_a_file_and_hierarchies_of_sensitive_values(schemas: Ser
     check_same(schemas, tree, connection, tmp_path)
 
 
+@pytest.mark.thorough
 def test_values_that_a_hierarchy_lacks_are_suppressed_there_too(schemas: Server, tmp_path: Path) -> None:
     rows = [["abcx"[i % 4] if i % 20 else "strange", i % 3] for i in range(120)] + [[None, 1]] * 7
     schemas.load("clinic.t", {"letter": "text", "n": "integer"}, rows)
@@ -919,12 +938,14 @@ def test_values_that_a_hierarchy_lacks_are_suppressed_there_too(schemas: Server,
         assert relations(schemas)["r"] == "v"
 
 
+@pytest.mark.thorough
 def test_a_source_in_postgres_is_released_as_parquet(small: Server, tmp_path: Path) -> None:
     release = published(release={"file": str(tmp_path / "r.parquet")})
     other = published()
     assert release.verify().verified and release.manifest.digest == other.manifest.digest
 
 
+@pytest.mark.thorough
 def test_another_address_of_the_same_server_is_sent_the_rows(small: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELSEWHERE", small.address() + "?application_name=elsewhere")
     first = published()
@@ -952,6 +973,7 @@ def test_types_that_postgres_lacks_are_refused(schemas: Server) -> None:
     assert relations(schemas) == {}
 
 
+@pytest.mark.thorough
 def test_noise_and_decoys_of_a_duckdb_source_go_to_postgres(schemas: Server) -> None:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT i % 40 AS a, i % 3 AS b FROM range(130) AS r(i)")
@@ -972,6 +994,7 @@ def test_noise_and_decoys_of_a_duckdb_source_go_to_postgres(schemas: Server) -> 
             db.verify(HERE, policy, "shared.r")
 
 
+@pytest.mark.thorough
 def test_a_reader_that_never_ends_its_transaction_is_not_waited_for(
     small: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

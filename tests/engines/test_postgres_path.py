@@ -214,7 +214,7 @@ NAMED = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_traps_that_were_found_first_are_not_called(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     psql(postgres, NAMED + source(), "postgres")
     path = "traps,pg_catalog"
@@ -241,7 +241,7 @@ CONTROLS = {
 PATHS = ['"$user", public', "public, pg_catalog", "clinic, public, pg_catalog"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_on_the_path_of_the_holder_is_called(trapped: tuple[Server, dict[str, Any]], path: str) -> None:
     server, honest = trapped
@@ -255,7 +255,7 @@ def test_nothing_on_the_path_of_the_holder_is_called(trapped: tuple[Server, dict
     assert run_all(server, "t" if "clinic" in path else "clinic.t") == honest
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_printed_holds_on_any_path(trapped: tuple[Server, dict[str, Any]], tmp_path: Path) -> None:
     server, _ = trapped
     definitions = {name: HERE[kind] for name, kind in COLUMNS.items()}

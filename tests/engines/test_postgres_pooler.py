@@ -92,6 +92,7 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.thorough
 def test_a_pooler_that_drops_the_pinned_path_is_refused_before_any_query(pooled: Server, folder: Path) -> None:
     with pgbouncer(pooled, folder, "ignore_startup_parameters = options") as address:
         before = len(pooled.log())
@@ -126,6 +127,7 @@ def test_a_path_that_is_not_the_pinned_one_is_refused(pooled: Server, monkeypatc
 LIMITS = ("statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout")
 
 
+@pytest.mark.thorough
 def test_time_limits_of_a_role_do_not_end_a_run(postgres: Server) -> None:
     postgres.run(*(f"ALTER ROLE holder SET {name} = '400ms'" for name in LIMITS))
     try:

@@ -141,6 +141,7 @@ def check_blames_nothing_else(message: str, reason: str) -> None:
     assert not [words for words in BLAMES if words in message.replace("sqlanon_manifest", "")], message
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_locked_is_named_as_that(small: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     publish()
     monkeypatch.setitem(postgres_engine._SETTINGS, "lock_timeout", "100ms")

@@ -136,6 +136,7 @@ def test_the_settings_of_a_live_connection_are_its_own(given: dict[str, Any]) ->
             assert settings(connection) == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", ["300MB", "300 mb", "0.3GB"])
 def test_settings_reach_every_engine_that_reads(size: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
@@ -154,6 +155,7 @@ def test_settings_reach_every_engine_that_reads(size: str, tmp_path: Path) -> No
         assert space._engine.limits == Limits("286.1 MiB", 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["release.duckdb", "release.parquet"], 2))
 def test_settings_reach_every_engine_that_writes_and_verifies(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -183,6 +185,7 @@ def test_settings_reach_every_engine_that_writes_and_verifies(
     assert set(seen) == {("512.0 MiB", 3)}
 
 
+@pytest.mark.thorough
 def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s.csv").write_text("x\n" + "1\n" * 4)
     policy = tmp_path / "policy.toml"
@@ -228,6 +231,7 @@ def test_too_little_memory_is_said_and_not_blamed_on_the_source(big: Path) -> No
 # Where it spills to
 
 
+@pytest.mark.thorough
 def test_an_engine_spills_to_its_private_directory_and_nowhere_else(temporary: Path) -> None:
     with watched(temporary) as most, spill_directory() as spill:
         engine = DuckDBEngine.private(spill, Limits("30MB", 1))
@@ -248,6 +252,7 @@ def answer(big: Path, release: Path, **limits: Any) -> tuple[Any, ...]:
         return result.generalization, result.score, result.suppressed_rows, result.classes, digest
 
 
+@pytest.mark.thorough
 def test_an_answer_depends_on_neither_threads_nor_spilling(big: Path, temporary: Path, tmp_path: Path) -> None:
     """And a run that spills keeps to its own directory, which is gone afterwards."""
     with watched(temporary, big) as most:
@@ -260,12 +265,13 @@ def test_an_answer_depends_on_neither_threads_nor_spilling(big: Path, temporary:
     assert answer(big, tmp_path / "plain.duckdb", threads=2) == spilled
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("limits", [{"threads": 1}, {"threads": 3}, {"memory_limit": "120MB", "threads": 3}], ids=str)
 def test_an_answer_is_the_same_with_other_settings(limits: dict[str, Any], big: Path, tmp_path: Path) -> None:
     assert answer(big, tmp_path / "a.duckdb", **limits) == answer(big, tmp_path / "b.duckdb", threads=2)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_what_a_killed_run_spilled_is_removed_by_the_next(big: Path, temporary: Path) -> None:
     process = subprocess.Popen(

@@ -52,7 +52,7 @@ def load(server: Server, rows: list[tuple[Any, ...]], **kinds: str) -> None:
     server.load("visited.visits", KINDS | kinds, rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", ["identifying", None, "insensitive"])
 def test_a_source_in_postgres_is_refused(postgres: Server, role: str | None) -> None:
     load(postgres, visits())
@@ -130,7 +130,7 @@ def test_whoever_decides_gets_a_release_of_postgres(postgres: Server) -> None:
         assert db.anonymize(policy_of("identifying", SOURCE, person=False)).persons is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_but_figures_of_people_leaves_postgres(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     load(postgres, [(f"m{mrn}", *rest) for mrn, *rest in visits()], mrn="text")
     fetched: list[Any] = []
@@ -196,7 +196,7 @@ def test_errors_of_rights_are_about_columns(postgres: Server) -> None:
         postgres.run("DROP OWNED BY no_columns", "DROP ROLE no_columns")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_large_tables_are_sampled_there(postgres: Server) -> None:
     load(postgres, visits("6", persons=8000))
     with sqlanon.connect() as db, pytest.raises(PolicyError, match="'mrn' numbers people"):

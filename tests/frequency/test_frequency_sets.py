@@ -61,7 +61,7 @@ def test_requirements(case: PrivacyCase) -> None:
     test_privacy_properties.check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(60))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_many(case: PrivacyCase) -> None:
@@ -108,7 +108,7 @@ REQUIREMENTS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("privacy", some(REQUIREMENTS, 3), ids=["k", "entropy", "closeness"])
 def test_several_sets_change_no_answer(
     database: sqlanon.Database, privacy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -154,7 +154,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_small_table_is_read_once_by_columns_and_twice_by_rows(
     database: sqlanon.Database, statements: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -87,7 +87,7 @@ def people_lattice(measure: str = "loss", strategy: str = "optimal") -> dict[Lev
         return {tuple(row[0]): tuple(row[1:]) for row in result.lattice.fetchall()}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_half_of_the_classes_prove_has_no_figures_in_the_lattice_table(
     shares: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +113,7 @@ def test_measures_that_learn_from_what_fails_count_all_classes(shares: list[floa
     assert shares == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_strategies_that_tell_of_what_fails_count_all_classes(shares: list[float]) -> None:
     people_lattice(strategy="samarati")
     assert shares == []

@@ -60,7 +60,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some([*CASES], 9))
 def test_codes_change_no_release(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case, found, scores = CASES[name], [], []

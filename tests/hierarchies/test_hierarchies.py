@@ -199,7 +199,7 @@ def reference_mask(text: str, side: str, longest: int) -> Row:
 MASKED = st.lists(st.text(st.characters(codec="utf-8"), max_size=7).filter("*".__ne__), min_size=1, unique=True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(few, max_examples=examples(8))
 @given(MASKED, st.sampled_from(["right", "left"]))
 def test_mask_equals_plain_python(bench: Bench, values: list[str], side: str) -> None:
@@ -896,7 +896,7 @@ def test_hostile_values_and_labels(bench: Bench, values: list[str]) -> None:
     assert bench.labels() == {value: (f"{value}'\"", "*") if len(values) > 1 else (f"{value}'\"",) for value in values}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["adult", "fars"])
 def test_the_hierarchies_of_real_tables(bench: Bench, data: Path, name: str) -> None:
     folder = data / name

@@ -100,7 +100,7 @@ def test_init_makes_a_private_file_with_the_catalog_and_the_macros(
     assert [file.name for file in tmp_path.iterdir()] == ["new.duckdb"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_init_can_be_repeated_and_keeps_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     init_database(path)
@@ -173,7 +173,7 @@ def after(run_before: tuple[tuple[Path, Path], Any]) -> tuple[Path, Any]:
     return folder_again(*folders) / "sqlanon.catalog.duckdb", printed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_catalog_is_beside_the_policy_and_private(after: tuple[Path, Any]) -> None:
     path, _ = after
     assert mode(path) == 0o600
@@ -238,7 +238,7 @@ def hierarchy_tables(path: Path) -> set[str]:
     return {name for (name,) in found}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(after: tuple[Path, Any]) -> None:
     path, _ = after
     folder = path.parent
@@ -257,7 +257,7 @@ def test_the_same_policy_again_replaces_its_hierarchies_and_adds_a_run(after: tu
     assert ("99999",) in fetch(path, f'SELECT level_0 FROM sqlanon."{table}"')
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_policy_keeps_the_hierarchies_of_the_first(after: tuple[Path, Any]) -> None:
     path, _ = after
     folder = path.parent
@@ -267,7 +267,7 @@ def test_another_policy_keeps_the_hierarchies_of_the_first(after: tuple[Path, An
     assert fetch(path, "SELECT count(*), count(DISTINCT policy_hash) FROM sqlanon.hierarchies") == [(4, 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
     names = ['"; DROP TABLE runs; --', "select", "größe x", "a.b"]
     private = tmp_path / "c.duckdb"
@@ -288,7 +288,7 @@ def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
         assert fetch(private, f"SELECT count(*) FROM sqlanon.{quoted(table)}") == [(2,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
     """`[catalog] database` may name any DuckDB file: what is in it stays."""
     private = folder / "private.duckdb"
@@ -331,7 +331,7 @@ def test_names_in_the_catalog_are_read_as_the_documentation_writes_them(after: t
     assert len(blocks) == 2 and "sqlanon.sqlanon.runs" in page
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_report_of_a_policy_makes_no_catalog(folder: Path) -> None:
     pytest.importorskip("altair", reason="reports need altair")
     assert cli("report", folder / "policy.toml", "-o", folder / "report.html").status == 0
@@ -363,7 +363,7 @@ def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
     assert fetch(path, "SELECT count(*) FROM sqlanon.runs") == [(2,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_without_a_catalog_nothing_is_written(folder: Path) -> None:
     tree = sqlanon.Policy.load(folder / "policy.toml").model_copy(update={"catalog": None})
     with sqlanon.connect() as db:
@@ -374,7 +374,7 @@ def test_without_a_catalog_nothing_is_written(folder: Path) -> None:
 # Who can see it, and what if it cannot be had
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,7 +425,7 @@ def held(path: Path, how: str) -> Iterator[None]:
         process.communicate("")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", some(["reading", "writing"], 2))
 def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     how: str,
@@ -448,7 +448,7 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     assert cli("anonymize", folder / "policy.toml").status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", some(["reading", "writing"], 2))
 def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
     how: str, after: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch

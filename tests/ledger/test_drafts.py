@@ -42,7 +42,7 @@ def ledger(place: Path) -> list[tuple[str, bool, bool]]:
     return [(Path(path).stem, is_draft, stands) for path, is_draft, stands in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_draft_says_so_wherever_it_is_read(folder: Path) -> None:
     assert ledger(folder) == [("one", False, True), ("two", True, True)]
     with duckdb.connect(str(folder / "two.duckdb"), read_only=True) as connection:
@@ -91,7 +91,7 @@ def test_no_catalog_is_needed_to_spare_a_release(folder: Path) -> None:
         draft(asked)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_is_compared_with_releases_and_not_with_drafts(folder: Path) -> None:
     with pytest.raises(AuditError, match=r"one\.duckdb"):  # the place of a draft is no way around it
         publish(policy(folder, "two", FINE_ZIP))
@@ -102,7 +102,7 @@ def test_a_release_is_compared_with_releases_and_not_with_drafts(folder: Path) -
     assert ledger(folder) == [("three", False, True), ("two", True, True)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_drafts_and_releases_in_one_place(folder: Path) -> None:
     asked = policy(folder, "two", FINE_ZIP, release={"draft": True, "keep": 3})
     draft(asked)
@@ -132,7 +132,7 @@ def test_nothing_is_based_on_a_draft(folder: Path) -> None:
         db.extend(policy(folder, "two", FINE_ZIP, release={"draft": True}, source=dict(source)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ledger_knows", [True, False])
 def test_a_draft_in_a_parquet_file(folder: Path, ledger_knows: bool) -> None:
     place = {"database": None, "file": folder / "three.parquet", "ledger": ledger_knows}
@@ -141,7 +141,7 @@ def test_a_draft_in_a_parquet_file(folder: Path, ledger_knows: bool) -> None:
     assert ("three", True, True) in ledger(folder) or not ledger_knows
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_of_drafts_is_not_added_up(folder: Path) -> None:
     noisy = {
         "attributes": {"cost": {"role": "quasi", "noise": {"epsilon": 1.0, "bounds": [0, 100]}}},

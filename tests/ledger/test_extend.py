@@ -85,7 +85,7 @@ def test_new_rows_are_added_by_classes_and_the_rest_waits(hospital: Path) -> Non
     assert (manifest.rows, manifest.released_rows, manifest.suppressed_rows) == (64, 63, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_too_few_wait_until_there_are_enough(hospital: Path) -> None:
     insert(hospital, (100, 21, "m", "02131", "first"), (101, 21, "m", "02131", "second"))
     found, _ = extend(hospital)
@@ -95,7 +95,7 @@ def test_too_few_wait_until_there_are_enough(hospital: Path) -> None:
     assert (found.added_rows, found.waiting_rows) == (3, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_class_of_its_own_is_added_when_it_is_large_enough(hospital: Path) -> None:
     insert(hospital, *((100 + i, 95, "f", "99999", "new") for i in range(3)))
     found, _ = extend(hospital)
@@ -103,7 +103,7 @@ def test_a_class_of_its_own_is_added_when_it_is_large_enough(hospital: Path) -> 
     assert sum(row[-1] == "new" for row in released(hospital).elements()) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_released_rows_keep_their_values_whatever_becomes_of_the_source(hospital: Path) -> None:
     before = released(hospital)
     with duckdb.connect(str(hospital / "hospital.duckdb")) as connection:
@@ -115,7 +115,7 @@ def test_released_rows_keep_their_values_whatever_becomes_of_the_source(hospital
     assert sum((released(hospital) - before).values()) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
@@ -131,7 +131,7 @@ def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
     assert (found.added_rows, found.waiting_rows) == (4, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each zip there are enough released rows; of the new ones there are too few at first."""
     change(tmp_path / "hospital.duckdb", "CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
@@ -152,7 +152,7 @@ def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytes
     assert (found.added_rows, found.waiting_rows) == (4, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> None:
     """Whoever kept the release from before subtracts it: by class, nothing or at least k rows are left."""
     for step in range(4):
@@ -171,7 +171,7 @@ def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> N
         assert keys.fetchall() == [(sum(released(hospital).values()),) * 2 + (1,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_the_release_before_has_is_added_all_the_same(tmp_path: Path) -> None:
     """Four rows are in the first release, are gone for the second, and come back."""
     new = [(100 + i, 21, "m", "02131", f"new {i}") for i in range(4)]
@@ -188,7 +188,7 @@ def test_what_the_release_before_has_is_added_all_the_same(tmp_path: Path) -> No
     assert (result.added_rows, result.waiting_rows) == (4, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_release_is_not_broken(hospital: Path) -> None:
     """A second release that has some of the rows already: those that it does not have would be few."""
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(4)))
@@ -223,7 +223,7 @@ def test_an_extension_with_other_values_in_released_rows_is_refused(
     assert released(hospital) == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_extension_with_few_new_rows_in_a_class_is_refused(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)), (200, 21, "f", "02131", "alone"))
     right = extending.suppressed_classes
@@ -233,7 +233,7 @@ def test_an_extension_with_few_new_rows_in_a_class_is_refused(hospital: Path, mo
     assert sum(released(hospital).values()) == 60
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_extension_whose_new_rows_do_not_meet_the_policy_by_themselves_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +255,7 @@ def test_an_extension_whose_new_rows_do_not_meet_the_policy_by_themselves_is_ref
     assert (found.added_rows, found.waiting_rows) == (0, 4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_that_was_changed_is_not_extended(hospital: Path) -> None:
     with sqlanon.connect() as db:
         found = db.extend(policy(hospital))
@@ -266,7 +266,7 @@ def test_a_release_that_was_changed_is_not_extended(hospital: Path) -> None:
             db.extend(policy(hospital))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_ledger_says_what_was_extended(hospital: Path) -> None:
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
     extend(hospital)
@@ -277,7 +277,7 @@ def test_the_ledger_says_what_was_extended(hospital: Path) -> None:
     assert rows == [("extend", False, True, 63), ("optimal", True, False, 60)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_with_the_policy(hospital: Path) -> None:
     insert(
         hospital,
@@ -387,7 +387,7 @@ def class_of(patient: Patient, levels: dict[str, int]) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_added_is_what_it_should_be(tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(
         max_examples=examples(10),

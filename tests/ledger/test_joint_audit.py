@@ -71,7 +71,7 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
     assert not left
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_too_much_to_compare_is_refused(hospital: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same again is safe, as it is, and is refused where it cannot be compared."""
     publish(policy(hospital, "one", FINE_RACE))
@@ -176,7 +176,7 @@ def with_groups(folder: Path, name: str, k: int, **search: Any) -> sqlanon.Polic
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_releases_with_sets_are_compared(tmp_path: Path) -> None:
     """The same sets again are safe, as lists, too; other sets of the same rows are not, and what to do fits them."""
     rows = "SELECT 'job ' || hash(i) % 12 AS job, ['a, b', 'c', 'd', 'e'][(hash(i + 1) % 5)::INTEGER + 1] AS town, "
@@ -198,7 +198,7 @@ def test_releases_with_sets_are_compared(tmp_path: Path) -> None:
             assert found and all(row[0] < 4 for row in found)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ranges_are_compared_where_releases_share_no_unchanged_column(tmp_path: Path) -> None:
     source = str(tmp_path / "people.duckdb")
     with duckdb.connect(source) as connection:
@@ -237,7 +237,7 @@ def policy_of_dx(place: Path) -> sqlanon.Policy:
     return plain.model_copy(update={"attributes": attributes})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_column_under_another_name_is_recognized_by_its_values(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE))
     with pytest.raises(AuditError) as by_name:
@@ -259,7 +259,7 @@ def test_a_column_under_another_name_is_recognized_by_its_values(hospital: Path)
             assert connection.execute(query).fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("statements", "words"),
     [

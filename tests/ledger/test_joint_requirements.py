@@ -61,14 +61,14 @@ def test_joined_classes_meet_the_requirements(tmp_path: Path, privacy: dict[str,
     assert len(refused.value.queries) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_cannot_be_joined_is_published(tmp_path: Path) -> None:
     load(tmp_path, TWO_BY_TWO.format(cost="7"))
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
     publish(tmp_path, "two", {"zip": 1, "sex": 0}, DISTINCT)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_joint_diversity_is_of_sensitive_attributes(tmp_path: Path) -> None:
     """A number for each person is none: the same release is safe again, and others are not for their illnesses."""
     load(tmp_path, TWO_BY_TWO.format(cost="['cook', 'nurse'][1 + i % 2] AS job, i * 100"))
@@ -102,7 +102,7 @@ def test_new_and_gone_rows_meet_the_requirements(tmp_path: Path, what: str, happ
         publish(tmp_path, "two", {"zip": 0, "sex": 1}, DISTINCT)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_new_rows_that_are_diverse_are_published(tmp_path: Path) -> None:
     load(tmp_path, CLASSES)
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
@@ -113,7 +113,7 @@ def test_new_rows_that_are_diverse_are_published(tmp_path: Path) -> None:
     publish(tmp_path, "two", {"zip": 0, "sex": 1}, DISTINCT)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "local"])
 def test_the_whole_table_has_new_rows_that_are_diverse(tmp_path: Path, strategy: str) -> None:
     """Whoever joined in between has HIV, whatever the classes are."""
@@ -138,7 +138,7 @@ def test_the_whole_table_has_new_rows_that_are_diverse(tmp_path: Path, strategy:
         change(tmp_path / "people.duckdb", "INSERT INTO people SELECT 20 + 3 * i, 'HIV' FROM range(12) AS r(i)")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attack_finds_joined_classes_that_break_a_requirement(tmp_path: Path) -> None:
     load(tmp_path, TWO_BY_TWO.format(cost="i * 100"))
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
@@ -162,7 +162,7 @@ def test_attack_finds_new_rows_that_break_a_requirement(tmp_path: Path) -> None:
     assert [row for rows in shown for row in rows if "Z1" in row]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_query_of_a_refusal_lists_the_classes(tmp_path: Path) -> None:
     load(tmp_path, TWO_BY_TWO.format(cost="i * 100"))
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)

@@ -61,7 +61,7 @@ MASKED = {"suppressed": "mask"}
 FEW = r"1 row is (new|gone), fewer than 5 in one class \(temporal attack\)"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["joins", *(pytest.param(one, marks=pytest.mark.slow) for one in CHANGES)])
 def test_masked_rows_hide_nobody_who_joins_leaves_or_changes(tmp_path: Path, what: str) -> None:
     """A masked row could be of any class: it is a class of its own all the same."""
@@ -72,7 +72,7 @@ def test_masked_rows_hide_nobody_who_joins_leaves_or_changes(tmp_path: Path, wha
         publish(policy(tmp_path, "two", {}, **MASKED))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_queries_of_a_refusal_list_rows_beside_masked_ones(tmp_path: Path) -> None:
     load(tmp_path, 0, 200)
     publish(policy(tmp_path, "one", {}, **MASKED))
@@ -85,7 +85,7 @@ def test_all_queries_of_a_refusal_list_rows_beside_masked_ones(tmp_path: Path) -
     assert all(run_script(query) for query in refused.value.queries)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("search", "release"), [({}, MASKED), ({"strategy": "mondrian"}, {})])
 def test_attack_finds_what_the_audit_refuses(tmp_path: Path, search: dict[str, Any], release: dict[str, Any]) -> None:
     load(tmp_path, 1, 200)
@@ -111,7 +111,7 @@ def test_versions_of_one_file_hide_nobody_behind_masked_rows(tmp_path: Path) -> 
         publish(policy(tmp_path, "one", {}, **MASKED, keep=2))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "k-similar", "subtree"])
 @pytest.mark.parametrize("what", CHANGES)
 def test_overlapping_classes_hide_nobody_who_joins_leaves_or_changes(tmp_path: Path, strategy: str, what: str) -> None:

@@ -121,14 +121,14 @@ def test_two_releases_that_tell_more_together_are_refused(with_one: Path) -> Non
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_coarser_release_is_let_through(with_one: Path) -> None:
     publish(policy(with_one, "two", {"race": 1, "birth": 3, "sex": 1, "zip": 5}, release={"after": ["one"]}))
     _, release = publish(policy(with_one, "three", FINE_RACE))
     assert release.path.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_query_of_a_refusal_shows_the_rows(with_one: Path) -> None:
     with pytest.raises(AuditError) as refused:
         publish(policy(with_one, "two", FINE_ZIP))
@@ -159,13 +159,13 @@ def test_after_finds_the_best_that_is_safe(with_one: Path) -> None:
     assert levels == [(4,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_same_policy_again_is_safe(with_one: Path) -> None:
     publish(policy(with_one, "one", FINE_RACE))
     publish(policy(with_one, "two", FINE_RACE))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_that_were_added_are_told_apart(with_one: Path) -> None:
     """Sweeney's example 7: what came later is refused, and left out by the remedy."""
     with duckdb.connect(str(with_one / "hospital.duckdb")) as connection:
@@ -207,7 +207,7 @@ def test_names_that_are_none_are_refused(with_one: Path) -> None:
         publish(policy(with_one, "three", {}, release={"after": ["two"]}))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_that_is_gone_cannot_be_based_on(with_one: Path) -> None:
     (with_one / "one.duckdb").unlink()
     with pytest.raises(ReleaseError, match=r"one\.duckdb"):
@@ -215,7 +215,7 @@ def test_a_release_that_is_gone_cannot_be_based_on(with_one: Path) -> None:
     publish(policy(with_one, "two", FINE_ZIP))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_may_be_left_out_of_the_ledger(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE, release={"ledger": False}))
     publish(policy(hospital, "two", FINE_ZIP))
@@ -232,7 +232,7 @@ def test_the_plan_shows_how_rows_are_marked(hospital: Path) -> None:
     assert "ROW_NUMBER" in marks.sql[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(with_one: Path) -> None:
     asked = policy(with_one, "two", {}, release={"after": ["one"]})
     _, release = publish(asked)
@@ -245,14 +245,14 @@ def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(with_one:
         db.verify(release.path, asked)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(with_one: Path) -> None:
     publish(policy(with_one, "one", FINE_ZIP, release={"ledger": False}))
     with duckdb.connect(str(with_one / "private.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(replaced_at), count(*) FROM sqlanon.ledger").fetchall() == [(1, 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "subtree"])
 def test_releases_below_the_full_domain_are_held_against_others(with_one: Path, strategy: str) -> None:
     """Whether it is refused or let through, it is so by what the two files tell, ranges and all."""
@@ -316,7 +316,7 @@ def masked(place: Path, name: str, **more: Any) -> sqlanon.Policy:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_masks_that_have_become_longer_are_told_apart(tmp_path: Path) -> None:
     """0213* becomes 0213**: under the same rule the same rows have other labels, and one more is among them."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -332,7 +332,7 @@ def test_masks_that_have_become_longer_are_told_apart(tmp_path: Path) -> None:
             db.extend(masked(tmp_path, "one"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> None:
     """One who came has three rows, which is more than k rows and fewer than k persons."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -355,7 +355,7 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
         publish(asked("two"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_published(tmp_path: Path) -> None:
     """One person has seven rows: parts of two persons may have fewer than eight. One person alone is no part."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -417,7 +417,7 @@ def test_what_an_earlier_release_shows_of_few_rows_no_generalization_hides(tmp_p
 # --- what a review found
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) -> None:
     """One promises 2, the other 5: three who came are too few beside the second."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -441,7 +441,7 @@ def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) 
     assert not any("together" in warning for warning in result.warnings)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(with_one: Path) -> None:
     for statement in ("UPDATE patients_v1 SET problem = 'x'", "UPDATE sqlanon.manifest SET smallest_class = 1"):
         saved = (with_one / "one.duckdb").read_bytes()
@@ -458,7 +458,7 @@ def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(with_one
         (with_one / "one.duckdb").write_bytes(saved)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", ["DOUBLE", "DECIMAL(10,2)", "BIGINT", "VARCHAR"])
 def test_columns_of_other_types_link_all_the_same(tmp_path: Path, type_: str) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -471,7 +471,7 @@ def test_columns_of_other_types_link_all_the_same(tmp_path: Path, type_: str) ->
         publish(of_places(tmp_path, "two", {"G1": ["DE", "US"], "G2": ["FR", "CA"]}, 1))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_risk_needs_does_not_stand_in_the_way(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i id, 1 w, '0213' || i % 2 zip, i % 7 AS cost FROM range(40) t(i)")
@@ -486,7 +486,7 @@ def test_what_risk_needs_does_not_stand_in_the_way(tmp_path: Path) -> None:
         assert db.extend(asked("one")).new_rows == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None:
     """Both were held against what there was before either."""
     with sqlanon.connect() as db, sqlanon.connect() as other:
@@ -509,7 +509,7 @@ def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None
     assert (hospital / "two.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", some(["one.catalog.duckdb", "ledger.db", "elsewhere/history"], 3))
 def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Path, place: str) -> None:
     """In the folders of the catalog, of the source and of the release."""
@@ -525,7 +525,7 @@ def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Pat
         assert len(told) == (name == "two")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_no_catalog_is_passed_over(hospital: Path) -> None:
     """Views of that name, broken files, pipes, links that lead nowhere: nothing is told, and nothing is waited for."""
     with duckdb.connect(hospital / "strange.catalog.duckdb") as connection:
@@ -538,7 +538,7 @@ def test_what_is_no_catalog_is_passed_over(hospital: Path) -> None:
     assert not result.warnings
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "is_kept"),
     [

@@ -72,7 +72,7 @@ def so_far(place: Path) -> float:
     return float(row[0])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_on_an_attribute_again_is_refused(with_one: Path) -> None:
     for name in ("two", "one"):  # in another place, or in the same, where it replaces the first
         with pytest.raises(AuditError) as caught:
@@ -99,7 +99,7 @@ def test_by_force_it_is_published_with_a_warning(with_one: Path) -> None:
     assert so_far(with_one) == 3.0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_on_another_attribute_is_refused_without_a_total_that_allows_the_sum(with_one: Path) -> None:
     """It was let through, although the other column may follow from the first, as pounds do from kilograms."""
     with pytest.raises(AuditError, match=r"1\.5 in all: set \[privacy\] epsilon_total = 1\.5 to allow that sum"):
@@ -110,7 +110,7 @@ def test_noise_on_another_attribute_is_refused_without_a_total_that_allows_the_s
     assert so_far(with_one) == 1.5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_on_kilograms_and_then_on_pounds_is_refused(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
         connection.execute(
@@ -124,7 +124,7 @@ def test_noise_on_kilograms_and_then_on_pounds_is_refused(tmp_path: Path) -> Non
     publish(policy(tmp_path, "three", {}))  # without noise it spends nothing
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> None:
     """The oracle adds up what was published, in decimals."""
     total, spent, refused = Decimal("0.7"), Decimal(0), 0
@@ -143,7 +143,7 @@ def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> No
     assert spent == total and refused == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy(clinic, "one", {"cost": 1.0}))

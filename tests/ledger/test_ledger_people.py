@@ -173,7 +173,7 @@ def refuse_labs(clinic: Path, case: str) -> str:
     return str(refused.value)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_refusal_of_a_table_of_the_same_people_explains_itself(clinic: Path) -> None:
     message = refuse_labs(clinic, "CSV")
     assert "(why 19 rows with k = 4: one person has up to 6 rows, so 18 rows can be those of 3 persons)" in message
@@ -181,19 +181,19 @@ def test_the_refusal_of_a_table_of_the_same_people_explains_itself(clinic: Path)
     assert "if mrn numbers other people in that source (both may count from 1)" in message
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["each row is called a person", "another name, and half of the people"])
 def test_another_table_of_the_same_people_is_refused(clinic: Path, case: str) -> None:
     refuse_labs(clinic, case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", some([*LABS][3:], 7))
 def test_another_table_of_the_same_people_is_refused_wherever_it_lies(clinic: Path, case: str) -> None:
     refuse_labs(clinic, case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", [in_duckdb, in_parquet])
 def test_the_people_of_a_release_are_known_wherever_they_came_from(
     tmp_path: Path, place: Callable[[Path, str], dict[str, Any]]
@@ -203,7 +203,7 @@ def test_the_people_of_a_release_are_known_wherever_they_came_from(
     refuse_labs(tmp_path, "CSV")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_of_other_people_from_1_on_are_no_people_in_common(tmp_path: Path) -> None:
     """All numbers of the one are in the other. But no column says the same of them more often than chance does."""
     make_tables(tmp_path, make_people(1), make_people(2))
@@ -227,7 +227,7 @@ def test_numbers_at_random_are_people_in_common_whatever_is_said_of_them(tmp_pat
     assert [Path(one).name for one in result.held_against] == ["visits_release.duckdb"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_patients_of_the_same_doctors_are_not_the_same_people(tmp_path: Path) -> None:
     """A doctor has patients of all ages: the column numbers no patients."""
     with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:

@@ -43,6 +43,7 @@ def test_tables_of_the_same_people_in_postgresql_are_refused(clinic: Path) -> No
         publish(policy_of(clinic, "labs", there("labs"), False))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", ["here", "there"])
 def test_a_table_in_postgresql_has_the_people_of_a_file(clinic: Path, first: str) -> None:
     places = [in_csv(clinic, "visits"), there("labs")] if first == "here" else [there("visits"), in_csv(clinic, "labs")]
@@ -52,6 +53,7 @@ def test_a_table_in_postgresql_has_the_people_of_a_file(clinic: Path, first: str
         publish(policy_of(clinic, "labs", *labs))
 
 
+@pytest.mark.thorough
 def test_neither_people_nor_the_secret_are_in_the_log(postgres: Server, clinic: Path) -> None:
     before = len(postgres.log())
     publish(policy_of(clinic, "visits", there("visits"), False))
@@ -89,6 +91,7 @@ def test_values_have_the_same_text_as_in_duckdb(postgres: Server) -> None:
             assert postgres.rows(f"SELECT {there} FROM (VALUES {rows}) AS t(n, v) ORDER BY n") == expected, type_
 
 
+@pytest.mark.thorough
 def test_a_server_that_fails_leaves_no_comparison_out(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only rights on columns do: after a time limit, or a lost connection, nothing is published."""
     cancelled = SourceError("source.postgres: PostgreSQL says: it was cancelled, or the server shuts down (57014)")

@@ -281,14 +281,14 @@ def only_grew(case: LedgerCase) -> bool:
     return all(then <= now for then, now in itertools.pairwise(counts))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @quick
 @given(ledger_cases(most=1))
 def test_after_finds_the_best_there_is(case: LedgerCase) -> None:
     check_after(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @thorough
 @given(ledger_cases())
 def test_after_finds_the_best_there_is_of_many(case: LedgerCase) -> None:
@@ -342,14 +342,14 @@ def check_refused(case: LedgerCase) -> None:
         event("refused" if message else "let through")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @quick
 @given(ledger_cases(fixed=True, most=1))
 def test_what_breaks_an_earlier_release_is_refused(case: LedgerCase) -> None:
     check_refused(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @thorough
 @given(ledger_cases(fixed=True))
 def test_what_breaks_an_earlier_release_is_refused_of_many(case: LedgerCase) -> None:

@@ -26,7 +26,7 @@ def change(place: Path, *statements: str) -> None:
 NEW_ROWS = "INSERT INTO patients VALUES ('black', '1965-09-07', 'male', '02139', 'headache')"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_was_published_twice(hospital: Path) -> None:
     """The hashes of its keys were asked for twice, under one name."""
     change(hospital, "CREATE OR REPLACE TABLE patients AS SELECT *, row_number() OVER () AS id FROM patients")
@@ -39,7 +39,7 @@ def test_a_run_that_was_published_twice(hospital: Path) -> None:
     assert release.path.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["sqlanon label 0", "SQLANON rank", "sqlanon _label 0"])
 def test_columns_that_are_called_as_ours(hospital: Path, name: str) -> None:
     """The labels of a source's rows stood under names that its columns may have, too."""
@@ -56,7 +56,7 @@ def test_no_attribute_is_called_as_the_marks(tmp_path: Path, role: dict[str, Any
         policy(tmp_path, "one", {}, attributes={"SQLANON earlier releases": role})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_after_without_k(hospital: Path) -> None:
     """Parts of classes are to have the k of the earlier release; its audit had to refuse what the search had found."""
     publish(policy(hospital, "one", FINE_RACE))
@@ -69,7 +69,7 @@ def test_after_without_k(hospital: Path) -> None:
         assert db.verify(release.path, asked).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_query_of_a_refusal_reads_parquet(hospital: Path) -> None:
     def as_parquet(name: str, levels: dict[str, int]) -> sqlanon.Policy:
         asked = policy(hospital, name, levels)
@@ -85,7 +85,7 @@ def test_the_query_of_a_refusal_reads_parquet(hospital: Path) -> None:
         assert connection.execute(query).fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_refused_release_by_force_where_only_the_earlier_one_generalizes(hospital: Path) -> None:
     """The hierarchy of an earlier run was copied twice, under one name."""
     publish(policy(hospital, "one", FINE_RACE))
@@ -97,7 +97,7 @@ def test_a_refused_release_by_force_where_only_the_earlier_one_generalizes(hospi
         assert result.publish(force=True).path.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "search", [{"measure": "entropy"}, {"measure": "loss", "aggregate": "geometric"}, {"measure": "precision"}]
 )
@@ -113,7 +113,7 @@ def test_the_marks_are_no_value_that_is_lost(hospital: Path, search: dict[str, A
     assert based.score == pytest.approx(alone.score, rel=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_let_through_is_told(hospital: Path) -> None:
     """An earlier release that was moved was not looked at, and nobody was told."""
     publish(policy(hospital, "one", FINE_RACE))
@@ -126,7 +126,7 @@ def test_what_is_let_through_is_told(hospital: Path) -> None:
     assert "one.duckdb" in " ".join(result.to_dict()["warnings"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_of_the_same_content_as_an_earlier_one(hospital: Path) -> None:
     """The ledger was asked by content alone, and told what the other release was based on: verify said no."""
     _, first = publish(policy(hospital, "one", FINE_RACE))
@@ -138,7 +138,7 @@ def test_a_release_of_the_same_content_as_an_earlier_one(hospital: Path) -> None
         assert db.verify(release.path, asked).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_table_is_the_same_with_its_schema(hospital: Path) -> None:
     """``main.patients`` was another source than ``patients``: nothing was held against its earlier releases."""
     publish(policy(hospital, "one", FINE_RACE))
@@ -148,7 +148,7 @@ def test_a_table_is_the_same_with_its_schema(hospital: Path) -> None:
         publish(asked.model_copy(update={"source": source}))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_that_are_gone_are_told_of(hospital: Path) -> None:
     """What is found is safe by the rows of the source; what the files alone seem to tell is a warning.
 

@@ -154,7 +154,7 @@ def with_one(clinic_of_before: tuple[Path, Path]) -> Path:
     return folder_again(*clinic_of_before)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("description", some(DESCRIPTIONS, 12))
 def test_a_source_is_known_under_another_description(with_one: Path, description: str) -> None:
     source = DESCRIPTIONS[description](with_one)
@@ -189,7 +189,7 @@ def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> 
     assert rows[1][1] == rows[0][0] != rows[1][0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", some([2, 3], 2))
 def test_another_table_of_the_same_kind_is_another_source(with_one: Path, seed: int) -> None:
     make(with_one / "other.duckdb", seed)
@@ -197,7 +197,7 @@ def test_another_table_of_the_same_kind_is_another_source(with_one: Path, seed: 
     assert not [one for one in result.warnings if "the same people" in one]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_people_of_a_frame_and_of_its_file_are_the_same(tmp_path: Path) -> None:
     """A file is read again for the columns that are never released: too few of the other rows are unique."""
     with duckdb.connect() as connection:
@@ -244,7 +244,7 @@ def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
     assert [one for one in result.warnings if "rone.duckdb may be a release of the same people" in one]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> None:
     make(tmp_path / "clinic.duckdb")
 
@@ -266,7 +266,7 @@ def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> 
         publish(noisy("two", of(tmp_path, "SELECT * FROM visits")))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_the_ledger_keeps_of_rows_is_hashed(with_one: Path) -> None:
     with duckdb.connect(str(with_one / "catalog.duckdb"), read_only=True) as reader:
         hashes = reader.execute("SELECT hashes, column_names FROM sqlanon.source_samples").fetchall()

@@ -61,6 +61,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_source_is_known_under_another_description(clinic: Server, tmp_path: Path, pair: str) -> None:
     make(tmp_path / "clinic.duckdb")
@@ -86,6 +87,7 @@ def test_columns_that_were_renamed_are_known_by_their_values(clinic: Server, tmp
     assert rows[1][1] == rows[0][0] != rows[1][0]
 
 
+@pytest.mark.thorough
 def test_another_table_of_the_same_kind_is_another_source(clinic: Server, tmp_path: Path) -> None:
     for seed, name in enumerate(("clinic", "other"), 1):
         make(tmp_path / f"{name}.duckdb", seed)
@@ -111,6 +113,7 @@ def test_neither_values_nor_the_secret_are_in_the_log(clinic: Server, tmp_path: 
     assert not [one for (one,) in hashes if one in log]  # no hash of a single value goes there
 
 
+@pytest.mark.thorough
 def test_an_unqualified_table_is_the_one_that_is_found(clinic: Server, tmp_path: Path) -> None:
     """The search path of the user says which table ``visits`` is."""
     for seed, schema in enumerate(("public", "clinic"), 1):
@@ -162,6 +165,7 @@ VALUES: dict[str, list[str | None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", VALUES)
 def test_values_have_the_same_hashes_as_in_duckdb(clinic: Server, kind: str) -> None:
     types = {

@@ -77,14 +77,14 @@ def test_bands_of_two_hierarchies_show_who_is_between_their_ends(tmp_path: Path,
     assert len(refused.value.queries) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_bands_that_share_enough_rows_are_published(tmp_path: Path) -> None:
     load(tmp_path, [*AGES, *[12] * 10], alone=False)
     publish(tmp_path, "one", {"intervals": [10]})
     publish(tmp_path, "two", {"intervals": [15]})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_query_of_a_refusal_counts_the_rows(tmp_path: Path) -> None:
     load(tmp_path, AGES)
     publish(tmp_path, "one", {"intervals": [10]})
@@ -100,7 +100,7 @@ def test_the_query_of_a_refusal_counts_the_rows(tmp_path: Path) -> None:
     assert shown == [(1, "10-19 & 00-14")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", [6, 7])
 def test_no_pair_of_local_releases_shows_few_rows_by_cumulated_counts(tmp_path: Path, k: int) -> None:
     """Of one ordered quasi-identifier: what one release has up to an age without what the other has up to a lower."""
@@ -225,7 +225,7 @@ def test_rows_that_are_counted_are_those_of_greatest_flows(data: st.DataObject) 
     assert all(most[cell] < k for cell in {*joined, *counted})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ill", ["sensitive", "identifying"])
 def test_attack_subtracts_the_counts_of_overlapping_classes(tmp_path: Path, ill: str) -> None:
     """Of the same hierarchy: whoever is 36 to 39 years old in a class from 30 on, and in one up to 39."""
@@ -266,7 +266,7 @@ def test_attack_takes_the_hierarchy_of_a_release_from_the_catalog(tmp_path: Path
     assert "needs a policy with the hierarchies of 'age'" in str(without["complementary_release"].skipped)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attack_takes_both_hierarchies_from_the_catalog(tmp_path: Path) -> None:
     """Whichever policy names the catalog; also with open ends."""
     load(tmp_path, AGES)
@@ -363,7 +363,7 @@ def test_attack_counts_new_rows_of_overlapping_classes_also_of_many(
     assert "is left out: it takes too long for more than 3 classes" in str(found.skipped)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_group_that_meets_several_counts_once(tmp_path: Path) -> None:
     """Those with flu are 2 rows of the first release, however many classes of the second they may be in."""
     load(tmp_path, [], alone=False)
@@ -400,7 +400,7 @@ def insert(folder: Path, people: dict[tuple[int, str], int]) -> None:
             connection.execute("INSERT INTO people SELECT ?, ? FROM range(?)", [age, ill, n])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["local", "mondrian", "subtree"])
 def test_whoever_knows_a_newcomer_does_not_learn_the_illness(tmp_path: Path, strategy: str) -> None:
     """Of 20-29 there are as many with flu as before; the newcomer of 22 is one with HIV."""
@@ -438,7 +438,7 @@ def test_rows_that_are_gone_hide_none_that_are_new(tmp_path: Path) -> None:
         publish(tmp_path, "two", {"categories": second}, **limits)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", ["DOUBLE", "DECIMAL(6,2)", "VARCHAR"])
 def test_bands_meet_whatever_the_type_of_ages_has_become(tmp_path: Path, type_: str) -> None:
     """15 is 15.0: the same table again is published, and one person between the ends of bands is found."""
@@ -454,7 +454,7 @@ def test_bands_meet_whatever_the_type_of_ages_has_become(tmp_path: Path, type_: 
             publish(tmp_path, "three", {"intervals": [15]})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_swapped", [False, True])
 def test_a_range_of_all_values_has_no_null(is_swapped: bool) -> None:
     """One row is in ``0-3`` beside those of ``*``, which may have no value; whichever release came first."""

@@ -85,7 +85,7 @@ def people_of(connection: duckdb.DuckDBPyConnection, rows: list[Row], name: str)
     return PeopleOfSource(run, policy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(60))
 @given(tables, tables, st.sampled_from(SECRETS))
 def test_samples_and_what_they_share_are_those_of_plain_python(

@@ -28,7 +28,7 @@ def test_pairs_that_are_accepted_are_safe(seed: int) -> None:
         assert not (pair.accepted and is_unsafe(pair.findings)), str(pair)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["same", "coarser", "grown after"])
 def test_usual_pairs_that_are_safe_are_accepted(kind: str) -> None:
     """Of the same rows, coarser, or based on the earlier release."""

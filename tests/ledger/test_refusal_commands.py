@@ -45,7 +45,7 @@ def make_releases(folder: Path) -> None:
         assert name == "three" or cli("anonymize", folder / f"{name}.toml", "--force").status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_commands_of_a_refusal_list_the_rows(tmp_path: Path) -> None:
     make_releases(tmp_path)
     refused = cli("anonymize", "three.toml", cwd=tmp_path).err

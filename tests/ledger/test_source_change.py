@@ -80,14 +80,14 @@ def source_change(folder: Path, **more: Any) -> SourceChange:
     return found.source_change
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_release_of_an_unchanged_source_has_no_change(visits: Path) -> None:
     found = verify(visits)
     assert found.verified
     assert found.source_change is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_withdrawn_persons_are_counted_with_all_their_rows(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     found = source_change(visits)
@@ -118,7 +118,7 @@ def test_keys_that_left_are_named_where_others_have_come_with_their_rows(tmp_pat
     assert (found.withdrawn_persons, found.deleted_rows, found.new_rows) == (1, 1, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_deleted_row_of_a_person_who_keeps_others_withdraws_nobody(visits: Path) -> None:
     change(visits / "h.duckdb", DELETE_A_VISIT)
     found = source_change(visits)
@@ -134,7 +134,7 @@ def test_a_grown_source_is_named_and_the_release_has_lost_nothing(visits: Path) 
     assert "withdraw" not in found.remedy("policy.toml")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_changed_value_is_named(visits: Path) -> None:
     change(visits / "h.duckdb", CHANGE_A_VALUE)
     found = source_change(visits)
@@ -148,7 +148,7 @@ def test_all_changes_at_once_are_told_apart(visits: Path) -> None:
     assert found.differences == words
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_without_persons_are_persons(tmp_path: Path) -> None:
     folder = publish(tmp_path, person=False)
     change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3")
@@ -156,7 +156,7 @@ def test_rows_without_persons_are_persons(tmp_path: Path) -> None:
     assert (found.withdrawn_persons, found.counts_persons) == (3, False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_without_a_key_deleted_and_changed_rows_are_counted_together(tmp_path: Path) -> None:
     folder = publish(tmp_path, key=False)
     change(folder / "h.duckdb", WITHDRAW_TWO, CHANGE_A_VALUE)
@@ -166,7 +166,7 @@ def test_without_a_key_deleted_and_changed_rows_are_counted_together(tmp_path: P
     assert found.smallest_class == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_withdrawn_persons_of_ranges_are_counted(tmp_path: Path) -> None:
     """A release whose rows cannot be compared one by one."""
     local = {"search": {"strategy": "mondrian"}}
@@ -185,14 +185,14 @@ def test_a_source_without_rows_has_lost_all_persons(visits: Path) -> None:
         db.withdraw(policy(visits))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_source_that_has_lost_all_released_rows(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits WHERE NOT pid = 'p3'", GROW)
     found = source_change(visits)
     assert found.withdrawn_persons == 59
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_copy_of_the_release_is_as_it_was_published(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     shutil.copy(visits / "r.duckdb", visits / "copy.duckdb")
@@ -211,7 +211,7 @@ def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
     assert "against the source: recoded source" in failed(found)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
     with sqlanon.connect() as db:
@@ -261,7 +261,7 @@ table = "visits"
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_line_says_what_holds_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

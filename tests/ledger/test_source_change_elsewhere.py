@@ -73,7 +73,7 @@ def test_a_release_in_postgresql_is_published_again_without_withdrawn_persons(po
         postgres.run(*schemas)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_withdrawn_persons_in_postgresql_are_counted_by_their_hashes(postgres: Server, tmp_path: Path) -> None:
     def load(rows: list[tuple[str, int, str]]) -> None:
         postgres.run("DROP SCHEMA IF EXISTS erased CASCADE", "CREATE SCHEMA erased")
@@ -93,7 +93,7 @@ def test_withdrawn_persons_in_postgresql_are_counted_by_their_hashes(postgres: S
     assert found.lost_rows
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_persons_who_left_postgresql_are_named_where_others_have_come_with_their_rows(
     postgres: Server, tmp_path: Path
 ) -> None:

@@ -58,7 +58,7 @@ def go(folder: Path, *costs: int) -> None:
     change(folder / "hospital.duckdb", f"DELETE FROM p WHERE cost IN ({', '.join(map(str, costs))})")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_that_came_or_are_gone_are_no_fewer_than_k(folder: Path) -> None:
     publish(folder, "one", 3)
     come(folder, (100, 100), (101, 101))
@@ -76,7 +76,7 @@ def test_rows_that_came_or_are_gone_are_no_fewer_than_k(folder: Path) -> None:
     publish(folder, "three", 3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_smaller_k_of_both_counts(folder: Path) -> None:
     publish(folder, "one", 2)
     come(folder, (100, 100), (101, 101))
@@ -87,7 +87,7 @@ def test_the_smaller_k_of_both_counts(folder: Path) -> None:
     assert "1 row is new, fewer than 2 in one class" in refused(folder, "four", 2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_person_may_have_all_of_a_few_rows(folder: Path) -> None:
     """Somebody has three rows: of two persons, only four rows are sure to have rows of both."""
     come(folder, (100, 100), (100, 101), (100, 102))
@@ -127,7 +127,7 @@ def test_masked_rows_that_another_release_shows_are_found_by_subtraction(tmp_pat
         wards(tmp_path, "two", 1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_a_release_is_based_on_is_based_on_is_one_of_them(folder: Path) -> None:
     def after(name: str) -> int:
         query = "SELECT len(after) FROM sqlanon.ledger WHERE path LIKE ?"

@@ -54,7 +54,7 @@ def released(folder: Path) -> Counter[tuple[Any, ...]]:
         return Counter(connection.execute("SELECT * FROM visits").fetchall())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_new_version_lacks_withdrawn_rows_and_classes_that_are_too_small_without_them(visits: Path) -> None:
     before = released(visits)
     change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
@@ -96,7 +96,7 @@ def test_the_ledger_knows_which_version_is_out_and_which_was_replaced(visits: Pa
     assert fetch(visits / "c.duckdb", f"SELECT count(*) FROM sqlanon.released_keys WHERE run_id = '{run_id}'") == [(0,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_removal_that_singles_somebody_out_is_refused_with_what_is_lost(visits: Path) -> None:
     before = (visits / "r.duckdb").read_bytes()
     change(visits / "h.duckdb", DELETE_A_VISIT)
@@ -119,7 +119,7 @@ def test_whole_classes_are_withdrawn_without_force(visits: Path) -> None:
     assert verify(visits).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_changed_rows_are_published_as_they_are_now(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO, CHANGE_A_VALUE)
     withdraw(visits)
@@ -152,7 +152,7 @@ def test_a_coarser_generalization_is_found_where_the_old_one_does_not_hold(tmp_p
     assert verify(folder, **strict).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("person", ["pid", False])
 def test_rows_are_withdrawn_without_a_key(tmp_path: Path, person: Any) -> None:
     """Rows that read alike are matched by their values."""
@@ -167,7 +167,7 @@ def test_rows_are_withdrawn_without_a_key(tmp_path: Path, person: Any) -> None:
     assert verify(folder, **options).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ranges_are_searched_again_in_the_whole_source(tmp_path: Path) -> None:
     local = {"search": {"strategy": "mondrian"}}
     folder = make(tmp_path, **local)
@@ -178,7 +178,7 @@ def test_ranges_are_searched_again_in_the_whole_source(tmp_path: Path) -> None:
     assert verify(folder, **local).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_measure_of_classes_keeps_the_levels_and_takes_the_whole_source(tmp_path: Path) -> None:
     measured = {"search": {"measure": "discernibility", "suppression_limit": 0.5}}
     folder = make(tmp_path, **measured)
@@ -205,7 +205,7 @@ def test_suppressed_rows_are_not_shown_by_label_beside_the_old_version(tmp_path:
     assert not found.suppressed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_result_that_others_have_overtaken_is_not_published(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     with sqlanon.connect() as db:
@@ -222,7 +222,7 @@ def test_a_release_of_which_nothing_is_left_is_to_be_removed(visits: Path) -> No
         db.withdraw(policy_of(visits))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_closeness_is_held_against_the_whole_source(tmp_path: Path) -> None:
     close = {"privacy": {"k": K, "t_closeness": [{"attribute": "illness", "distance": "equal", "t": 0.9}]}}
     folder = make(tmp_path, **close)
@@ -231,7 +231,7 @@ def test_closeness_is_held_against_the_whole_source(tmp_path: Path) -> None:
     assert verify(folder, **close).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_earlier_versions_do_not_stay_in_the_file(tmp_path: Path) -> None:
     kept_versions = {"release": {"keep": 2}}
     folder = make(tmp_path, **kept_versions)
@@ -242,7 +242,7 @@ def test_earlier_versions_do_not_stay_in_the_file(tmp_path: Path) -> None:
     assert verify(folder, **kept_versions).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_beside_others_stays_safe_beside_them(tmp_path: Path) -> None:
     """The second release is based on the first one, which is withdrawn from later."""
     first = {"release": {"database": tmp_path / "first.duckdb"}}
@@ -309,7 +309,7 @@ def test_a_changed_release_is_not_published_again(visits: Path) -> None:
         db.withdraw(policy_of(visits))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interruption_leaves_the_old_version_or_the_new_one(
     visits: Path, monkeypatch: pytest.MonkeyPatch, when: str

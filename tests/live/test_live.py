@@ -117,7 +117,7 @@ ALARMS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("look", some(LOOKS, 4))
 def test_no_condition_of_a_reader_meets_a_suppressed_row(reader: duckdb.DuckDBPyConnection, look: str) -> None:
     """A condition that fails on the values of a suppressed row would tell them in its message."""
@@ -127,7 +127,7 @@ def test_no_condition_of_a_reader_meets_a_suppressed_row(reader: duckdb.DuckDBPy
         reader.execute(LOOKS[look].format(alarm)).fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_alarms_go_off_where_there_is_no_barrier(reader: duckdb.DuckDBPyConnection) -> None:
     for alarm in ALARMS.values():
         with pytest.raises(duckdb.Error):
@@ -168,7 +168,7 @@ def test_a_reader_filters_only_what_is_shown(reader: duckdb.DuckDBPyConnection, 
     assert bool(asked) is ("false" not in question)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_order_of_the_rows_tells_nothing(tmp_path: Path) -> None:
     """It is the same whatever the order of the table is, in which people came."""
     shown = []
@@ -236,7 +236,7 @@ def test_hostile_names(connection: duckdb.DuckDBPyConnection) -> None:
     assert connection.execute("SELECT view, suppressed FROM sqlanon.live_views").fetchall() == [(view, 0)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["source", "rows", "classes", "live_views", "hierarchies", "alone"], 9))
 def test_a_table_may_have_a_name_that_the_view_uses_itself(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     connection.execute("CREATE SCHEMA sqlanon; CREATE TABLE sqlanon.hierarchies AS SELECT 7 AS q, 8 AS s")
@@ -382,7 +382,7 @@ def look(reader: duckdb.DuckDBPyConnection, stop: threading.Event, seen: set[int
         seen.add(len(rows))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [0.5, pytest.param(5, marks=pytest.mark.slow)])
 def test_every_look_satisfies_the_policy_while_others_write(tmp_path: Path, seconds: float) -> None:
     with duckdb.connect(tmp_path / "t.duckdb") as connection:
@@ -434,7 +434,7 @@ def test_the_hierarchies_hold_labels_of_the_chosen_level_only(connection: duckdb
     assert rows == [("20-24",), ("25-29",), (None,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_live_view_is_replaced_as_a_whole_and_others_stay(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q, i % 2 AS s FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress", "s": "sensitive"})
@@ -469,7 +469,7 @@ def test_what_cannot_be_replaced_leaves_all_as_it_was(connection: duckdb.DuckDBP
     assert len(all_of(connection)) == 40
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_dropping(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress"})

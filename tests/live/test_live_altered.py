@@ -134,7 +134,7 @@ def test_a_type_that_is_kept_is_no_other_one(connection: duckdb.DuckDBPyConnecti
     assert shown == expected.fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_enum_may_grow_and_its_dictionary_is_in_no_view(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         "CREATE TABLE t AS SELECT ['a', 'A'][1 + i % 2]::ENUM('a', 'A', 'SECRET') AS q FROM range(5) AS t(i)"
@@ -193,7 +193,7 @@ def test_a_broken_view_holds_up_no_other(two: duckdb.DuckDBPyConnection, breakin
     assert two.execute("SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'sqlanon'").fetchall() == [(0,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_broken_view_is_made_again(two: duckdb.DuckDBPyConnection) -> None:
     two.execute("ALTER TABLE u DROP COLUMN z")
     made = live(two, policy_of("u"))

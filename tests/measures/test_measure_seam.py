@@ -41,7 +41,7 @@ def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]]:
     return min(found)[0], min(found)[2]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", some(range(3), 2))
 @pytest.mark.parametrize("strategy", ["optimal", "incognito"])
 def test_the_search_finds_the_best_by_it(tmp_path: Path, seed: int, strategy: str) -> None:
@@ -62,7 +62,7 @@ def test_a_release_below_the_full_domain_is_scored_by_it(tmp_path: Path) -> None
     assert scores == pytest.approx([best(patients(2), 0.1)[0]] * 2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_its_score_is_published_verified_and_reported(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(1), "optimal", 0.2, "steepest")
     done = cli("anonymize", "policy.toml", "--json", cwd=tmp_path)

@@ -59,7 +59,7 @@ def test_each_fault_changes_its_place_alone() -> None:
         assert [i for i, (before, after) in enumerate(lines, start=1) if before != after] == [one.line]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("test", "survivors"), [("few(4) and not few(5)", 0), ("few(4)", 1)])
 def test_what_no_test_notices_survives(
     test: str,

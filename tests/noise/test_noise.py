@@ -132,7 +132,7 @@ def type_of(result: sqlanon.Result) -> str:
 # --- what a run says --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'a' AS q FROM range(4)")
@@ -147,7 +147,7 @@ def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
     assert fetch(release.path, "SELECT epsilon, noise, confidence FROM sqlanon.manifest") == [(None,) * 3]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_records_with_noise_are_shown_to_the_holder(usual: sqlanon.Result) -> None:
     relation = usual.noisy
     assert relation is not None
@@ -175,7 +175,7 @@ def test_what_a_result_says_of_noise(usual: sqlanon.Result) -> None:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_share_of_the_budget_is_what_a_run_says(source: Path) -> None:
     changes: dict[str, Any] = {name: {"role": "quasi", "noise": {}} for name in ("height", "weight")}
     tree = with_privacy(policy_for(source), epsilon=3.5).model_dump()
@@ -204,7 +204,7 @@ TYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_released_types_have_room_for_noise(tmp_path: Path) -> None:
     """Of every type a column, with noise far beyond what it holds."""
     date_ = "(DATE '2000-01-01' + i)"
@@ -224,7 +224,7 @@ def test_released_types_have_room_for_noise(tmp_path: Path) -> None:
     assert found == [tuple(expected.values())]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_bignum_has_room_too(tmp_path: Path) -> None:
     def check(result: sqlanon.Result) -> None:
         release = result.publish(tmp_path / "r.duckdb")
@@ -268,7 +268,7 @@ def test_floats_are_multiples_of_a_power_of_two() -> None:
     anonymized(values, "DOUBLE", {}, check)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("type_", "noise", "r"),
     [
@@ -390,7 +390,7 @@ def test_a_granularity_is_of_the_type_of_the_column(round_: float, type_: str) -
         anonymized(values, type_, {"round": round_}, lambda result: None)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_class_of_one_value_gets_no_noise(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
@@ -500,7 +500,7 @@ def test_all_unknown_is_infeasible() -> None:
         )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("measure", "score"), [("precision", None), ("height", 0)])
 def test_a_score_that_counts_suppressed_rows_is_not_shown_with_noise(
     measure: str, score: float | None, tmp_path: Path
@@ -606,7 +606,7 @@ def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp
 # --- the release ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_only_where_it_is_declared(source: Path, published: sqlanon.Release, tmp_path: Path) -> None:
     """The rest is the release of the same policy without noise, bit for bit."""
     plain = policy_for(source, dict.fromkeys(NOISY, "insensitive"))
@@ -635,7 +635,7 @@ def test_identifiers_are_removed_and_rows_are_shuffled(published: sqlanon.Releas
     assert set(names) == set(ATTRIBUTES) - {"name"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(
     source: Path, published: sqlanon.Release, tmp_path: Path
 ) -> None:
@@ -766,7 +766,7 @@ def uncompressed(
         yield path, connection.execute("SELECT region, income, account, born, note FROM people").fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_original_value_is_in_a_release(uncompressed: tuple[Path, list[tuple[Any, ...]]]) -> None:
     """Neither the values nor the least and the greatest of a class, in binary or as text."""
     path, rows = uncompressed
@@ -800,7 +800,7 @@ def test_no_original_value_is_in_a_release(uncompressed: tuple[Path, list[tuple[
             assert struct.pack("<d", value) not in content and repr(value).encode() not in content
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_error_of_noise_shows_no_value(source: Path) -> None:
     """With little noise few are near to anybody, and almost all would have to go."""
     attributes = {name: {"role": "quasi", "noise": {"epsilon": 1000.0}} for name in ("height", "born")}
@@ -831,13 +831,13 @@ def tamper(path: Path, source: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_with_noise_verifies_alone_and_with_its_source(published: sqlanon.Release, source: Path) -> None:
     assert failures(published.path) == ()
     assert failures(published.path, policy_for(source)) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
     """With the values that have noise every row would be a class."""
     found = verify_file(copy)
@@ -855,7 +855,7 @@ def test_verify_alone_finds_a_changed_value_by_the_digest(copy: Path) -> None:
 GRID = {"height": "{value}", "weight": "round({value} * 2) / 2", "born": "{value}"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["weight", "height", "born"], 3))
 @pytest.mark.parametrize("share", [0, pytest.param(0.2, marks=pytest.mark.slow)])
 def test_verify_with_the_policy_finds_values_with_too_little_noise(
@@ -908,7 +908,7 @@ def test_verify_with_the_policy_finds_values_off_their_grid_or_bounds(changed: s
     assert failures(copy, policy_for(source)) != ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_with_the_policy_finds_another_row_without_the_noise(copy: Path, source: Path) -> None:
     tamper(copy, source, "UPDATE patients_v1 SET illness = 'odd' WHERE rowid = 5")
     assert failures(copy) == ()
@@ -969,7 +969,7 @@ def test_without_opendp_it_is_an_error_at_once_that_says_what_to_install(
         db.plan(policy_for(source))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_opendp_is_loaded_for_noise_only(tmp_path: Path) -> None:
     program = (
         "import sys, duckdb, sqlanon\n"
@@ -1001,7 +1001,7 @@ class Mechanism:
         return getattr(self.real, name)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_private_value_reaches_opendp(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for noise alone: as many zeros as there are records, for each attribute."""
     given: list[Any] = []
@@ -1013,7 +1013,7 @@ def test_no_private_value_reaches_opendp(source: Path, monkeypatch: pytest.Monke
     assert {value for values in given for value in values} == {0}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_there_is_no_seed(source: Path) -> None:
     """Not by the engine's, nor by Python's."""
     found = []
@@ -1054,7 +1054,7 @@ def test_an_interrupted_run_leaves_nothing_and_can_be_run_again(
     assert {path.name for path in tmp_path.iterdir()} == {"spill", "r.duckdb"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str, source: Path, tmp_path: Path) -> None:
     """A million records with two attributes are 200 batches: it is stopped at the tenth."""
@@ -1101,7 +1101,7 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
 # --- risk -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_risk_says_what_each_epsilon_would_cost(source: Path, usual: sqlanon.Result) -> None:
     with sqlanon.connect() as db:
         found = db.risk(policy_for(source), epsilons=(0.5, 2, 1)).noise
@@ -1136,7 +1136,7 @@ def test_risk_draws_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (found.rows, found.classes) == (ROWS + 1, ROWS + 1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_risk_says_nothing_of_noise_where_there_is_none(source: Path) -> None:
     with sqlanon.connect() as db:
         found = db.risk(policy_for(source, dict.fromkeys(NOISY, "insensitive")))
@@ -1177,7 +1177,7 @@ def folder(source: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_anonymize_prints_the_figures_of_noise(folder: Path) -> None:
     ended = cli("anonymize", folder / "policy.toml", "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -1250,7 +1250,7 @@ def test_risk_refuses_what_is_no_epsilon(wrong: str, folder: Path) -> None:
     assert "epsilon" in ended.err.lower()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_value_without_noise_is_a_wrong_request(folder: Path) -> None:
     change(folder / "hospital.duckdb", "UPDATE patients SET height = NULL WHERE id < 3")
     ended = cli("anonymize", folder / "policy.toml")
@@ -1281,7 +1281,7 @@ def test_compare_leaves_out_what_cannot_make_classes(folder: Path) -> None:
 # --- regressions ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "noise",
     some(
@@ -1304,7 +1304,7 @@ def test_a_release_is_verified_with_its_policy(noise: dict[str, Any], source: Pa
     assert found.verified, found.failures
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_population_gets_no_noise(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT ['a', 'b'][1 + i % 2] AS q, i * 1.5 AS x FROM range(20) AS r(i)")
@@ -1333,7 +1333,7 @@ def test_a_confidence_that_is_no_object_is_a_broken_manifest(claim: str, copy: P
         verify_file(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("threads", [1, 2])
 def test_noise_is_drawn_on_as_many_threads_as_may_be(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
@@ -1405,7 +1405,7 @@ def test_a_class_beyond_the_bounds_is_verified(target: str, confidence: float | 
     assert found.verified, found.failures
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_without_noise_keep_every_digit() -> None:
     """In a class where all are equal, and without a warning that is not true."""
     for type_, value in (("BIGINT", "4611686018427387903"), ("DECIMAL(20, 2)", "123456789012345678.89")):
@@ -1435,7 +1435,7 @@ def test_a_confidence_next_to_1() -> None:
     assert result.confidence is not None and result.confidence["suppressed_rows"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_warning_shows_the_linking_risk_of_noise_that_the_policy_lets_be_weak() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'a' AS q, i AS x FROM range(40) AS r(i)")

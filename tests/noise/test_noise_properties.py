@@ -261,7 +261,7 @@ BOTH_SIDES = of((-5, 0, 0, 5, 3, 3), "INTEGER", "ffffmm")
 OUTSIDE = of((1, 1, 9, 9, 30, 30), "INTEGER", "ffmmmm", bounds=[2, 20])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("search", [{}, pytest.param({"strategy": "mondrian"}, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("case", [ZEROS, BOTH_SIDES, OUTSIDE], ids=["zeros", "both sides of 0", "beyond its bounds"])
 def test_noise_of_a_small_table(case: NoiseCase, search: dict[str, Any]) -> None:
@@ -273,7 +273,7 @@ BELOW = ("iab", "mondrian", "k-similar", "subtree", "local")
 CELLS = {"suppression": "cells"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=False))
 @example(case=ZEROS)
@@ -289,7 +289,7 @@ def test_confidence_on_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=examples(2))
 @given(case=noise_cases({}, confidence=False, unknown=True))
 @example(case=replace(of((1, None, 5, 2, 3, None), "INTEGER", "fffmmm"), limit="0.5"))
@@ -299,7 +299,7 @@ def test_unknown_values_are_suppressed(case: NoiseCase) -> None:
     check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("search", [{"strategy": "mondrian"}, {"strategy": "local"}, CELLS], ids=str)
 @settings(quick, max_examples=examples(1))
 @given(data=noise_cases({}, confidence=False), other=noise_cases({}, confidence=True))
@@ -314,7 +314,7 @@ def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) 
     check(replace(case, search=search), publish)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", FULL_DOMAIN)
 @pytest.mark.parametrize("confidence", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
@@ -327,7 +327,7 @@ def test_noise_of_random_tables_many(strategy: str, confidence: bool, unknown: b
     hold()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("search", [*({"strategy": name} for name in BELOW), CELLS], ids=str)
 @pytest.mark.parametrize("confidence", [False, True])
 def test_noise_below_the_full_domain_many(search: dict[str, Any], confidence: bool) -> None:

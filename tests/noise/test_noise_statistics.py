@@ -135,7 +135,7 @@ def granularities(j: int, delta: float) -> float:
     return max(2 * delta / STEPS, 0 if j == 0 else 1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("j", some(range(3), 4))
 def test_noise_is_laplace_with_the_scale_of_its_class(j: int, records: list[Noisy]) -> None:
     """Pooled over the classes, each in its own scales: by its distribution, and by its mean size."""
@@ -147,7 +147,7 @@ def test_noise_is_laplace_with_the_scale_of_its_class(j: int, records: list[Nois
     assert low - slack <= sum(map(abs, draws)) / len(draws) <= high + slack
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("j", range(3))
 def test_noise_of_each_class_is_laplace_with_its_own_scale(j: int, records: list[Noisy]) -> None:
     """A scale that were wrong in one class would hide in the pool."""
@@ -206,7 +206,7 @@ def test_the_size_of_noise_is_independent_too(records: list[Noisy]) -> None:
 # --- the scale follows the range --------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ten_times_the_range_is_ten_times_the_noise() -> None:
     """The same values, ten times as large in the other class: so is what is added."""
     value = "(CASE WHEN i % 2 = 0 THEN 1 ELSE 10 END) * (i // 2 % 101)"
@@ -224,7 +224,7 @@ def test_ten_times_the_range_is_ten_times_the_noise() -> None:
         assert low - 0.01 <= mean / delta <= high + 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", some([1.0, 0.1, 10.0], 3))
 def test_the_observed_error_is_the_expected_one(epsilon: float) -> None:
     """Absolute and relative, of a run's own figures; classes of different ranges and both signs."""
@@ -259,7 +259,7 @@ def test_the_observed_error_is_the_expected_one(epsilon: float) -> None:
 COPIED = "SELECT 'a' AS q, (i * 7919 % 1009) AS x_0, (i * 7919 % 1009) AS x_1 FROM range({rows}) AS r(i)"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [3000, pytest.param(30_000, marks=pytest.mark.slow)])
 def test_two_copies_averaged_are_no_better_than_one_column(rows: int) -> None:
     """Each copy has half of the record's ε, so the mean of both is 3/2 scales of the record's away, not 3/4."""
@@ -307,7 +307,7 @@ def test_opendp_accounts_for_no_more_than_epsilon(epsilon: float) -> None:
     assert mechanism.map(STEPS) >= epsilon * (1 - 1e-9)  # and for no less than it can be used for
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_a_run_uses_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the mechanisms that a run makes: the cost of moving by the whole range is at most the attribute's ε."""
     costs: list[float] = []
@@ -333,7 +333,7 @@ def test_what_a_run_uses_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> No
         assert epsilon * (1 - 1e-9) <= cost <= epsilon
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_of_a_class_are_indistinguishable() -> None:
     """The definition itself, on the two values of a class that are farthest apart: for every event the odds differ by
     at most e^ε. Events: the released value is below a threshold."""
@@ -355,7 +355,7 @@ def test_values_of_a_class_are_indistinguishable() -> None:
     assert p / q > math.exp(epsilon) * 0.7
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_both_ends_of_a_class_release_the_same_values() -> None:
     """What one value can become and the other cannot would tell them apart for certain (Mironov 2012): with few steps
     and much noise every multiple of the granularity nearby comes up for both."""

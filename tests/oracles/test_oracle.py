@@ -212,7 +212,7 @@ def real_table(name: str, quasi: tuple[str, ...]) -> Table:
     return Table.of((tuple([line[p] for p in places]) for line in lines), hierarchies)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["adult", "fars"])
 def test_figures_of_known_optima(name: str) -> None:
     if not DATA.exists():

@@ -285,7 +285,7 @@ def parameters() -> list[Any]:
     return found or [pytest.param(None, marks=pytest.mark.skip("no test data: set SQLANON_DATA"))]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("entry", parameters())
 def test_figures_of_known_optima(entry: dict[str, Any]) -> None:
     table = adult(tuple(entry["quasi"]), entry["sensitive"])

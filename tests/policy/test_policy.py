@@ -769,7 +769,7 @@ def test_the_fingerprint_counts_the_order_of_attributes() -> None:
     assert one.fingerprint() != other.fingerprint()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_fingerprint_is_the_same_in_every_process() -> None:
     code = "import json, sys; from sqlanon.policy import Policy; print(Policy(**json.loads(sys.argv[1])).fingerprint())"
     found = {

@@ -155,14 +155,14 @@ def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
         check(case, limits, draw, exact=False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(20))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_the_fewest_blanks_many(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(30))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
@@ -172,7 +172,7 @@ def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
         check(case, limits, draw, exact=False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(15))
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
@@ -215,7 +215,7 @@ def matches(rows: Counter[Any], row: tuple[str, ...]) -> int:
     return sum(n for other, n in rows.items() if all("*" in (a, b) or a == b for a, b in zip(row, other, strict=True)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_blank_is_no_wildcard(tmp_path: Path) -> None:
     """One blank is enough for those who count it as any value; a reader finds a class of 1, and one of 4."""
     rows = [*[("a", "x")] * 4, ("b", "x"), *[("c", "y")] * 10]
@@ -272,7 +272,7 @@ def test_every_requirement_is_met_many(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_adult(data: Path) -> None:
     """Of 1,346 rows that would be left out all but 3 are released."""
     with sqlanon.connect() as db:
@@ -283,7 +283,7 @@ def test_adult(data: Path) -> None:
     assert result.smallest_class == 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=10))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: list[int]) -> None:

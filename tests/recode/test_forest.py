@@ -197,7 +197,7 @@ def check_forest(case: Case, limits: list[int], aggregate: str) -> None:
         assert shared.loss(placed) <= most(case.k) * outcome.bound / weights + 1e-7
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(400))
 @given(FEW_ROWS, LIMITS, st.sampled_from(["mean", "sum"]))
 def test_the_loss_is_within_the_factor_of_the_least(case: Case, limits: list[int], aggregate: str) -> None:
@@ -225,7 +225,7 @@ def released(rows: list[tuple[Any, ...]], k: int, publish_to: Path | None = None
         return sorted(result.relation().fetchall()), result.proof
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_equal_rows_are_divided_by_their_key_alone(tmp_path: Path) -> None:
     """A row that is alone takes one of a hundred equal ones with it, and not all of them: the same one on every run,
     whatever is released of it. No less than a quarter of a row is lost, and half of one is."""

@@ -265,7 +265,7 @@ def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer == (0, 21)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_release_of_the_run() -> None:
     """Its tuples count all released attributes: by the quasi-identifiers alone, the table of 18 is the better one, for
     it has nine classes, and the answer eight."""
@@ -354,7 +354,7 @@ def test_the_release(question: Question) -> None:
     check_release(question)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(20))
 @given(question=questions())
 def test_the_release_many(question: Question) -> None:
@@ -413,7 +413,7 @@ def test_persons_are_counted() -> None:
         assert db.anonymize(policy).generalization == {"zip": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_order_of_rows_and_threads_change_nothing(threads: int) -> None:
     answers = set()

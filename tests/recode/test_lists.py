@@ -60,7 +60,7 @@ def released(folder: Path, name: str, sets: str = "list", place: str | None = No
     return Path(json.loads(ended.out)["release"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_lists_have_the_values_of_the_sets(folder: Path) -> None:
     text, lists = (released(folder, sets, sets) for sets in ("text", "list"))
     members = "CASE WHEN {0} IS NOT NULL THEN sqlanon.members({0}) END"
@@ -76,7 +76,7 @@ def test_lists_have_the_values_of_the_sets(folder: Path) -> None:
     assert cli("verify", lists, "--policy", "list.toml", cwd=folder).status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ['database = "m.duckdb"\nsuppressed = "mask"', 'file = "m.parquet"'])
 def test_masked_rows_and_parquet_files_have_lists(folder: Path, place: str) -> None:
     name = "parquet" if "parquet" in place else "masked"

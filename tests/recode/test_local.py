@@ -66,7 +66,7 @@ def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int
     check_sound(local, case, limits, "local")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(40))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start_many(case: Case, limits: list[int]) -> None:
@@ -87,7 +87,7 @@ def patients(directory: Path, strategy: str, **privacy: Any) -> list[tuple[Any, 
         return connection.execute("FROM t").fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["local", pytest.param("k-similar", marks=pytest.mark.slow)])
 def test_ten_patients_are_recoded_2_anonymous_and_2_diverse(tmp_path: Path, strategy: str) -> None:
     """A lecture's example, from Hamburg: nobody is left out, though the full domain shows little of anybody."""
@@ -135,7 +135,7 @@ def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> Non
     check_private(name, case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["local", "k-similar"])
 @settings(thorough, max_examples=examples(20))
 @given(case=privacy_cases().filter(of_classes))

@@ -35,7 +35,7 @@ def found(
         return result, Counter(connection.execute("FROM t").fetchall())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_parts_of_just_k_rows_are_cut_off(tmp_path: Path) -> None:
     rows = [(1,), (1,), (7,), (7,), (7,)]
     result, released = found(rows, {"age": {"intervals": [5, 10]}}, tmp_path, strategy="mondrian")
@@ -60,7 +60,7 @@ def test_rows_of_unknown_values_are_of_those_that_may_be_suppressed(tmp_path: Pa
     assert result.suppressed_rows == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second row may read like the first, or like the third, and does like the third; so the first is left with the
     fourth, both all blank."""
@@ -72,7 +72,7 @@ def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monk
     assert result.suppressed_rows == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_guaranteed_is_what_the_strategy_guarantees(tmp_path: Path) -> None:
     """A release by combinations does not claim k-anonymity of all quasi-identifiers together."""
     rows = [(*"aaaa",), (*"aaaa",), (*"bbbb",), (*"bbbb",)]

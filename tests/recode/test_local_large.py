@@ -91,7 +91,7 @@ def test_many_combinations_are_judged_as_few_are(k: int, case: Case, limits: lis
         assert kept[0] == kept[1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "ends", "most"), [("local", {}, 0.335), ("k-similar", {}, 0.271), ("k-similar", {"ends": "exact"}, 0.198)]
 )

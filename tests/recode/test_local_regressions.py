@@ -35,7 +35,7 @@ def shown(path: Path) -> dict[Any, list[int]]:
         return dict(connection.execute("SELECT a, list(id ORDER BY id) FROM r GROUP BY a").fetchall())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_a_parquet_release_is_verified_with_any_requirement(tmp_path: Path, strategy: str) -> None:
     policy = asked({"intervals": [2, 4]}, strategy)
@@ -53,7 +53,7 @@ SETS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("strategy", "values", "type_", "groups", "forbidden", "summary"),
     some([("mondrian", *SETS), ("mondrian", *RANGES), ("k-similar", *SETS), ("k-similar", *RANGES)], 3),
@@ -70,7 +70,7 @@ def test_a_range_or_set_with_a_forbidden_label_is_not_released(
     assert Counter(i for rows in found.values() for i in rows) == Counter(range(4))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "k-similar"])
 def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path: Path, strategy: str) -> None:
     """Masked from the left, 1, 11 and 21 are one group: from it to the next there lies what is in neither."""
@@ -83,7 +83,7 @@ def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path
         assert label == "*" or {label} == ends
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(LOCAL, 4))
 def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_path: Path, strategy: str) -> None:
     policy = asked({"intervals": [2, 4]}, strategy, time_limit=60.0)
@@ -94,7 +94,7 @@ def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_p
         assert not db.verify(path, policy).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("summary", "typed"), [("range", False), ("median", True)])
 def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> None:
     """Their lowest common ancestor is the top, all of them: that is no level that was released."""
@@ -107,7 +107,7 @@ def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> No
     assert (release.manifest.columns[0].type == "INTEGER") is typed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_where_nothing_is_lost_nothing_is_tried() -> None:
     with fill([1, 1, 10**15, 10**15], "BIGINT") as connection, sqlanon.connect(connection) as db:
         result = db.anonymize(asked({"mask": "right"}, "subtree"))
@@ -115,7 +115,7 @@ def test_where_nothing_is_lost_nothing_is_tried() -> None:
     assert result.checked < 60
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_blanked_cells_are_no_proven_optimum(tmp_path: Path) -> None:
     """What scores best with rows left out need not score best with cells blanked."""
     connection = duckdb.connect()

@@ -397,7 +397,7 @@ def test_parts_and_labels_are_those_of_a_plain_mondrian(
     check(case, limits, summary, cuts, ends=ends)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(50))
 @given(cases(), LIMITS, SUMMARIES, CUTS, st.booleans(), ENDS_OF_RANGES)
 def test_parts_and_labels_are_those_of_a_plain_mondrian_thoroughly(
@@ -500,7 +500,7 @@ def test_the_patients_of_the_paper(cuts: str) -> None:
         assert (result.classes, result.suppressed_rows, result.checked) == (3, 0, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_patients_of_the_paper_on_a_grid() -> None:
     """Ages end at multiples of five, ZIP codes at their last but one digit."""
     with worked(PATIENTS, PLAIN_TREES, {"k": 2}) as (result, rows, _):
@@ -508,7 +508,7 @@ def test_the_patients_of_the_paper_on_a_grid() -> None:
         assert result.losses["age"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("summary", some(["set", "range"], 2))
 def test_many_values_take_few_rounds(summary: str) -> None:
     statement = "CREATE TABLE t AS SELECT 'v' || i // 2 AS x FROM range(128) AS r(i)"
@@ -517,7 +517,7 @@ def test_many_values_take_few_rounds(summary: str) -> None:
         assert result.checked < 64 / 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_medians_are_values_of_their_columns() -> None:
     with worked(PATIENTS, PLAIN_TREES, {"k": 2}, summary="median", ends="exact") as (_, rows, types):
         assert types[:3] == ["INTEGER", "VARCHAR", "INTEGER"]
@@ -526,7 +526,7 @@ def test_medians_are_values_of_their_columns() -> None:
         }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "privacy", some([{"k": 2, "l_diversity": [{"attribute": "disease", "kind": "distinct", "l": 2}]}, {"k": 2}], 2)
 )
@@ -567,7 +567,7 @@ def test_a_class_shows_its_set() -> None:
         assert result.score == pytest.approx(1 / 4 / 2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_set_lists_what_k_rows_have() -> None:
     """One row has a, and one e, as one has their groups."""
     statement = """CREATE TABLE t AS FROM (VALUES
@@ -599,7 +599,7 @@ FIGURES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("summary", "cuts", "k"), FIGURES)
 def test_adult(data: Path, summary: str, cuts: str, k: int) -> None:
     """Little is lost, and nothing is suppressed."""
@@ -611,7 +611,7 @@ def test_adult(data: Path, summary: str, cuts: str, k: int) -> None:
         assert result.suppressed_rows == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_is_the_same_with_any_number_of_threads(data: Path, tmp_path: Path) -> None:
     ask = adult(data, 10, 0, **MONDRIAN, summary="set", cuts="relaxed")
     digests = set()

@@ -178,7 +178,7 @@ def test_as_a_plain_one(case: Case, limits: list[int], classes: list[str]) -> No
     check(case, limits, classes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(40))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
 def test_as_a_plain_one_many(case: Case, limits: list[int], classes: list[str]) -> None:

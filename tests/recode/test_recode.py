@@ -66,7 +66,7 @@ def masking(limit: float = 1, **search: Any) -> dict[str, Any]:
 # The statement
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("levels", "suppressed"),
     some([(levels, kind) for levels in ((0, 0), (1, 0), (0, 1), (1, 2), (2, 2)) for kind in ("drop", "mask")], 4),
@@ -192,7 +192,7 @@ def reads_source(node: dict[str, Any]) -> bool:
     return any(table_of(one).endswith("main.t") for one in operators([node]))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     chance = random.Random(3)
     fill(live, "letter VARCHAR, number INTEGER", [((chance.choice("abcd"), chance.randrange(9)), 1) for _ in range(80)])
@@ -308,7 +308,7 @@ def test_unknown_values_are_masked(live: duckdb.DuckDBPyConnection, tmp_path: Pa
     assert release.verify().verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("level", "suppressed"),
     some([(0, "mask"), (0, "drop"), (1, "drop"), (1, "mask"), (2, "mask"), (2, "drop")], 3),
@@ -486,7 +486,7 @@ def test_null_counts_as_a_leaf(live: duckdb.DuckDBPyConnection) -> None:
 # Unknown values beside kept classes
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("suppressed", some(["drop", "mask"], 2))
 def test_an_unknown_value_takes_no_kept_class_with_it(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str

@@ -135,7 +135,7 @@ def released(directory: Path, strategy: str, threads: int = 2, **search: Any) ->
         return Counter(connection.execute(f'SELECT age, town, sex FROM "{release.table}"').fetchall())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
     """k to 2k − 1 rows, but for what reads the same, or costs less together."""
     shown = released(tmp_path / "a", "k-similar", summary="set")
@@ -145,7 +145,7 @@ def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
     assert any("-" in age for age, _, _ in shown)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["k-similar", "local"])
 def test_the_result_is_the_same_for_any_number_of_threads(tmp_path: Path, strategy: str) -> None:
     assert released(tmp_path / "a", strategy, threads=1) == released(tmp_path / "b", strategy, threads=4)

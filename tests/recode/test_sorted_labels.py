@@ -77,7 +77,7 @@ def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None 
         return {labels[code]: label for _, code, label, _, _ in found}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("values", some([INTEGERS, DECIMALS, FLOATS], 3))
 def test_labels_of_numbers_sort_as_text(values: st.SearchStrategy[Any]) -> None:
     pairs = st.lists(st.tuples(values, values), min_size=1, max_size=12)
@@ -133,7 +133,7 @@ def test_nothing_is_padded_beyond_reading() -> None:
     assert sorted_of(labels, labels) == {label: label for label in labels}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @few
 @given(INTEGERS | DECIMALS | FLOATS)
 def test_numbers_written_out(value: Any) -> None:
@@ -171,7 +171,7 @@ COLUMNS: dict[str, tuple[Callable[[Random], Any], pa.DataType]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "strategy"), [*((kind, "mondrian") for kind in COLUMNS), ("floats", "k-similar"), ("texts", "k-similar")]
 )
@@ -187,7 +187,7 @@ def test_a_release_sorts_as_text(kind: str, strategy: str, tmp_path: Path) -> No
     assert lows == sorted(lows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["integers", "floats"])
 def test_ranges_on_a_grid_sort_as_text(kind: str, tmp_path: Path) -> None:
     """Those that are open at an end stand apart."""
@@ -200,7 +200,7 @@ def test_ranges_on_a_grid_sort_as_text(kind: str, tmp_path: Path) -> None:
     assert lows == sorted(lows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_of_several_lengths(tmp_path: Path) -> None:
     rows = released([7, 8, 110, 110, 120, 121], pa.int32(), tmp_path, strategy="mondrian")
     assert sorted({label for _, label in rows}) == ["007-008", "110", "120-121"]
@@ -213,7 +213,7 @@ def test_medians_sort_where_they_are_text(tmp_path: Path) -> None:
     assert sorted({label for _, label in rows}) == ["*", "007", "110"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("summary", ["range", "median"])
 def test_what_is_no_number_is_in_no_range(summary: str, tmp_path: Path) -> None:
     rows = released([1.0, 2.5, math.nan, 30.0], pa.float64(), tmp_path, strategy="mondrian", summary=summary)
@@ -236,7 +236,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "k-similar"])
 def test_hostile_values_come_back_out_of_their_sets(strategy: str, tmp_path: Path) -> None:
     dice = Random(strategy)

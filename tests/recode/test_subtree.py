@@ -100,14 +100,14 @@ def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits:
     check(case, limits)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(30))
 @given(SOME_ROWS, LIMITS)
 def test_cuts_are_sound_and_never_worse_than_the_full_domain_many(case: Case, limits: list[int]) -> None:
     check(case, limits)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(15))
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
@@ -173,7 +173,7 @@ def test_every_requirement_is_met_many(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_adult(data: Path) -> None:
     """Where the full domain's optimum is 0.3955, moves up and splits of what they open lead to 0.3665."""
     with sqlanon.connect() as db:

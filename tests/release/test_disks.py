@@ -74,6 +74,7 @@ def written(work: Path, disk: Path, what: str) -> Path:
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("what", "sizes"),
     [
@@ -148,7 +149,7 @@ def test_temporary_files_that_find_no_room_are_said_to_be_those(disk: Path) -> N
     assert str(error.value).endswith(" MB free): make room there, or set TMPDIR to a folder on another disk")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_line_says_which_disk_is_full(work: Path, disk: Path) -> None:
     """Of a run that has no room for temporary files, or a catalog, a release: a line and status 2, no traceback."""
     path = written(work, disk, "database")
@@ -177,7 +178,7 @@ def test_a_disk_that_can_only_be_read(work: Path, disk: Path) -> None:
     assert verify_file(disk / "r.duckdb").verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_limit_of_the_size_of_files_is_named(work: Path, tmp_path: Path) -> None:
     path = written(work, work, "database")
     limited = (

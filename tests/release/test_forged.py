@@ -113,7 +113,7 @@ def forge(path: Path, query: str = "") -> None:
         connection.execute(f"COPY new TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{written}'}})")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(PLACES, 2))
 def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path) -> None:
     release = publish(folder, PLACES[kind])
@@ -138,7 +138,7 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
     assert not any(value in told for value in ("flu", "asthma", "gout", "north"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("query", "told"),
     some(
@@ -213,7 +213,7 @@ def test_a_collation_does_not_hide_another_case() -> None:
 # The hash of the file
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [".duckdb", pytest.param(".parquet", marks=pytest.mark.slow)])
 def test_the_hash_is_that_of_the_file(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = policy(folder, PLACES[kind])
@@ -241,7 +241,7 @@ def test_the_hash_is_that_of_the_file(kind: str, folder: Path, capsys: pytest.Ca
     assert f"sha256: {sha256(path)}" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None:
     place = PLACES[".duckdb"] + "\nkeep = 2"
     hashes = [publish(folder, place).sha256 for _ in range(3)]
@@ -258,7 +258,7 @@ def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None
     publish(folder, other)  # held against both versions, which are those that were published
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
     release = publish(folder, PLACES[".duckdb"])
     asked = policy(folder, PLACES[".duckdb"])
@@ -297,7 +297,7 @@ def test_a_log_beside_the_file_is_a_change(folder: Path) -> None:
         release.verify(sha256=release.sha256)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("claim", ["digest_algorithm = 'crc32'", "guarantee = 'combinations'"])
 def test_a_kept_version_that_contradicts_itself_is_found(folder: Path, claim: str) -> None:
     place = 'database = "kept.duckdb"\ntable = "people"\nkeep = 2'

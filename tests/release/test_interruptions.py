@@ -215,7 +215,7 @@ def check_after_a_kill(place: Place, published: bool | None) -> None:
     assert {path.name for path in place.folder.iterdir()} == expected
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.whole
 @pytest.mark.parametrize(
     ("module", "name", "moment", "spills", "stages", "place"),
@@ -245,7 +245,7 @@ def test_a_run_that_is_killed(module: str, name: str, moment: str, spills: bool,
     check_after_a_kill(place, published=(name, moment) in PUBLISHED)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(3)))
 def test_a_run_that_is_killed_at_any_moment(seed: int, place: Place) -> None:
     process = start(place, "-m", "sqlanon", "anonymize", place.policy)
@@ -255,7 +255,7 @@ def test_a_run_that_is_killed_at_any_moment(seed: int, place: Place) -> None:
     check_after_a_kill(place, published=None)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("delay", [0, 0.005, 0.02])
 def test_a_run_that_is_killed_while_it_writes(delay: float, place: Place) -> None:
     process = start(place, "-m", "sqlanon", "anonymize", place.policy)
@@ -289,7 +289,7 @@ ENDING = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("signal_", "module", "name", "moment"), some(ENDING, 20, 2))
 def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
     signal_: str, module: str, name: str, moment: str, place: Place
@@ -332,7 +332,7 @@ run()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 def test_a_signal_ends_a_statement_that_would_take_hours(name: str, place: Place) -> None:
     if name == "SIGHUP" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
@@ -374,7 +374,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
 def test_a_signal_interrupts_what_runs_and_not_the_cleaning(name: str) -> None:
     process = subprocess.Popen([sys.executable, "-c", CLEANING], stdout=subprocess.PIPE, text=True)
@@ -387,7 +387,7 @@ def test_a_signal_interrupts_what_runs_and_not_the_cleaning(name: str) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
 def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: str, place: Place) -> None:
     dying = KILLED.replace("SIGKILL", name)
@@ -432,7 +432,7 @@ def interruptions() -> Iterator[Any]:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("owner", "name", "moment", "error", "place"), list(interruptions()), indirect=["place"])
 def test_an_exception_leaves_nothing_behind(
     owner: Any, name: str, moment: str, error: Any, place: Place, monkeypatch: pytest.MonkeyPatch
@@ -456,7 +456,7 @@ def test_an_exception_leaves_nothing_behind(
     assert place.digest() != place.old.manifest.digest
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine has let go of the staged file: the same result publishes the second time."""
 
@@ -491,7 +491,7 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
 # Beside one another
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", some([2, 3], 2))
 def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     """One policy each, with a catalog each, for one release: the last one stays."""
@@ -517,7 +517,7 @@ def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     place.check_source()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_leaves_the_directories_of_a_living_one_alone(place: Place) -> None:
     """A run of another process that stands still in the middle of its work."""
     waiting = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "print('here', flush=True); sys.stdin.read()")
@@ -695,7 +695,7 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
             assert (directory / "value").read_text() == "private"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_directories_at_once(parent: Path) -> None:
     making = (
         "import sys; from pathlib import Path; from sqlanon.workdir import private_directory\n"

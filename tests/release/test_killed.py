@@ -196,7 +196,7 @@ def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, 
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_killed_without_the_ledger_it_leaves_no_release_that_is_gone(folder: Path) -> None:
     """What it replaced is no release any more; and of the release itself the ledger knows nothing."""
     target = file_target(folder, "r.duckdb")
@@ -230,13 +230,13 @@ def test_a_run_that_is_killed_at_any_step_of_putting_a_file_in_its_place(
     check_each_step(folder, file_target(folder, name), "recording" if names else "_flush", names)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_is_killed_before_it_has_anything_to_put_in_a_place(folder: Path) -> None:
     target = file_target(folder, "r.duckdb")
     check_each_step(folder, target, "_put_once", ("call duckdb.script", "chmod", "mkdir", "return duckdb.transaction"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path, postgres: Server) -> None:
     """Also right after COMMIT."""
     postgres.run("DROP SCHEMA IF EXISTS killed CASCADE", "CREATE SCHEMA killed")
@@ -335,7 +335,7 @@ def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(
     assert [(hospital / f"{name}.duckdb").exists() for name in ("one", "two")].count(True) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_runs_at_once_that_keep_versions_lose_none(folder: Path, shared: bool) -> None:
     """With one catalog. With one each, only the first is published: the others do not know what they would keep."""

@@ -97,12 +97,12 @@ def check_levels(path: Path) -> None:
             assert mine == list(range(mine[0], max(heights) + 1)), (name, label)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_lie_under_those_above_them(folder: Path) -> None:
     check_levels(folder / "r.duckdb")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "search",
     [
@@ -120,7 +120,7 @@ def test_labels_lie_under_those_above_them_by_any_strategy(search: dict[str, Any
         assert db.verify(path, policy(tmp_path, **search)).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sets_have_no_levels(tmp_path: Path) -> None:
     path = published(tmp_path, strategy="mondrian", summary="set")
     assert verify_file(path).verified
@@ -142,7 +142,7 @@ def release(path: Path, values: list[Any], rule: Any, **more: Any) -> list[tuple
     return fetch(path, "FROM sqlanon.label_levels ORDER BY ALL")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     """Somebody of 85 makes a range of three digits two levels above; a value of a file has groups of its own."""
     at: dict[str, Any] = {"min_level": 1, "max_level": 1}
@@ -157,7 +157,7 @@ def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     assert {label for _, label, _, _ in levels[0]} == {"x", "xs", "*"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_above_a_label_of_several_groups_is_left_out(tmp_path: Path) -> None:
     """`other` is a group of x, and one above c2: whether x is above it, the release does not say."""
     (tmp_path / "groups.csv").write_text("a;other;x;*\nb;other;x;*\nc;c2;other;*\nd;c2;other;*\n", encoding="utf-8")
@@ -177,7 +177,7 @@ def test_what_is_above_a_label_of_several_groups_is_left_out(tmp_path: Path) -> 
     assert "x" not in {label for label, *_ in levels}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_forbidden_labels_are_not_above_others(tmp_path: Path) -> None:
     (tmp_path / "groups.csv").write_text("a;x;xs;*\nb;x;xs;*\nc;y;ys;*\n", encoding="utf-8")
     rule = {"file": str(tmp_path / "groups.csv")}
@@ -185,7 +185,7 @@ def test_forbidden_labels_are_not_above_others(tmp_path: Path) -> None:
     assert found == [("v", "*", 3, "*"), ("v", "x", 1, "x"), ("v", "x", 3, "*")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     some(
@@ -207,7 +207,7 @@ def test_verify_finds_other_levels(statement: str, copy: Path) -> None:
     assert "comments and views" in failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_finds_that_they_are_gone_with_their_macros_or_without(copy: Path) -> None:
     change(copy, "DROP TABLE sqlanon.label_levels")
     assert "contents" in failed_alone(copy)
@@ -216,7 +216,7 @@ def test_verify_finds_that_they_are_gone_with_their_macros_or_without(copy: Path
     assert "contents" in failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: Path) -> None:
     asked = policy(folder, strategy="local")
     with sqlanon.connect() as db:
@@ -234,7 +234,7 @@ def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: P
             assert any("levels of labels" in failure for failure in failures)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_macros_roll_labels_up(folder: Path) -> None:
     path = folder / "r.duckdb"
     rows = fetch(path, "SELECT age, count(*) FROM t GROUP BY age")
@@ -256,7 +256,7 @@ def test_the_macros_roll_labels_up(folder: Path) -> None:
         assert connection.execute(query).fetchall() == [(200,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("search", [{}, {"strategy": "local"}, {"strategy": "mondrian", "summary": "set"}])
 def test_a_release_by_dates_without_days_verifies(search: dict[str, Any], tmp_path: Path) -> None:
     with duckdb.connect() as connection:

@@ -187,7 +187,7 @@ def test_the_search_finds_every_needle_where_it_is(source: duckdb.DuckDBPyConnec
     assert [what for what, value in needles(source).items() if value not in content] == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_release_of_the_command_line_holds_no_private_value(
     source: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -334,7 +334,7 @@ def failing_run(
     return shown.err + caplog.text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", some(["anonymize", "risk"], 2))
 @pytest.mark.parametrize("what", some(FAILING, 3))
 def test_no_private_value_is_in_the_error_of_a_failing_run(
@@ -358,7 +358,7 @@ def test_no_private_value_is_in_the_error_of_a_failing_run(
     assert "100" not in said.replace("10000 + age", "").replace("age * 1000", "")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "rule",
     some(
@@ -400,7 +400,7 @@ def test_the_error_of_a_policy_that_cannot_be_met_names_no_value(
     assert "name 1" in said
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_warning_names_columns_and_no_values(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = 'age = { role = "quasi", hierarchy = "suppress" }\nname = { role = "insensitive" }'
     text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
@@ -412,7 +412,7 @@ def test_a_warning_names_columns_and_no_values(folder: Path, capsys: pytest.Capt
     assert "Secret Person" not in shown.err + shown.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_that_is_printed_by_a_good_run_names_a_value(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = SUPPRESSING + '\nage = { role = "sensitive" }'
     text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
@@ -424,7 +424,7 @@ def test_nothing_that_is_printed_by_a_good_run_names_a_value(folder: Path, capsy
     assert "Secret Person" not in shown.err + shown.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_reprs_show_no_values(source: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = make_policy(
         ATTRIBUTES, k=4, table="people", privacy={"dependencies": "warn"}, search={"suppression_limit": 0.02}

@@ -29,7 +29,7 @@ def published(path: Path) -> sqlanon.Release:
             return db.anonymize(make_policy({"sex": "suppress"}, k=2)).publish(path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_library_is_prepared_once_and_verifies_as_unchanged(place: Path, tmp_path: Path) -> None:
     first = published(tmp_path / "first.duckdb")  # prepares it
     (kept,) = place.iterdir()
@@ -48,7 +48,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_changed_file_is_ignored_and_made_again(place: Path, tmp_path: Path) -> None:
     published(tmp_path / "first.duckdb")
     (kept,) = place.iterdir()
@@ -99,7 +99,7 @@ def test_a_folder_in_its_place_leaves_nothing_behind(place: Path, monkeypatch: p
     assert macro_library._kept("0123") == content
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("writes", [True, False])
 def test_nothing_is_kept_where_python_keeps_nothing(
     writes: bool, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

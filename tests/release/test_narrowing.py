@@ -188,7 +188,7 @@ def test_groups_that_give_a_value_away() -> None:
         assert connection.execute(query.sql("duckdb")).fetchall() == [("*", 1, 40)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_district_of_four_zip_codes_narrows_them(hospital: Path) -> None:
     """The example of the issue's kind: 20-anonymous over zip and age, and smaller groups with the district."""
     with sqlanon.connect() as db:
@@ -217,7 +217,7 @@ def test_a_district_of_four_zip_codes_narrows_them(hospital: Path) -> None:
     assert result.to_dict()["dependencies"][0]["quasi"] == "zip"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_independent_does_not_warn(hospital: Path) -> None:
     attributes = {name: one for name, one in ROLES.items() if name != "district"}
     policy = sqlanon.Policy(
@@ -262,7 +262,7 @@ def test_visits_that_differ_by_chance_do_not_narrow() -> None:
     assert not [one for one in warnings_of(visits, attributes, person="patient") if "narrow" in one]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_a_household_shares_is_in_no_reference_table() -> None:
     """Two to four people have one income and one of 400 ZIP codes. A town of many households is known to others."""
     rows = """
@@ -291,7 +291,7 @@ def test_numbers_near_each_other_narrow_though_hardly_two_are_equal() -> None:
     assert len(parts) == 20 and all(least < greatest and values <= 6 for least, greatest, _, values, _ in parts)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
     """Of 800 people hardly two share a day of birth: that the cohort is the year of birth shows in months and years."""
     people = """
@@ -320,7 +320,7 @@ def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_acce
         db.anonymize(accepted).publish(hospital.parent / "accepted.duckdb").verify()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sensitive_column_is_no_reason_to_refuse(hospital: Path) -> None:
     """Others should not know it: a group of one row that agrees in it is what diversity asks for."""
     policy = policy_of(hospital, k=5)
@@ -331,7 +331,7 @@ def test_a_sensitive_column_is_no_reason_to_refuse(hospital: Path) -> None:
         result.publish(hospital.parent / "sensitive.duckdb")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_it_can_be_refused(hospital: Path) -> None:
     policy = policy_of(hospital, dependencies="error")
     with sqlanon.connect() as db, pytest.raises(AuditError, match="'district' narrows 'zip'"):
@@ -376,7 +376,7 @@ def test_large_tables_are_sampled(tmp_path: Path) -> None:
     assert found.smallest_group == min(groups.values())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
     policy = policy_of(hospital)
@@ -395,7 +395,7 @@ def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path, monkeyp
     assert sqlanon.attack(release.path, only=["dependencies"])["dependencies"].skipped
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attack_counts_the_rows_that_are_given_away(tmp_path: Path) -> None:
     """Each clinic is in one ZIP code, and all ZIP codes have one label."""
     with duckdb.connect(tmp_path / "c.duckdb") as connection:
@@ -506,7 +506,7 @@ def test_plan_shows_nothing_where_there_is_nothing_to_measure(hospital: Path) ->
         assert "dependencies" not in [one.name for one in db.plan(policy).stages]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_private_report_has_the_figures(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(hospital))
@@ -530,7 +530,7 @@ def growing(place: Path, **privacy: Any) -> sqlanon.Policy:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("dependencies", ["error", pytest.param("warn", marks=pytest.mark.slow)])
 def test_rows_that_are_added_can_narrow(dependencies: str, tmp_path: Path) -> None:
     """The districts of the first rows are of no use, those of the rows that come later are."""

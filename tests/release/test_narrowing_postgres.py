@@ -41,6 +41,7 @@ def figures(one: narrowing.Narrowing) -> dict[str, Any]:
     return {name: figure for name, figure in one.to_dict().items() if isinstance(figure, int | float)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suppressed", ["drop", "mask"])
 def test_the_figures_are_those_of_duckdb(postgres: Server, suppressed: str, tmp_path: Path) -> None:
     search = {"suppression_limit": 0.05}
@@ -74,6 +75,7 @@ def test_temporary_rows_answer_with_figures_alone(postgres: Server) -> None:
                 ask(exp.select(exp.column("zip", quoted=True)).from_(relation))
 
 
+@pytest.mark.thorough
 def test_of_many_rows_some_are_measured(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrowing, "ENOUGH", 4000)
     load(postgres, 12000).close()

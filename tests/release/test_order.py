@@ -69,7 +69,7 @@ def runs(rows: list[Row]) -> int:
     return 1 + sum(one != other for one, other in pairwise(keys))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sections",
     [
@@ -93,7 +93,7 @@ def test_the_order_of_classes_follows_from_released_values(sections: dict[str, A
         assert "strategy" in sections.get("search", {})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_a_masked_row_stands_among_kept_rows_that_read_the_same(strategy: str, tmp_path: Path) -> None:
     """All three have a kept label that reads like the mask: where the source has these rows is not to be seen."""

@@ -130,14 +130,14 @@ CRITICAL = {
 """Of a first publication, before what something is laid out."""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", CRITICAL)
 def test_what_is_laid_before_a_critical_statement_never_runs(shared: Server, what: str) -> None:
     for laid in (LAID, OTHERS_LAID):
         attacked(shared, CRITICAL[what], laid, again=False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("laid", [LAID, OTHERS_LAID], ids=["tables", "views"])
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 def test_what_is_laid_between_two_statements_of_a_publication_never_runs(
@@ -353,7 +353,7 @@ def looked_at(place: PostgresPlace, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["verify", "manifests", "rows", "opened", "class sizes"])
 @pytest.mark.parametrize("variable", [VARIABLE, "READER"])
 def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
@@ -378,7 +378,7 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
     assert number > 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_schema_that_is_renamed_does_not_hide_what_is_beside_the_release(
     forged: tuple[Server, Manifest],
 ) -> None:

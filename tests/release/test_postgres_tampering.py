@@ -247,7 +247,7 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
 """What is changed, by a name: the check that finds it, and the statements."""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", TAMPERING)
 def test_what_is_changed_around_a_release_is_reported(empty: Server, what: str) -> None:
     release = publish()
@@ -260,7 +260,7 @@ def test_what_is_changed_around_a_release_is_reported(empty: Server, what: str) 
     assert not place_of(HERE, f"{SCHEMA}.r").verify().verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Server) -> None:
     release = publish()
     empty.run(
@@ -311,7 +311,7 @@ def notes(release: Any) -> str:
     return check.message if check.passed is None else ""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_others_have_in_the_schema_is_named_and_fails_nothing(empty: Server) -> None:
     release = publish()
     publish(name="another")
@@ -397,7 +397,7 @@ def test_what_others_laid_out_beforehand_is_not_written_to(empty: Server) -> Non
         publish()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_first_publications_at_the_same_time_all_succeed(empty: Server) -> None:
     errors: list[BaseException] = []
 

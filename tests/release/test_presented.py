@@ -78,14 +78,14 @@ def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
 # The stable view, and the table of the version
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_readers_name_a_view_that_is_a_list_of_columns(published: sqlanon.Release) -> None:
     views = dict(fetch(published.path, "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"))
     assert views["patients"] == "CREATE VIEW patients AS SELECT zip, age, birth, illness, stay FROM patients_v1;"
     assert fetch(published.path, "FROM patients ORDER BY ALL") == fetch(published.path, "FROM patients_v1 ORDER BY ALL")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "view",
     some(
@@ -173,7 +173,7 @@ def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
             assert connection.execute(f"FROM r.{name}").fetchall() == fetch(moved, f"FROM {name}")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["quality", "Class_Sizes", "AGE_labels"], 3))
 def test_a_table_cannot_have_the_name_of_what_a_release_has_itself(name: str, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(sqlanon.PolicyError, match=r"release\.table: .* is .*: give the table another name"):
@@ -269,7 +269,7 @@ def labels_of(values: str, rule: Any, tmp_path: Path, k: int = 2, **search: Any)
     return fetch(path, "FROM v_labels")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("values", "rule", "expected"),
     some(
@@ -293,7 +293,7 @@ def test_labels_are_in_order_with_their_ends(
     assert [row[2:] for row in found] == expected
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("lines", "values", "expected"),
     some(
@@ -317,14 +317,14 @@ def test_labels_of_files_have_ends_where_they_hold_their_values(
     assert labels_of(values, rule, tmp_path, min_level=1, max_level=1) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_top_and_names_have_no_ends_and_null_is_no_label(tmp_path: Path) -> None:
     assert labels_of("(1), (2), (NULL)", {"intervals": [10]}, tmp_path, min_level=2) == [("*", 1, None, None)]
     found = labels_of("('ab'), ('aa'), (NULL), ('b1')", {"mask": "right"}, tmp_path, min_level=1, max_level=1)
     assert found == [("a*", 1), ("b*", 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_of_suppressed_rows_alone_are_nowhere(tmp_path: Path) -> None:
     """They would tell that somebody with such a value was in the source."""
     with duckdb.connect() as connection:
@@ -365,7 +365,7 @@ SUPPRESSED: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(4))
 @given(**SUPPRESSED)
 def test_what_is_told_of_suppressed_rows_is_of_k_and_more(
@@ -374,7 +374,7 @@ def test_what_is_told_of_suppressed_rows_is_of_k_and_more(
     check_suppressed(rows, k, tmp_path_factory)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(200))
 @given(**SUPPRESSED)
 def test_what_is_told_of_many_suppressed_rows_is_of_k_and_more(
@@ -424,7 +424,7 @@ def suppressed(tmp_path: Path, values: str, columns: list[str], k: int = 5) -> l
     return fetch(path, "FROM suppression_by")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_attributes_do_not_tell_what_one_may_not(tmp_path: Path) -> None:
     """Of a state 20 are missing, and of one of its two cities 17: of the other one 3."""
     kept = [("MA", "Boston"), ("MA", "Cambridge"), ("NY", "NYC"), ("NY", "Albany")]
@@ -435,7 +435,7 @@ def test_two_attributes_do_not_tell_what_one_may_not(tmp_path: Path) -> None:
     assert set(found) == {("state", "MA", 20, 300), ("state", "NY", 23, 300)}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_that_are_not_told_may_have_none(tmp_path: Path) -> None:
     """Of one label 6 are missing, of 18 in all: 12 are left to three labels that have 4 at most."""
     rows = [f"('{q}', 'z', 60)" for q in "abcd"]
@@ -462,7 +462,7 @@ def test_verify_finds_what_must_not_be_told_of_suppressed_rows(statement: str, c
     assert "suppression by value" in failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published: sqlanon.Release) -> None:
     asked = policy(folder)
     assert fetch(copy, "FROM suppression_by")
@@ -478,7 +478,7 @@ def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, publis
 # Versions
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_one_version_is_kept_by_default(folder: Path) -> None:
     asked = policy(folder, database=str(folder / "one.duckdb"))
     publish(asked)
@@ -509,7 +509,7 @@ def versions(versions_of_before: tuple[Path, Path]) -> Path:
     return folder_again(*versions_of_before)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_versions_are_kept_and_pruned(versions: Path) -> None:
     asked = keeping_two(versions)
     path = publish(asked).path
@@ -528,7 +528,7 @@ def test_versions_are_kept_and_pruned(versions: Path) -> None:
         assert db.verify(path, asked).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     some(["UPDATE patients_v1 SET illness = 'x' WHERE stay < 5", "DELETE FROM patients_v1 WHERE stay < 5"], 2),
@@ -541,7 +541,7 @@ def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: 
         publish(policy(versions, database=str(path), keep=3))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> None:
     """Generalized in another way, the two tell more together than each of them: the one is no version beside the
     other. Where only the newest is kept, a warning says so."""
@@ -565,7 +565,7 @@ def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> No
         assert any("replaces the release of" in warning for warning in result.warnings)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_is_told_of_suppressed_rows_beside_a_release_that_it_is_based_on(folder: Path) -> None:
     """The rows of that one, taken from the sums, would tell what it left out."""
     first = policy(folder, database=str(folder / "five.duckdb"))
@@ -591,7 +591,7 @@ def test_keep_needs_a_file_that_can_have_versions_and_a_ledger(tmp_path: Path) -
 # Hostile names
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
     names = ['my "zip', "class_size", "rows", "value", "select", "ÄÖ ü"]
     with duckdb.connect() as connection:
@@ -615,7 +615,7 @@ def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
 # docs/reference/release.md
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_page_on_releases_is_true(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "release.md").read_text(encoding="utf-8")
     make_hospital(tmp_path / "hospital.duckdb", 3_000)

@@ -105,7 +105,7 @@ def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
     return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
     """Before it is tampered with: what is found after that is found for that."""
     assert failed_alone(copy) == set()
@@ -155,7 +155,7 @@ def manifest_text(release: sqlanon.Release) -> str:
     return json.dumps(fetch(release.path, "FROM sqlanon.manifest"), default=str, ensure_ascii=False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["published", "published_parquet"])
 def test_the_manifest_holds_no_private_value(kind: str, source: Path, request: pytest.FixtureRequest) -> None:
     text = manifest_text(request.getfixturevalue(kind))
@@ -170,7 +170,7 @@ def test_the_manifest_holds_no_private_value(kind: str, source: Path, request: p
         assert value not in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_manifest_names_no_file_or_table_of_a_rule(source: Path, tmp_path: Path) -> None:
     hierarchy = tmp_path / "secret_hierarchy_file.csv"
     hierarchy.write_text("".join(f"{age};{age // 50};*\n" for age in range(150)))
@@ -220,7 +220,7 @@ def test_the_file_is_of_a_version_that_the_long_term_release_reads(published: sq
     assert storage_version(published.path) == "v1.4.0"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", ["v1.0.0", "v1.2.0", "v1.3.0", "v1.5.0", "v2.0.0"])
 def test_the_policy_chooses_the_version_of_the_file(version: str, source: Path, tmp_path: Path) -> None:
     """It has the same rows, verifies alone and against the source, and a version of the release is kept in it."""
@@ -328,7 +328,7 @@ def test_verify_finds_tampering(what: str, copy: Path) -> None:
     assert expected <= failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_finds_two_rows_that_swapped_a_value(copy: Path) -> None:
     change(copy, SWAP.format(pairs=two_rows_with_different_illness(copy)))
     assert failed_alone(copy) == {"content digest"}
@@ -338,7 +338,7 @@ UNUSED = {"file"}
 """A block that a change leaves unused is found, too: whether there is one depends on the size of the file."""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("script", ["macros_analysis.sql", "macros_levels.sql"])
 def test_a_file_without_a_part_of_the_macros_fails(copy: Path, script: str) -> None:
     macros = dict(re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text(script), re.DOTALL))
@@ -347,7 +347,7 @@ def test_a_file_without_a_part_of_the_macros_fails(copy: Path, script: str) -> N
     assert failed_alone(copy) - UNUSED == {"macros"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_without_the_levels_of_labels_fails(copy: Path, source: Path) -> None:
     macros = re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text("macros_levels.sql"), re.DOTALL)
     drops = [f"DROP MACRO {'TABLE ' if kind == 'AS TABLE' else ''}{name}" for name, kind in macros]
@@ -356,7 +356,7 @@ def test_a_file_without_the_levels_of_labels_fails(copy: Path, source: Path) -> 
     assert fails_against_source(copy, policy_for(source))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_comments_in_other_words_fail(copy: Path) -> None:
     change(copy, "UPDATE sqlanon.attributes SET what_was_done = replace(what_was_done, 'unchanged', 'as it was')")
     assert failed_alone(copy) - UNUSED == {"comments and views"}
@@ -411,7 +411,7 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
     assert failed_alone(copy) & {"contents", "macros"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     some(
@@ -489,18 +489,18 @@ def fails_against_source(path: Path, policy: sqlanon.Policy) -> bool:
         return not db.verify(path, policy).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_with_the_policy_accepts_its_own_release(source: Path, copy: Path) -> None:
     assert not fails_against_source(copy, policy_for(source))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_with_the_policy_finds_a_k_lowered_in_the_manifest(source: Path, copy: Path) -> None:
     lowered(copy)
     assert fails_against_source(copy, policy_for(source))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(source: Path, copy: Path) -> None:
     """The rows, the digest, the figures and k are all changed together, by "another version", whose words nobody can
     check: only the source can tell."""
@@ -540,13 +540,13 @@ def test_verify_with_the_policy_finds_a_false_claim(changed: str, source: Path, 
     assert fails_against_source(copy, policy_for(source))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_with_another_policy_fails(source: Path, copy: Path) -> None:
     other = make_policy(ATTRIBUTES, k=2, table=None, source={"database": str(source), "table": "patients"})
     assert fails_against_source(copy, other)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("zone", some(["Asia/Tokyo", "America/New_York", "UTC"], 3))
 def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> None:
     """A timestamp with a time zone is a moment: how a session writes it is no part of the content."""
@@ -594,7 +594,7 @@ def test_the_digest_tells_tables_apart_that_look_alike(values: str, published: s
 # Parquet
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_parquet_release_has_the_same_rows_and_its_manifest_in_the_metadata(
     published: sqlanon.Release, published_parquet: sqlanon.Release
 ) -> None:
@@ -759,7 +759,7 @@ def test_the_source_is_never_replaced_even_if_it_is_a_release(way: str, copy: Pa
     assert copy.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("link", ["symlink", "hardlink"])
 def test_the_source_is_unharmed_where_the_target_is_a_link_to_it(link: str, copy: Path, tmp_path: Path) -> None:
     target = tmp_path / "another.duckdb"
@@ -782,7 +782,7 @@ def test_a_parquet_source_is_never_replaced(published_parquet: sqlanon.Release, 
     assert path.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_catalog_is_never_replaced(source: Path, tmp_path: Path) -> None:
     private = tmp_path / "private.duckdb"
     (tmp_path / "link.duckdb").symlink_to(private)
@@ -795,7 +795,7 @@ def test_the_catalog_is_never_replaced(source: Path, tmp_path: Path) -> None:
     assert private.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(["published", "published_parquet"], 2))
 def test_a_release_replaces_an_older_one(
     kind: str, source: Path, tmp_path: Path, request: pytest.FixtureRequest
@@ -808,7 +808,7 @@ def test_a_release_replaces_an_older_one(
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_readers_of_the_old_release_keep_it(published: sqlanon.Release, source: Path, copy: Path) -> None:
     target, first = copy, published
     reader = (
@@ -828,7 +828,7 @@ def test_readers_of_the_old_release_keep_it(published: sqlanon.Release, source: 
     assert fetch(target, "SELECT digest FROM sqlanon.digest('patients')") == [(second.manifest.digest,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_link_stays_a_link_and_the_release_that_it_leads_to_is_replaced(
     usual: sqlanon.Result, copy: Path, tmp_path: Path
 ) -> None:
@@ -850,7 +850,7 @@ def audited(usual: sqlanon.Result, target: Path) -> AuditError:
     return caught.value
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("statement", "found", "counted"),
     [
@@ -998,7 +998,7 @@ with duckdb.connect(sys.argv[1], read_only=True) as c:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, tmp_path: Path) -> None:
     python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)

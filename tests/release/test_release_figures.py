@@ -134,7 +134,7 @@ SAME: tuple[list[Row], ...] = tuple(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("measure", some(MEASURES, 9))
 def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> None:
     """With ``entropy`` the score was another one; with ``loss``, where there was one distinct value more."""
@@ -146,7 +146,7 @@ def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> N
     assert shown[0] == shown[1] == shown[2]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("measure", "expected"), some([("height", 2.0), ("discernibility", 8.0), ("loss", None), ("distinct", 2.0)], 2)
 )
@@ -158,7 +158,7 @@ def test_the_score_is_shown_where_it_follows_from_the_release(measure: str, expe
     assert found[1]["score"] == expected
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_height_is_shown_where_labels_show_it() -> None:
     """With a mask it is the length of the longest text: of a suppressed person, nobody sees how long it is."""
     rows: list[Row] = [(20, "AB", "flu")] * 4
@@ -171,7 +171,7 @@ def test_a_height_is_shown_where_labels_show_it() -> None:
     assert json.loads(shown[0]["heights"]) == {"age": 3}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("measure", "suppressed"),
     some(product(["height", "precision", "loss", "relative_height"], ["mask", "drop"]), 8),
@@ -220,7 +220,7 @@ def hidden_towns(place: Path, name: str, low: int = 5, **release: Any) -> sqlano
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_holds_a_release_against_its_source_knows_its_top(tmp_path: Path) -> None:
     policy = hidden_towns(tmp_path, "one")
     with sqlanon.connect() as db:
@@ -244,7 +244,7 @@ def test_what_holds_a_release_against_its_source_knows_its_top(tmp_path: Path) -
         assert told.fetchall() == [(1, 1, "level 1 of 1: fully suppressed")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_at_the_top_of_a_mask_can_grow(tmp_path: Path) -> None:
     policy = hidden_towns(tmp_path, "one")
     with sqlanon.connect() as db:
@@ -282,7 +282,7 @@ def levels_of(claims: sqlanon.Release, levels: dict[str, int], heights: dict[str
     return ComparedRelease(claims.path, manifest, table("t"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
     """Labels of two releases are joined as they are where both are at one level, and met by their hierarchy else."""
     with sqlanon.connect() as db:
@@ -308,7 +308,7 @@ def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
     assert (town.first_levels, town.second_levels) == ((5,), (5,))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_that_shows_the_level_of_its_top_still_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

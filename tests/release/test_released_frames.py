@@ -74,7 +74,7 @@ def check_same(live: duckdb.DuckDBPyConnection, asked: sqlanon.Policy, folder: P
     return result
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_are_those_of_the_release(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Types, order of columns, NULL, nested values; and no column that is not released."""
     result = check_same(live, policy(), tmp_path)
@@ -83,7 +83,7 @@ def test_rows_are_those_of_the_release(live: duckdb.DuckDBPyConnection, tmp_path
     assert live.execute("SELECT count(*) FROM patients").fetchall() == [(300,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "more",
     [
@@ -102,7 +102,7 @@ def test_rows_of_other_policies(more: dict[str, Any], live: duckdb.DuckDBPyConne
     assert ("noise, ε = 1" in result._repr_html_()) == ("roles" in more)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_decoys_are_among_the_rows(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     asked = policy(release={"decoys": True}, catalog={"database": str(tmp_path / "catalog" / "c.duckdb")})
     (tmp_path / "catalog").mkdir()
@@ -110,7 +110,7 @@ def test_decoys_are_among_the_rows(live: duckdb.DuckDBPyConnection, tmp_path: Pa
     assert result.decoys is not None and result.decoys.rows
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -136,7 +136,7 @@ def test_rows_that_fail_the_audit_are_not_handed_out(
         assert live.sql("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'release_rows'").fetchall() == [(0,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_that_a_policy_refuses(live: duckdb.DuckDBPyConnection) -> None:
     """A ward of one ZIP code narrows it: that is refused before anything is made."""
     live.execute("ALTER TABLE patients ADD COLUMN district VARCHAR")
@@ -160,7 +160,7 @@ def test_rows_of_a_frequency_set_are_elsewhere(live: duckdb.DuckDBPyConnection, 
             result.arrow()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_ledger_does_not_know_them(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Rows that `publish` refuses beside an earlier release are handed out to try things out, as those of a draft are;
     nothing is recorded."""
@@ -192,7 +192,7 @@ def test_frames(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
             assert str(polars.schema["cost"]).startswith("Decimal") and str(polars.schema["seen"]) == "Date"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_library_that_is_missing_is_named(
     library: str, live: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -206,7 +206,7 @@ def test_a_library_that_is_missing_is_named(
                 getattr(made, {"pandas": "df", "polars": "pl"}[library])()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_of_a_release_that_is_gone(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     with sqlanon.connect(live) as db:
         release = db.anonymize(policy()).publish(tmp_path / "release.duckdb", "patients")
@@ -215,7 +215,7 @@ def test_rows_of_a_release_that_is_gone(live: duckdb.DuckDBPyConnection, tmp_pat
         release.arrow()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_of_a_source_in_postgres(postgres: Any) -> None:
     """They come here, as those of a release file do."""
     pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")

@@ -50,7 +50,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
             )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
     attacks = attack(release.path, only=["homogeneity", "background_knowledge"])
     shares = {(name, one.figures["attribute"]): one.share for name, found in attacks.items() for one in found.findings}
@@ -64,7 +64,7 @@ def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
     assert worst is not None and worst.line.startswith("Background knowledge: in 60 % of the rows")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_a_report_does_not_worry_about_is_found_by_an_attack_in_all_rows(release: Release) -> None:
     """What `attack` finds in every row stands under none of the titles with nothing to report."""
     with open_release(release.path) as opened:
@@ -85,7 +85,7 @@ def test_the_advice_is_toml_and_a_name_forges_no_line(release: Release, capsys: 
     assert entry == {"attribute": NAME, "kind": "distinct", "l": 3}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_advice_prevents_it(tmp_path: Path) -> None:
     folder = tmp_path
     with duckdb.connect(str(folder / "stays.duckdb")) as connection:
@@ -109,7 +109,7 @@ def test_the_advice_prevents_it(tmp_path: Path) -> None:
     assert [float(loss) for loss in price] == [pytest.approx(loss, rel=0.05) for loss in losses]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noisy_values_are_nobodys(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="noise needs opendp: pip install '.[dp]'")
     with duckdb.connect() as connection:
@@ -122,7 +122,7 @@ def test_noisy_values_are_nobodys(tmp_path: Path) -> None:
     assert release.verify().residual_risk is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("pregnant", "line"),
     [

@@ -72,7 +72,7 @@ def test_other_rows_in_spark_have_another_hash(session: Any) -> None:
         assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_wide_table_is_hashed() -> None:
     """However many columns a row has, its text is one expression of no depth."""
     names = [f"c{i}" for i in range(1000)]

@@ -74,6 +74,7 @@ def traces(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "limits", some([{"threads": 2, "memory_limit": "100MB"}, {"threads": 1}, {"threads": 4}], 3), ids=str
 )
@@ -102,6 +103,7 @@ def test_a_release_shows_nothing_of_the_order_of_its_source(
             assert traces(connection, "class") == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("order", "trace"),
     some(
@@ -130,6 +132,7 @@ def test_an_old_order_that_is_left_is_found(order: str, trace: str) -> None:
         assert trace in traces(connection, "poor")
 
 
+@pytest.mark.thorough
 def test_a_good_shuffle_leaves_no_trace() -> None:
     with duckdb.connect() as connection:
         connection.execute(

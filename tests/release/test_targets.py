@@ -209,7 +209,7 @@ def recorded(policy: sqlanon.Policy) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy, tmp_path: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
@@ -230,7 +230,7 @@ def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy,
     assert result.held_against == ("memory:clinic",) and not [one for one in result.warnings if "looked" in one]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_is_held_against_one_in_memory(hospital: Path) -> None:
     with sqlanon.connect() as db:
         db.anonymize(of_hospital(hospital, "one", FINE_RACE)).publish("memory:one")
@@ -240,7 +240,7 @@ def test_a_release_is_held_against_one_in_memory(hospital: Path) -> None:
     assert "joined with it" in str(refused.value) and "-- earlier: a copy of memory:one" in query
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_its_releases_are_audited(policy: sqlanon.Policy) -> None:
     LOST.append(1)
     with sqlanon.connect() as db, pytest.raises(AuditError, match=r"399 rows are in the release \(expected: 400\)"):

@@ -77,7 +77,7 @@ def test_the_figures_are_those_of_the_release() -> None:
     assert f"30 classes ({alone[0]} rows) hold fewer than 5 values of 'mrn'" in str(refused.value)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_whoever_decides_gets_a_release() -> None:
     with sqlanon.connect(visits()) as db:
         of_rows = db.anonymize(policy_of("mrn", "identifying", person=False))
@@ -118,7 +118,7 @@ def test_padded_texts_are_one_person() -> None:
             db.anonymize(undecided)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb"])
 def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str) -> None:
     with duckdb.connect(str(tmp_path / "visits.duckdb")) as connection:
@@ -146,7 +146,7 @@ def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str)
     assert not (tmp_path / "release.parquet").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_risk_says_that_its_figures_count_rows() -> None:
     with sqlanon.connect(visits()) as db:
         undecided = db.risk(policy_of("mrn", "identifying"))
@@ -159,7 +159,7 @@ def test_risk_says_that_its_figures_count_rows() -> None:
     assert [one.counts for one in decided] == ["rows", "persons"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_compare_says_that_its_figures_count_rows() -> None:
     with sqlanon.connect(visits()) as db:
         undecided = db.compare(policy_of("mrn", "identifying"), ["datafly", "k_minimal"])
@@ -190,7 +190,7 @@ def test_the_command_compare_warns_that_nobody_decided_who_a_person_is(tmp_path:
     assert "warning: source.person: not set, and 'mrn' numbers people: 60 values in 360 rows" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_people_of_a_large_table_are_about_so_many() -> None:
     """They are counted in a sample."""
     connection = duckdb.connect()

@@ -49,7 +49,7 @@ def warnings(connection: duckdb.DuckDBPyConnection, roles: dict[str, Any], **mor
         return found
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_health_that_is_called_insensitive_is_named_until_it_is_sensitive(stays: duckdb.DuckDBPyConnection) -> None:
     for name in ("diagnosis", "hiv", "asthma"):
         (warning,) = warnings(stays, {name: "insensitive"})
@@ -58,7 +58,7 @@ def test_health_that_is_called_insensitive_is_named_until_it_is_sensitive(stays:
         assert warnings(stays, {name: "suppress"}) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_belief_that_is_called_insensitive_is_named(stays: duckdb.DuckDBPyConnection) -> None:
     stays.execute("ALTER TABLE stays ADD COLUMN religion VARCHAR; UPDATE stays SET religion = 'r' || stay % 3")
     (warning,) = warnings(stays, {"religion": "insensitive"})
@@ -74,7 +74,7 @@ def test_columns_of_health_share_one_warning_which_comes_first(stays: duckdb.Duc
     assert len(others) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_no_health_or_tells_nobody_apart_is_not_named(stays: duckdb.DuckDBPyConnection) -> None:
     assert warnings(stays, dict.fromkeys(("disease", "bp", "cost", "health_insurance"), "insensitive")) == ()
 
@@ -87,7 +87,7 @@ def test_a_plan_names_health_without_reading_a_row(stays: duckdb.DuckDBPyConnect
     assert warning.startswith(HEALTH.format("'diagnosis'"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", ["sensitive", "insensitive"])
 def test_names_and_addresses_of_many_people_are_no_unchanged_columns(
     stays: duckdb.DuckDBPyConnection, role: str
@@ -110,7 +110,7 @@ def test_an_identifier_of_each_person_is_named_where_persons_have_several_rows(
     assert "'email'" in warning and "named like an identifier (e-mail addresses)" in warning
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_extend_and_live_release_is_named_too(tmp_path: Path) -> None:
     file = tmp_path / "stays.duckdb"
     with duckdb.connect(str(file)) as connection:

@@ -66,7 +66,7 @@ def claim(what: str) -> str:
     return f"UPDATE sqlanon.manifest SET sqlanon_version = '0.0.0', {what}"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_release_has_what_the_cases_change(copy: Path) -> None:
     change(copy, FIGURES)
     compacted(copy)
@@ -96,7 +96,7 @@ def test_one_check_alone_refuses_it(statements: list[str], wrong: str, copy: Pat
 OTHER_VERSION = "UPDATE sqlanon.manifest SET sqlanon_version = '9.9.9'"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("statement", "passed", "words"),
     [
@@ -115,7 +115,7 @@ def test_a_manifest_of_another_version_hides_no_change(
     assert "the comments do not match the manifest" in found.message
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy) -> None:
     """A source with a row more, of which one more was suppressed, is what the release claims to be of."""
     change(copy, claim("rows = rows + 1, suppressed_rows = suppressed_rows + 1"))
@@ -126,7 +126,7 @@ def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy
     assert "against the source: source rows: the source has 201 rows, the release claims 202" in found.failures
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE"])
 def test_a_zero_with_a_sign_tells_rows_apart(type_: str, tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"

@@ -225,7 +225,7 @@ def test_sizes_are_what_plain_python_counts(seed: int) -> None:
         assert sum(of for *_, of in bins) == sizes.rows == len(rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("maximised", [False, True])
 @pytest.mark.parametrize("limit", some([10_000, 7, 60], 3))
 def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) -> None:
@@ -324,7 +324,7 @@ def test_no_private_value_is_in_a_page(name: str, pages: Pages, source: duckdb.D
     assert "Note number" not in everything
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_search_finds_private_values_in_the_private_page(pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
     text = read(pages["private"]).text
     values = [value for (value,) in source.execute("SELECT DISTINCT city::VARCHAR FROM people").fetchall()]
@@ -333,7 +333,7 @@ def test_the_search_finds_private_values_in_the_private_page(pages: Pages, sourc
     assert "odd-illness" in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PUBLIC)
 def test_no_count_below_k_is_in_a_public_page(name: str, pages: Pages) -> None:
     drawn = list(records(read(pages[name]).charts))
@@ -362,7 +362,7 @@ def test_only_the_private_page_shows_the_source(pages: Pages) -> None:
     assert stat.S_IMODE(pages["private"].stat().st_mode) == 0o600
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_verdict_of_what_needs_the_source(pages: Pages) -> None:
     """A release alone cannot tell; with the source it holds, and how far it is from its limit is not told."""
     assert "not verifiable alone: against the release's own" in read(pages["duckdb"]).text
@@ -455,7 +455,7 @@ def hostile() -> Iterator[sqlanon.Database]:
             yield db
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: Path) -> None:
     result = hostile_result(hostile)
     result.report(tmp_path / "private.html", private=True)
@@ -539,7 +539,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_policy_of_any_kind_has_the_page_of_its_release(kind: str, tmp_path: Path) -> None:
     make_hospital(tmp_path / "hospital.duckdb", rows=3000)
@@ -844,7 +844,7 @@ def test_labels_that_are_told_in_the_same_way_stay_two(in_pieces: sqlanon.Databa
     assert len(set(labels)) == len(IN_PIECES)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_charts_with_signs_that_cannot_be_shown_are_pictures(tmp_path: Path) -> None:
     """In a process of its own: the library that draws ends it."""
     script = """
@@ -867,7 +867,7 @@ for kind in ("svg", "png", "html"):
 # What follows from what is told
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_count_follows_by_subtraction(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(

@@ -95,6 +95,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 NAMES = ["public", "private", "release", "local", "large", "hostile"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_draws_and_asks_for_nothing(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:
@@ -116,6 +117,7 @@ def test_a_page_draws_and_asks_for_nothing(name: str, scheme: str, pages: dict[s
     assert texts == browser.value("getComputedStyle(document.querySelector('.plot')).color")
 
 
+@pytest.mark.thorough
 def test_a_complaint_is_heard(pages: dict[str, Path], browser: Browser) -> None:
     """The control of the test above: the page may load nothing and run nothing more, and what tries is noticed."""
     browser.open(pages["public"])
@@ -131,6 +133,7 @@ def test_a_complaint_is_heard(pages: dict[str, Path], browser: Browser) -> None:
     assert {*browser.requests} == {pages["public"].as_uri(), *browser.refused}
 
 
+@pytest.mark.thorough
 def test_the_large_lattice_is_a_sample(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["large"])
     points = browser.value("document.querySelectorAll('#plot-frontier .mark-symbol path').length")
@@ -138,6 +141,7 @@ def test_the_large_lattice_is_a_sample(pages: dict[str, Path], browser: Browser)
     assert "The lattice has 100,000 generalizations" in browser.value("document.body.innerText")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["private", "hostile"])
 def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
     browser.open(pages[name])
@@ -158,6 +162,7 @@ def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Br
     assert all(one == pages[name].as_uri() or one.startswith(("data:", "blob:")) for one in browser.requests)
 
 
+@pytest.mark.thorough
 def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["hostile"])
     shown = set()
@@ -221,6 +226,7 @@ def explored(browser: Browser, k: int, limit: float, levels: tuple[int, ...]) ->
     return {**shown, "losses": browser.value(losses), "text": browser.value("document.body.innerText")}
 
 
+@pytest.mark.thorough
 def test_the_explorer_says_what_anonymize_finds(pages: dict[str, Path], browser: Browser) -> None:
     """Offline, from the one file: sliders are moved, and each time a real run has the same figures."""
     browser.scheme("light")
@@ -292,6 +298,7 @@ def pasted(policy: str, lines: str) -> str:
     return "\n".join(replaced)
 
 
+@pytest.mark.thorough
 def test_the_explorer_works_with_the_keyboard_and_copies_lines(pages: dict[str, Path], browser: Browser) -> None:
     browser.scheme("light")
     browser.open(pages["private"])
@@ -327,6 +334,7 @@ def test_the_explorer_works_with_the_keyboard_and_copies_lines(pages: dict[str, 
     assert browser.value("document.getElementById('explore-k-shown').textContent") == "5"
 
 
+@pytest.mark.thorough
 def test_the_explorer_takes_no_label_for_a_script(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["hostile"])
     assert browser.value("document.querySelectorAll('#explore-columns tr').length") == 1
@@ -337,6 +345,7 @@ def test_the_explorer_takes_no_label_for_a_script(pages: dict[str, Path], browse
     assert browser.complaints == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> None:
     browser.scheme("dark")  # paper is white nevertheless
@@ -356,6 +365,7 @@ def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> N
     assert [RUNNING in one for one in printed] == [is_private] * len(printed)
 
 
+@pytest.mark.thorough
 def test_a_page_fits_a_telephone(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["private"])
     browser.screenshot(SCREENSHOTS / "private-telephone.png", width=400)

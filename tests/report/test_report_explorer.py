@@ -84,7 +84,7 @@ def figures(data: dict[str, Any], levels: tuple[int, ...], k: int) -> dict[str, 
 POINTS = [(2, (0, 0, 0)), (5, (1, 1, 0)), (7, (1, 2, 1)), (31, (2, 3, 0)), (3, (3, 3, 1))]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_the_page_says_is_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
     seen = set()
     for k, levels in POINTS:
@@ -103,7 +103,7 @@ def test_what_the_page_says_is_what_anonymize_finds(db: sqlanon.Database, data: 
     assert len(seen) >= 3, "the points differ"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_points_are_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
     """The least loss over the page's generalizations is what an unbounded search finds, and so are its levels."""
     for k, limit in ((2, 0.0), (4, 0.03), (11, 0.0125), (20, 0.25), (60, 0.05)):
@@ -180,7 +180,7 @@ def test_the_time_is_limited_and_what_is_carried_is_whole(
     assert 'id="explore-level-0"' not in controls(found)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("sections", "why"), [
     pytest.param({"search": {"strategy": "mondrian"}}, "does not choose one level", marks=pytest.mark.slow),
     ({"privacy": {"k": 5, "average_risk": 0.2}}, "on more than one group at a time"),
@@ -193,7 +193,7 @@ def test_where_figures_by_size_do_not_tell_it_is_said(db: sqlanon.Database, sect
     assert f"There is nothing to move here. {escaped(found.why_not)}" in controls(found)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_that_the_hierarchy_lacks_are_left_out_at_every_k() -> None:
     tree = {"west": ["r0", "r1"], "east": ["r2", "r3"]}  # r4 is missing
     attributes: dict[str, Any] = {

@@ -62,6 +62,7 @@ def without_the_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "_bundle", lambda: BUNDLE)
 
 
+@pytest.mark.thorough
 def test_the_public_page_is_the_same(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:
     pages = []
     for i, result in enumerate(results):

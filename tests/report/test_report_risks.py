@@ -64,7 +64,7 @@ def risk(facts: ReportFacts, title: str) -> ResidualRisk:
     return by_severity(one for one in facts.risks if one.title == title)[0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
     diagnosis = [i // 10 % 3 if i // 10 < 9 else i % 4 for i in range(200)]
     values = [{diagnosis[j] for j in range(200) if j // 10 == i // 10} for i in range(200)]
@@ -132,7 +132,7 @@ def test_a_share_of_few_rows_is_not_told() -> None:
     assert likely.finding.startswith("Fewer than 2 rows have")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_to_report_is_said_and_so_is_what_is_not_known(facts: ReportFacts) -> None:
     text = page(facts)
     nothing, unknown = text.index("<h3>Nothing to report</h3>"), text.index("<h3>What this page cannot know</h3>")
@@ -163,7 +163,7 @@ def test_requirements_on_the_source_are_named_where_only_the_release_is_there(tm
     assert "0.9-closeness of entry cannot be verified from the release alone." in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_checks_of_the_file_fold_away_and_failures_do_not(facts: ReportFacts) -> None:
     file = replace(facts.checks[0], name="digest", message="as claimed")
     folded = page(replace(facts, checks=(*facts.checks, file)))
@@ -189,7 +189,7 @@ def test_about_is_shown_as_text(facts: ReportFacts) -> None:
     assert '<dl class="about">' not in page(facts)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hostile_names_stay_text_in_findings() -> None:
     name = "s`<script>alert(1)</script>{0}{share}"
     with duckdb.connect() as connection:
@@ -300,7 +300,7 @@ def test_a_population_table_is_no_missing_population() -> None:
     assert with_table.remedy.startswith("`sqlanon risk` counts the people of the population table")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:
     with duckdb.connect() as connection:
         connection.execute(

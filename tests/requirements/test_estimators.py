@@ -140,7 +140,7 @@ def zero(f: Callable[[float], float], low: float, high: float) -> float:
     return (low + high) / 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -149,7 +149,7 @@ DISEASES_2 = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_similar_diseases(connection: duckdb.DuckDBPyConnection) -> None:
     """Tables 4 and 5, with a tree like figure 1: three stomach diseases are 3-diverse, and tell what is ill."""
     attributes = {"x": SUPPRESS, "s": {"role": "sensitive", "hierarchy": file_of(connection, "diseases", DISEASES)}}
@@ -195,7 +195,7 @@ MILLION = {
 AB = "a1;a;* a2;a;* b1;b;* b2;b;*"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hierarchical_closeness_of_a_million_rows(connection: duckdb.DuckDBPyConnection) -> None:
     """Counts this large overflow 32 bits where they are multiplied: what must be refused would pass."""
     tree = Hierarchy({path[0]: tuple(path) for path in (line.split(";") for line in AB.split())})
@@ -251,7 +251,7 @@ def inpatients(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyCo
 Inpatients = tuple[duckdb.DuckDBPyConnection, dict[str, Any]]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_homogeneity(inpatients: Inpatients) -> None:
     """Figure 2: 4-anonymous, and all four of their thirties have cancer."""
     assert passes(*inpatients, {"k": 4}, FIGURE_2)
@@ -332,7 +332,7 @@ def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -
 # --- Sweeney: k-map, null-map, wrong-map (2001) ------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_k_map(connection: duckdb.DuckDBPyConnection) -> None:
     """Everybody is alone in the table, and one of two in the town."""
     people = [("02138", "ann"), ("02138", "bob"), ("02139", "cid"), ("02139", "dan"), ("02141", "eve")]
@@ -607,7 +607,7 @@ def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
     assert passes(connection, XYZ, {"k_anonymity": shields}, {"x": 1})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_void_shields_are_named(connection: duckdb.DuckDBPyConnection) -> None:
     create(connection, "t", "x VARCHAR, y VARCHAR, z INTEGER", [("a", "a", 1)] * 9)
     shields = [
@@ -623,7 +623,7 @@ def test_void_shields_are_named(connection: duckdb.DuckDBPyConnection) -> None:
         assert not any("void" in warning for warning in result.warnings)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_binding_requirement_is_named(connection: duckdb.DuckDBPyConnection) -> None:
     """Without diversity all rows could stay; without k as many would go."""
     classes(connection, ["flu"] * 4, ["flu"] * 3, ["flu", "cold", "gout"])

@@ -186,7 +186,7 @@ def check_infeasible(case: PrivacyCase, strategy: str) -> None:
     assert error.suppressed_persons == (nearest.suppressed_persons if persons else None)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 @settings(quick, max_examples=examples(2))
 @given(data=st.data())
@@ -194,7 +194,7 @@ def test_each_requirement(kind: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(thorough, max_examples=examples(8))
@@ -209,7 +209,7 @@ def test_requirements_together(case: PrivacyCase) -> None:
     check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(50))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
@@ -261,7 +261,7 @@ WITHOUT = {kind: HARD[kind] for kind in HARD if kind != "hierarchical"}
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 # The strategies take turns in the quick lane.
 @pytest.mark.parametrize(
     ("kind", "strategy"),
@@ -275,7 +275,7 @@ def test_what_is_not_monotone_with_suppression(kind: str, strategy: str) -> None
     check(hard_cases.not_monotone(1, WITH_SUPPRESSION[kind], ("0.2", "0.5")), strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("turn", "kind"), [*enumerate(WITH_SUPPRESSION)])
 def test_as_many_rows_are_suppressed_as_may_be(turn: int, kind: str) -> None:
     """Who the persons are takes turns; below are all, for each kind."""
@@ -283,7 +283,7 @@ def test_as_many_rows_are_suppressed_as_may_be(turn: int, kind: str) -> None:
     check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("persons", [None, "settled", "moving"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
@@ -292,7 +292,7 @@ def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cas
         check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons), strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("persons", [None, "settled"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
@@ -301,7 +301,7 @@ def test_what_is_not_monotone_with_suppression_many(kind: str, persons: hard_cas
         check(hard_cases.not_monotone(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5"), persons), strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_what_is_not_monotone_with_persons_many(kind: str, strategy: str) -> None:
@@ -349,14 +349,14 @@ def check_the_middle_is_lost(case: PrivacyCase) -> None:
     check(case, "k_minimal")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(BALANCED, 2))
 def test_with_suppression_a_good_class_merges_with_a_bad_one_and_is_lost(kind: str) -> None:
     source = Source(OF_HEAPS, {"x": X}, {"s": DISEASES})
     check_the_middle_is_lost(PrivacyCase(source, BALANCED[kind], "0.5", "loss"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", some([*BALANCED][::-1], 2))
 def test_persons_in_several_classes_count_once_when_these_merge(kind: str) -> None:
     source = Source(OF_PERSONS, {"x": X}, {"s": DISEASES}, "who")
@@ -365,7 +365,7 @@ def test_persons_in_several_classes_count_once_when_these_merge(kind: str) -> No
     assert hard_cases.satisfies(as_rows, (1,)), "it is the persons that make the difference"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["entropy", "recursive", "alpha_k"])
 def test_the_top_may_be_lost_too(kind: str) -> None:
     """Nothing but level 0 satisfies: who concludes from the top on the rest finds nothing."""
@@ -376,7 +376,7 @@ def test_the_top_may_be_lost_too(kind: str) -> None:
     check(case, "k_minimal")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_presence_with_suppression() -> None:
     """b and d are not in the population; merged with a and c they make them too likely to be there."""
     people: list[Record] = [{"x": x} for x in "a" * 8 + "c" * 8 + "e" * 10]
@@ -384,7 +384,7 @@ def test_presence_with_suppression() -> None:
     check_the_middle_is_lost(PrivacyCase(source, {"delta_presence": {"max": 0.7}}, "0.5", "loss"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "measure"),
     some([(kind, measure) for kind in ("entropy", "recursive", "equal") for measure in ("loss", "entropy")], 3),
@@ -402,7 +402,7 @@ def test_classes_that_only_the_population_has_lose_nothing(kind: str, measure: s
     check(case, "k_minimal")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_presence_of_persons_who_are_in_the_population_more_than_once() -> None:
     """Eight persons match each class; merged, they match still only eight."""
     people: list[Record] = [{"x": x, "who": str(i)} for x in "abcd" for i in range(8)]
@@ -411,14 +411,14 @@ def test_presence_of_persons_who_are_in_the_population_more_than_once() -> None:
     check_the_middle_is_lost(PrivacyCase(source, {"delta_presence": {"max": 0.5}}, "0", "loss"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_average_risk_with_suppression() -> None:
     """The classes that suppression took are few rows each: kept, they make the average worse."""
     source = Source(of_words(*["a flu"] * 10, "c flu", "d flu"), {"x": X}, {"s": None})
     check_the_middle_is_lost(PrivacyCase(source, {"k": 2, "average_risk": 0.1}, "0.2", "loss"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_average_risk_of_persons_without_suppression() -> None:
     """a and b are the same ten, c and e four each: 4 classes of 28, then 3 of 18; the top is one of 18."""
     who = {"a": range(10), "b": range(10), "c": range(10, 14), "e": range(14, 18)}
@@ -437,7 +437,7 @@ def test_what_is_published(case: PrivacyCase, strategy: str) -> None:
     check_published(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @thorough
 @given(case=strategies_privacy.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_what_is_published_many(case: PrivacyCase, strategy: str) -> None:
@@ -462,14 +462,14 @@ def check_published(case: PrivacyCase, strategy: str) -> None:
     assert released == Release(case.source, levels, case.privacy).released([*case.source.sensitive])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=examples(2))
 @given(case=strategies_privacy.privacy_cases())
 def test_the_order_of_rows_does_not_matter(case: PrivacyCase) -> None:
     check_order(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(15))
 @given(case=strategies_privacy.privacy_cases())
 def test_the_order_of_rows_does_not_matter_many(case: PrivacyCase) -> None:

@@ -54,7 +54,7 @@ def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> Non
     assert (result.suppressed_rows, result.score) == (2, 0.25)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("countries", [{"Europe": ["DE", "FR"]}, {"*": ["DE", "FR"]}])
 @pytest.mark.parametrize("only", [False, True])
 def test_strangers_are_no_candidates_under_a_top_label_that_names_its_values(
@@ -142,7 +142,7 @@ def released(directory: Path, privacy: dict[str, Any], person: bool = False) -> 
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "privacy",
     some(
@@ -166,7 +166,7 @@ def test_a_manifest_with_requirements_on_other_columns_does_not_verify(privacy: 
     assert any(failure.startswith("requirements:") for failure in verification.failures)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "requirement",
     some(

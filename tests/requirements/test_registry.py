@@ -144,7 +144,7 @@ def test_what_cannot_be_met_is_named(tmp_path: Path) -> None:
         db.anonymize(policy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_is_audited_and_verified(published: Published) -> None:
     release, policy = published
     with sqlanon.connect() as db:
@@ -164,7 +164,7 @@ def test_the_audit_does_not_believe_the_search(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "release.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_that_was_changed_does_not_verify(
     published: tuple[sqlanon.Release, sqlanon.Policy], tmp_path: Path
 ) -> None:
@@ -224,7 +224,7 @@ def test_the_risk_of_a_source_has_it(tmp_path: Path) -> None:
     assert (one.classes, one.rows) == (len(broken), sum(map(len, broken)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_and_a_report_have_it(tmp_path: Path) -> None:
     policy = write(tmp_path, patients())
     with sqlanon.connect() as db:
@@ -303,7 +303,7 @@ FEW = POLICY.replace('[[privacy.others]]\nattribute = "illness"\nrows = 2', "[pr
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.usefixtures("few_classes")
 def test_a_requirement_on_the_table_goes_all_the_way(tmp_path: Path) -> None:
     rows = patients()

@@ -37,7 +37,7 @@ def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None
             assert result.publish(tmp_path / "r.duckdb").path.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_alone_does_not_show_its_persons(tmp_path: Path) -> None:
     """It shows that there are too few of them where there are too few rows."""
     path = tmp_path / "r.duckdb"

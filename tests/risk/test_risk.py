@@ -209,7 +209,7 @@ def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(li
     assert holds == [1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnection) -> None:
     """(x2, NULL) and (x3, y1) are in the population alone, and C in the source alone."""
     presence = {"delta_presence": {"min": 0.1, "max": 5}}
@@ -397,7 +397,7 @@ def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> Non
             assert [(10, 4, 1, 10, 1, 1, 2, 3)] in found
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_json(live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, "average_risk": 0.1, "delta_presence": {"min": 0.1, "max": 5}}
     people = {"population": {"table": "people"}}
@@ -454,7 +454,7 @@ def told(policy: Path, *options: str) -> str:
     return done.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("persons", some([True, False], 2))
 def test_the_command(persons: bool, folder: Path) -> None:
     policy = folder / "policy.toml"
@@ -618,14 +618,14 @@ def test_requirements_together(case: PrivacyCase) -> None:
     check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, derandomize=not SEARCHING, max_examples=examples(30), print_blob=True)
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", strategies_privacy.KINDS)
 @settings(quick, derandomize=not SEARCHING, max_examples=examples(12), print_blob=True)
 @given(data=st.data())

@@ -251,7 +251,7 @@ def test_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
     assert (round(one.gain, 4), round(one.normalized, 4)) == (0.9928, 0.1681)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_adult_in_the_population_of_the_usa(data: Path) -> None:
     """Nine attributes; tests/requirements/test_estimators.py has the reference's figures of these classes."""
     names = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "occupation",

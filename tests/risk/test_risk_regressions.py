@@ -53,7 +53,7 @@ def publish(db: duckdb.DuckDBPyConnection, path: Path, **policy: Any) -> Path:
 # --- attacks ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attacks_tell_how_many_rows_are_decoys(
     people: duckdb.DuckDBPyConnection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,7 +83,7 @@ def test_attacks_tell_how_many_rows_are_decoys(
     assert "decoys" not in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     asked = {"attributes": {**QUASI, "job": "sensitive", "ill": "sensitive"}, "k": 3}
     limits = {"search": {"suppression_limit": 0.5}, "release": {"table": "t"}}
@@ -94,7 +94,7 @@ def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConn
     assert len(found.to_dict()["findings"]) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
     people: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -109,7 +109,7 @@ def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
     assert [column[0] for column in shown or []] == ["rows", "job"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_of_one_level_are_held_against_the_trees_of_the_policy(tmp_path: Path) -> None:
     """Two releases whose manifests show one rule, made by other trees: with the policy, they are not compared."""
     trees = {"one": {"x": ["a", "b"], "y": ["c", "d"]}, "two": {"p": ["a", "c"], "q": ["b", "d"]}}
@@ -352,7 +352,7 @@ def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Pa
     assert own == read
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_stranger_does_not_turn_linking_off(tmp_path: Path) -> None:
     """One person of 101 in the outside table would write all ages with three digits."""
     with duckdb.connect(str(tmp_path / "s.duckdb")) as connection:

@@ -187,7 +187,7 @@ def scores_of(rows: Sequence[Row], column: str, **asked: Any) -> list[float]:
     return [found.get(row, 0) for row in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_scores_of_the_guide() -> None:
     """The table of the SDC practice guide; its DIS-SUDA scores are those of the IHSN's convention."""
     assert scores_of(GUIDE, "score") == [0, 0, 6, 0, 12, 0, 6, 10, 0, 0]
@@ -225,7 +225,7 @@ def test_dis() -> None:
 # --- more
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_keys_of_more_than_one_word() -> None:
     """Twenty-two attributes of ten values take more than 63 bits."""
     m = 22
@@ -272,7 +272,7 @@ def test_nothing_is_left_in_the_database_of_the_user() -> None:
         assert names_in(connection, "SELECT database_name FROM duckdb_databases() WHERE NOT internal") == ["memory"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_adult(data: Path) -> None:
     """Eight quasi-identifiers: figures that a CUBE over all of them gives, too (benchmarks/suda.py)."""
     names = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
@@ -284,7 +284,7 @@ def test_adult(data: Path) -> None:
     assert found.scores.highest == 5040
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command(tmp_path: Path) -> None:
     with table_of(GUIDE, "abcd") as connection:
         connection.execute(f"COPY t TO '{tmp_path / 'people.parquet'}'")

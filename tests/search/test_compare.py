@@ -41,7 +41,7 @@ def compared(relation: Any) -> list[dict[str, Any]]:
 # The command
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_json_has_an_object_for_each_strategy(folder: Path) -> None:
     ended = cli("compare", folder / "policy.toml", "--strategies", FEW, "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -179,7 +179,7 @@ def test_what_is_wrong_with_the_source_is_an_error(folder: Path) -> None:
     assert "visitors" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -> None:
     status, out, shown = on_a_terminal("compare", folder / "policy.toml", "--strategies", FEW, "--json")
     assert status == 0
@@ -265,7 +265,7 @@ def check_loss(case: Case) -> None:
             assert (one["classes"], one["suppressed_rows"]) == (expected.classes, expected.suppressed_rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_loss_of_local_recoding(folder: Path) -> None:
     """By another measure it is what it is by its own."""
     losses = []

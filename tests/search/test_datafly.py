@@ -133,7 +133,7 @@ def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expe
         assert dict(result.generalization) == as_dict(case, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=6))
 @given(case=strategies.cases())
 def test_the_engine_counts_the_same_values(case: Case) -> None:

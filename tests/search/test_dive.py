@@ -212,7 +212,7 @@ def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case
         check_privacy(case, 1000)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("limit", "most"), [(1.0, 0.537), (0.05, 0.581)])
 def test_16_quasi_identifiers(data: Path, limit: float, most: float) -> None:
     """The best answers that are known, in a lattice of 85 million generalizations: by checks, not by seconds."""

@@ -72,7 +72,7 @@ def test_a_policy_without_them_has_the_fingerprint_that_it_had() -> None:
     assert "forbidden" not in make_policy({"town": bare}).model_dump_json()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) -> None:
     policy = make_policy({"town": town("harbour", "Kiel"), "age": "suppress"})
     assert policy.redacted()["attributes"]["town"]["forbidden"] == 2
@@ -143,7 +143,7 @@ def test_the_lowest_level_without_a_forbidden_label(people: Any, forbidden: list
     assert levels_of(people, town(*forbidden)) == {"town": level, "age": 0}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(sorted(WIDE), 3))
 def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> None:
     """One of the harbour towns is alone: their level is the one to release, were it allowed."""
@@ -317,14 +317,14 @@ def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) 
     check(restricted_case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(15))
 @given(restricted_case=restricted())
 def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restricted) -> None:
     check(restricted_case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=25))
 @given(limited_case=limited())
 def test_gaps_change_no_answer(limited_case: Limited) -> None:

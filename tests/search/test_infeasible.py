@@ -60,7 +60,7 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
     assert "The binding requirement is distinct 6-diversity of dx; without it, 0 rows would be suppressed" in str(error)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_message_says_what_can_help() -> None:
     """A limit that it names is enough."""
     privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
@@ -115,7 +115,7 @@ def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_
     assert (error.nearest, error.suppressed_rows) == ({"sex": 1, "zip": 1}, 16)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["incognito", "ola", "flash"])
 def test_a_strategy_that_looks_at_everything_does(strategy: str) -> None:
     assert "no generalization meets the policy" in str(refused({"k": 17}, strategy=strategy))
@@ -145,7 +145,7 @@ def test_persons_are_counted() -> None:
     assert error.suppressed_rows == 16
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_line_says_it_and_exits_with_1(tmp_path: Any) -> None:
     with duckdb.connect(str(tmp_path / "h.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 'F' AS sex, 'a' AS dx FROM range(4)")

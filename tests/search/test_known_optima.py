@@ -200,6 +200,7 @@ def recount(data: Path) -> Iterator[Recount]:
         yield Recount(data, connection)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("entry", parameters())
 def test_the_proven_optimum_is_found(workshop: Workshop, recount: Recount, entry: Entry) -> None:
     outcome = find(workshop.task(entry), STRATEGIES["optimal"])
@@ -224,6 +225,7 @@ def counted_again(recount: Recount, entry: Entry, levels: Levels) -> tuple[int, 
     return release.suppressed, len(release.kept)
 
 
+@pytest.mark.thorough
 def test_counting_again_agrees_with_what_is_listed(recount: Recount) -> None:
     """The check above leans on it."""
     entry = next(entry for entry in entries() if entry["suppression_limit"] and entry["model"] == "k")
@@ -231,6 +233,7 @@ def test_counting_again_agrees_with_what_is_listed(recount: Recount) -> None:
     assert recount.figures(entry, tuple(first["levels"])) == (first["suppressed"], first["classes"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", ["k", *(pytest.param(m, marks=pytest.mark.slow) for m in ("entropy:3", "equal:0.2"))])
 def test_the_whole_job_gives_the_same_answer(data: Path, tmp_path: Path, model: str) -> None:
     """Through the public API, from CSV to a verified release."""
@@ -259,6 +262,7 @@ SOME = ("sex", "age", "race", "marital-status", "education")
 ALL = (*SOME, "native-country", "workclass", "salary-class")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("quasi", "k", "limit"), some([(SOME, 10, 0.01), (SOME, 5, 0.0)], 2))
 def test_k_minimal_generalizations_are_those_of_exhaustive_search(
     recount: Recount, quasi: tuple[str, ...], k: int, limit: float
@@ -266,7 +270,7 @@ def test_k_minimal_generalizations_are_those_of_exhaustive_search(
     check_k_minimal(recount, quasi, k, limit)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_k_minimal_generalizations_of_a_large_lattice(recount: Recount) -> None:
     check_k_minimal(recount, ALL, 5, 0.02)
 

@@ -168,7 +168,7 @@ def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase
     check_privacy(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @ALL
 @thorough_privacy
 @given(case=strategies_privacy.privacy_cases())

@@ -45,7 +45,7 @@ def levels_by(strategy: str, case: PrivacyCase) -> Levels:
         return (result.generalization["zip"],)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", WIDE)
 def test_two_persons_who_lose_one_row_each_are_more_than_one(strategy: str) -> None:
     """Of 20 persons with 5 rows each, 5 % are one person; 5 % of the rows are five rows."""
@@ -62,7 +62,7 @@ def test_one_person_with_many_rows_is_one(strategy: str) -> None:
     assert levels_by(strategy, case_of(rows, "0.09")) == (2,)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_without_a_person_are_one_person() -> None:
     rows = [*visits("11", "11"), *({"zip": zip_, "who": None} for zip_ in ("12", "13", "21"))]
     assert levels_by("optimal", case_of(rows, "0.34")) == (0,)
@@ -82,7 +82,7 @@ def test_an_infeasible_policy_is_explained_in_persons() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_limit_that_an_error_names_is_enough() -> None:
     rows = visits("11 11 11 21", "11 11 11 11", "22 11 11 11", "11 11 11 11", "12", "13")
     attributes = {"max_level": 0}
@@ -176,7 +176,7 @@ def test_same_answer_as_a_plain_search(strategy: str, case: PrivacyCase) -> None
     check(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", WIDE)
 @thorough
 @given(case=cases())
@@ -184,7 +184,7 @@ def test_same_answer_as_a_plain_search_many(strategy: str, case: PrivacyCase) ->
     check(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_random_cases_have_what_is_to_be_found() -> None:
     """In some the limit of rows and that of persons differ in what they allow, either way."""
     found: set[tuple[bool, bool]] = set()

@@ -56,7 +56,7 @@ def test_a_minimal_generalization_that_is_no_distance_vector_is_found() -> None:
         assert result.optimal
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_among_vectors_only_k_minimal_generalizations_are_missed() -> None:
     """By exhaustive search of tables of which benchmarks/samarati_misses.py makes more. With joins none is."""
     drawn = random.Random(1)
@@ -174,7 +174,7 @@ def test_the_engine_finds_the_same_vectors_many(case: Case) -> None:
     check_by_engine(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_vectors_that_take_turns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outlier at a time, each with those after it."""
     monkeypatch.setattr("sqlanon.search.vectors.PAIRS", 1)
@@ -198,7 +198,7 @@ def test_vectors_of_many_attributes_take_several_words() -> None:
         assert tuple(result.generalization.values()) == away
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_levels_that_are_not_allowed() -> None:
     """Outliers and distances count from the lowest level that is allowed; what is above the highest is left out."""
     with duckdb.connect() as connection:
@@ -247,7 +247,7 @@ def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @STRATEGIES_HERE
 @settings(thorough_privacy, max_examples=examples(20))
 @given(case=strategies_privacy.privacy_cases())
@@ -255,7 +255,7 @@ def test_with_any_requirement_many(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("strategy", "limit", "expected"), some([
     ("samarati", 0.0, (0, 4, 1, 2, 3, 2, 0, 0)),
     ("samarati-binary", 0.0, (0, 4, 1, 2, 3, 2, 0, 0)),

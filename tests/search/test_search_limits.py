@@ -328,7 +328,7 @@ def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
     assert result.generalization == {"a": 5, "b": 4, "c": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", WIDE)
 def test_a_lattice_of_2_to_the_60_ends_in_time(strategy: str) -> None:
     names = [f"b{i}" for i in range(60)]

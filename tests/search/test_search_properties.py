@@ -154,7 +154,7 @@ def test_same_answer_as_exhaustive_search(strategy: str, case: Case) -> None:
     check(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @thorough
 @given(case=strategies.cases())
@@ -162,7 +162,7 @@ def test_same_answer_as_exhaustive_search_many(strategy: str, case: Case) -> Non
     check(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=1))
 @given(case=strategies.cases().filter(lambda case: len(case.rows) > case.k))
 def test_all_measures_on_one_table(case: Case) -> None:
@@ -170,7 +170,7 @@ def test_all_measures_on_one_table(case: Case) -> None:
         check(replace(case, measure=measure, aggregate=None, weights=None), "optimal")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(6))
 @given(case=strategies.cases())
 def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
@@ -182,7 +182,7 @@ def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
 ENOUGH = strategies.cases().filter(lambda case: len(case.rows) >= case.k and not case.has_unknown)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(12, usual=8))
 @given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
@@ -203,7 +203,7 @@ def check_top(case: Case) -> None:
     assert sum(recoded(case, top).values()) == len(case.rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=6))
 @given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, strategy: str) -> None:
@@ -233,14 +233,14 @@ def check_release(case: Case, strategy: str) -> None:
 SOLVABLE = strategies.cases().filter(lambda case: oracle.solve(**case.arguments) is not None)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=4))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter(case: Case) -> None:
     check_order(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(15))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter_many(case: Case) -> None:

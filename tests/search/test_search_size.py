@@ -60,7 +60,7 @@ def wide_search(limit: float, **limits: Any) -> Search:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(["optimal", "k_minimal"], 2))
 def test_a_lattice_of_10_to_the_8_is_never_laid_out(strategy: str) -> None:
     search = wide_search(0.05, checks=400)
@@ -85,7 +85,7 @@ def test_early_answers_are_good() -> None:
     assert early.bound < late.bound <= many.scores[late.levels]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_more_boxes_than_have_room_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.search.lattice.ROOM", 1000)
     search = wide_search(0.05, checks=10_000)
@@ -95,7 +95,7 @@ def test_more_boxes_than_have_room_take_no_memory(monkeypatch: pytest.MonkeyPatc
     assert outcome.bound < search.scores[outcome.levels] < 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_wide_table_is_searched_to_the_end() -> None:
     """Every row has a number of its own: it has to go to its top, and nothing else has to change."""
     with duckdb.connect() as connection:
@@ -125,7 +125,7 @@ EACH = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", some([0.0, 0.05], 1))
 @pytest.mark.parametrize("strategy", EACH)
 def test_60_quasi_identifiers_have_an_answer_in_a_second_or_so(strategy: str, limit: float) -> None:

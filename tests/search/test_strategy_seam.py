@@ -72,7 +72,7 @@ def lost(rows: Sequence[Row], levels: Sequence[int]) -> int:
     return sum(size for size in classes.values() if size < 3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("limit", [0, 0.1])
 def test_descent_ends_where_no_step_down_is_possible(tmp_path: Path, seed: int, limit: float) -> None:
@@ -86,7 +86,7 @@ def test_descent_ends_where_no_step_down_is_possible(tmp_path: Path, seed: int, 
     assert not result.optimal
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
 def test_whole_classes_is_as_good_as_the_best_generalization(tmp_path: Path, seed: int) -> None:
     rows = patients(seed)
@@ -99,7 +99,7 @@ def test_whole_classes_is_as_good_as_the_best_generalization(tmp_path: Path, see
     assert tuple(best.generalization.values()) in possible
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", [toy.name for toy in TOYS])
 def test_a_release_is_published_verified_and_reported(tmp_path: Path, strategy: str) -> None:
     policy = write(tmp_path, patients(1), strategy, 0.1)
@@ -118,7 +118,7 @@ def test_a_release_is_published_verified_and_reported(tmp_path: Path, strategy: 
         assert strategy in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_strategies_are_compared(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(1), "optimal", 0.1)
     with sqlanon.connect() as db:

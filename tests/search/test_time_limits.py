@@ -93,7 +93,7 @@ ALWAYS = [
 CASES = [*ALWAYS, *(case for case in product(STRATEGIES, SHAPES) if case not in ALWAYS and EXAMPLES >= 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("strategy", "shape"), CASES)
 def test_every_strategy_ends_within_its_limit_and_five_seconds(strategy: str, shape: str) -> None:
     seconds, result = seconds_beyond_limit(shape, strategy=strategy)

@@ -211,7 +211,7 @@ texts = st.text(st.sampled_from('abz ,;"\n'), max_size=6)
 BAD = ["short", "long", "nul", "closed"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(300))
 @given(
     rows=st.lists(st.tuples(texts, texts, texts), min_size=6, max_size=14),
@@ -315,7 +315,7 @@ def test_runs_of_lines_are_copied_as_their_records_are(
     assert copy(run_lines) == copy(0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     with path.open("w") as file:
@@ -394,7 +394,7 @@ def test_plan_says_how_far_it_reads(tmp_path: Path) -> None:
     assert "people.csv: 1 bad line is dropped of the first 20,480 lines: line 2 has 2" in done.err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_manifest_has_no_count_unless_the_policy_drops_lines(folder: Path) -> None:
     (folder / "people.csv").write_text(HEADER + ROWS)
     assert cli("anonymize", "policy.toml", cwd=folder).err == ""

@@ -53,7 +53,7 @@ def copied(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
         return (Counter(rows), dict(layout.columns)), any("sample_size = -1" in one for one in asked)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("first", "late"), [pytest.param(*pair, marks=[pytest.mark.slow] if i % 6 else []) for i, pair in enumerate(LATE)]
 )
@@ -115,7 +115,7 @@ LIKE = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("values", some([(one,) for one in LIKE], 2), ids=str)
 def test_a_file_like_its_first_rows_is_read_once(tmp_path: Path, values: tuple[str, ...]) -> None:
     lines = [f"{values[i % len(values)]},a\n" for i in range(6_000)]
@@ -125,7 +125,7 @@ def test_a_file_like_its_first_rows_is_read_once(tmp_path: Path, values: tuple[s
     assert found == copied(path, as_a_whole=True)[0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_columns_that_are_not_released_are_not_copied(tmp_path: Path) -> None:
     """But for the one that tells persons apart. The policy is held against all that are there."""
     lines = [f"Person {i},{i % 2},{i},x,{i // 2}\n" for i in range(8)]

@@ -146,14 +146,14 @@ def test_an_empty_file_is_named_as_empty(name: str, content: str, tmp_path: Path
     assert refusal([str(tmp_path / name), rows]) == f"{name} is empty: it has no header and no rows"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_of_one_column_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "ages.csv").write_text("age\n" + "20\n" * 6)
     rows, _ = published(None, {"age": "suppress"}, tmp_path, source={"files": [str(tmp_path / "ages.csv")]}, k=1)
     assert Counter(str(age) for (age,) in rows) == {"20": 6}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("".join(f"{name},{age},{ill}\n" for name, age, ill in people(0, 50)))
@@ -201,7 +201,7 @@ def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*), count(name), sum(age) FROM copy").fetchall() == [(6, 6, 6)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_of_two_dialects_has_all_rows(tmp_path: Path) -> None:
     Dialect().write(tmp_path / "f0.csv", people(0, 50))
     Dialect(newline="\r\n", above="Export of 2001\n").write(tmp_path / "f1.csv", people(50, 100))
@@ -221,7 +221,7 @@ dialects = st.builds(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(40))
 @given(st.lists(st.tuples(dialects, st.integers(1, 30)), min_size=1, max_size=4))
 def test_no_row_of_any_dialect_is_lost(

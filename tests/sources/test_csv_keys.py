@@ -192,7 +192,7 @@ def test_a_decoded_copy_does_not_outlive_the_reading(tmp_path: Path, monkeypatch
     assert not [*(tmp_path / "temporary").iterdir()]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_and_its_verbs_read_a_file_alike(tmp_path: Path) -> None:
     """Also the column that no policy names, which the ledger hashes."""
     people = "Export\nNäme;Gruppe;Ort\n" + "".join(f"Ü{i};{i % 2};Köln\n" for i in range(8)) + "Summe: 8\n"

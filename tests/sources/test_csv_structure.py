@@ -163,7 +163,7 @@ LATE = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", LATE)
 def test_a_broken_line_far_behind_the_first_lines_is_found(line: str, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(HEADER + "21,m,asthma\n" * 43_556 + line + ROWS)

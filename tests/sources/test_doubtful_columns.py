@@ -156,7 +156,7 @@ def test_numbers_with_marks_beside_words_need_both_keys(tmp_path: Path) -> None:
 YEARS = {"hierarchy": {"dates": ["year"]}}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("broken", ["2024-02-30", "0000-00-00"])
 def test_a_day_that_no_month_has_is_no_date(broken: str, tmp_path: Path) -> None:
     values = [*(f"2024-01-{i}" for i in range(13, 25)), broken]
@@ -166,7 +166,7 @@ def test_a_day_that_no_month_has_is_no_date(broken: str, tmp_path: Path) -> None
     assert bind(tmp_path / "x.csv", "seen", values, {**YEARS, "missing": [broken]})["seen"] == "DATE"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("values", "type_", "format_"),
     [
@@ -301,7 +301,7 @@ def test_texts_by_nature_are_read(case: str, tmp_path: Path) -> None:
     assert bind(tmp_path / "x.csv", name, values, attribute)[name] == "VARCHAR"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from(["7", "-1", "2.5", "x", "", "1e"]), min_size=1, max_size=30))
 def test_columns_are_refused_from_a_share_of_numbers_on(

@@ -471,7 +471,7 @@ def test_numbers_in_cells_of_texts_need_a_type(tmp_path: Path) -> None:
     assert "'1,5' (cell A3)" in attribute_refusal(tmp_path, in_wards("age", "21", "1,5"), {**AGE, "type": "integer"})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_texts_are_read_as_dates_in_their_format(tmp_path: Path) -> None:
     rows = in_wards("born", "31.01.20", "01.02.99")
     keys = {"type": "date", "format": "%d.%m.%y", "pivot": 2026}
@@ -529,7 +529,7 @@ def test_keys_that_do_not_apply_are_refused(value: Any, keys: dict[str, Any], me
     assert message in attribute_refusal(tmp_path, in_wards("x", value, value), attribute)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_and_dates_are_texts_where_the_policy_reads_texts(tmp_path: Path) -> None:
     mask = {"role": "quasi", "hierarchy": {"mask": "right"}}
     assert sorted(released(tmp_path, in_wards("x", 21, "007"), mask)) == ["007", "21"]
@@ -569,7 +569,7 @@ def test_a_plan_has_the_columns(tmp_path: Path) -> None:
         assert "age" in str(db.plan(make_policy(roles, k=1, source={"person": False})))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sheets_of_several_files_are_matched_by_name(tmp_path: Path) -> None:
     files = [
         str(write_workbook(tmp_path / "f0.xlsx", [["zip", "n", "day"], ["02139", 1, DAY]])),

@@ -168,6 +168,7 @@ def plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
+@pytest.mark.thorough
 def test_sqlite_gives_the_same_release_and_is_only_read(lite: Path, expected: list[Any], tmp_path: Path) -> None:
     before = hashlib.sha256(lite.read_bytes()).hexdigest(), sorted(tmp_path.iterdir())
     source = {"database": str(lite), "table": "patients", "undeclared": "drop"}
@@ -258,6 +259,7 @@ def test_ducklake_gives_the_same_release(data: Path, expected: list[Any], tmp_pa
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.thorough
 def test_delta_gives_the_same_release(data: Path, found: tuple[object, ...], tmp_path: Path) -> None:
     need("delta").close()
     folder = tmp_path / "patients"
@@ -536,6 +538,7 @@ def test_an_extension_that_is_missing_is_named_with_what_to_do(
             assert f"pip install duckdb==1.5.5 {package}==1.5.5 (there is no such package for DuckDB {version})" in said
 
 
+@pytest.mark.thorough
 @pytest.mark.whole
 def test_with_extensions() -> None:
     """All of this file, with the newest DuckDB for which PyPI has extensions."""

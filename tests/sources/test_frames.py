@@ -80,7 +80,7 @@ def test_relations_and_datasets(people: duckdb.DuckDBPyRelation) -> None:
         assert copied(given)[1] == copied(pa.table(PEOPLE))[1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
 def test_releases_of_frames(name: str) -> None:
     """The search reads several times, also what can be read once only."""
@@ -238,7 +238,7 @@ def test_a_frame_is_not_shown(people: duckdb.DuckDBPyRelation) -> None:
         assert repr(db) == "Database('duckdb DuckDBPyRelation')"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_suggest_for_a_frame() -> None:
     """The text is a policy for the same frame, and has no place of a source."""
     frame = pl.DataFrame({"age": [20 + i % 40 for i in range(200)], "ward": [f"w{i % 3}" for i in range(200)]})
@@ -259,7 +259,7 @@ def test_an_object_of_a_script_is_named_by_its_type_alone() -> None:
     assert "Table" in str(refused.value) and "main__" not in str(refused.value)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_times_of_pandas_with_a_zone_have_calendar_levels(tmp_path: Path) -> None:
     times = pd.to_datetime(["2020-12-31 23:59:59.999999999", "2021-01-01 00:00:00.000000000"] * 3, utc=True)
     frame = pd.DataFrame({"seen": times.astype("datetime64[ns, UTC]")})

@@ -60,7 +60,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "release.duckdb"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_release_is_that_of_the_same_rows_in_a_table(release: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
@@ -87,7 +87,7 @@ def test_types_are_those_of_the_file(release: Path) -> None:
     assert all(len(zip_) == 5 for (zip_,) in fetch(release, "SELECT zip FROM release"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"zip": f"0{i % 2}139" if i % 2 else 2139}) for i in range(20))
     path = tmp_path / "zips.ndjson.gz"

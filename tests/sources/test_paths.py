@@ -40,7 +40,7 @@ def policy_in(folder: Path, kind: str) -> sqlanon.Policy:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "kind", "target"),
     [

@@ -65,6 +65,7 @@ def population_in(place: str, tmp_path: Path) -> dict[str, Any]:
     }[place]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", some(["table", "query", "parquet", "database", "csv"], 3))
 def test_wherever_it_is_the_answer_is_the_same(place: str, tmp_path: Path) -> None:
     """The classes 0213*, 30-39 and 40-49 match three voters each, and 02141 in its fifties two."""
@@ -76,6 +77,7 @@ def test_wherever_it_is_the_answer_is_the_same(place: str, tmp_path: Path) -> No
     assert (result.null_map, result.wrong_map) == (0, None)
 
 
+@pytest.mark.thorough
 def test_the_source_is_a_live_connection(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (zip VARCHAR, age INTEGER, dx VARCHAR)")
@@ -96,6 +98,7 @@ def test_the_source_is_a_live_connection(tmp_path: Path) -> None:
         assert left == []
 
 
+@pytest.mark.thorough
 def test_a_value_of_the_population_alone_matches_nothing_below_the_top(tmp_path: Path) -> None:
     """It is in no hierarchy: for the release there is no such person, and no error either."""
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
@@ -145,6 +148,7 @@ def test_null_map_and_wrong_map_count_rows(tmp_path: Path) -> None:
     assert {"null_map": 0, "wrong_map": 1}.items() <= result.to_dict().items()
 
 
+@pytest.mark.thorough
 def test_what_the_population_has_does_not_reach_the_release(tmp_path: Path) -> None:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
     anonymized(policy_of(source, {"table": "voters"}, search={"suppression_limit": 0.2}), tmp_path)
@@ -175,6 +179,7 @@ def test_masked_rows_match_the_whole_population(top: bool, tmp_path: Path) -> No
     assert result.warnings == (NOT_COMPARED,)
 
 
+@pytest.mark.thorough
 def test_a_person_in_several_combinations_does_not_prune_what_presence_allows(tmp_path: Path) -> None:
     """At the top two of five persons are there, which is too few; below, each class has enough: one is in both."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -191,6 +196,7 @@ def test_a_person_in_several_combinations_does_not_prune_what_presence_allows(tm
         assert db.anonymize(policy).generalization == {"place": 0}
 
 
+@pytest.mark.thorough
 def test_persons_are_found_again_where_types_differ(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS FROM (VALUES (1, 31), (2, 45)) v(who, age)")
@@ -207,6 +213,7 @@ def test_persons_are_found_again_where_types_differ(tmp_path: Path) -> None:
         result.publish(tmp_path / "release.duckdb")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by_file", [True, False])
 def test_a_null_of_the_population_alone_is_no_leaf_of_the_source(by_file: bool, tmp_path: Path) -> None:
     """Of four values two look alike: a third is lost. With a NULL of its own, the source has five."""

@@ -19,7 +19,7 @@ def files() -> dict[str, bytes]:
     return real_files(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_real_files_are_read_exactly_or_refused(files: dict[str, bytes], tmp_path: Path) -> None:
     names = share([name for name in files if len(files[name]) < 1_000_000], least=100)
     with duckdb.connect() as connection:

@@ -72,7 +72,7 @@ def listing() -> Iterator[Any]:
         yield module.Listing(ROWS)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_source_of_another_kind_goes_through_all(listing: Any, tmp_path: Path) -> None:
     path, asks = tmp_path / "release.duckdb", policy(catalog={"database": str(tmp_path / "catalog.duckdb")})
     with sqlanon.connect(listing) as db:

@@ -84,7 +84,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     some(
@@ -110,7 +110,7 @@ def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str, released
     assert types == {"zip": "VARCHAR", "age": "BIGINT"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "query",
     some(
@@ -170,7 +170,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_file_is_only_read(file: Path, tmp_path: Path) -> None:
     before, beside = (digest(file), file.stat().st_mtime_ns), set(file.parent.iterdir())
     catalog = {"database": str(tmp_path / "catalog.duckdb")}
@@ -188,13 +188,13 @@ def test_the_file_is_only_read(file: Path, tmp_path: Path) -> None:
     assert set(file.parent.iterdir()) == beside
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_policy_says_where(file: Path, tmp_path: Path, released: Released) -> None:
     source = {"database": str(file), "table": "people"}
     assert released(None, ROLES, tmp_path, source=source)[0] == ROWS
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", some([{"table": "t"}, {"query": "SELECT age FROM t"}], 2), ids=["table", "query"])
 def test_results_over_two_files_do_not_mix(tmp_path: Path, source: dict[str, str]) -> None:
     """A release is made from the file that was searched, whatever was opened since, also under the same name."""
@@ -243,7 +243,7 @@ def test_columns_and_roles_must_fit(file: Path) -> None:
             db.anonymize(make_policy({**ROLES, "ZIPCODE": "mask", "sex": "suppress"}, table="people"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_case_of_a_column_does_not_matter(file: Path, tmp_path: Path, released: Released) -> None:
     rows, types = released(file, {"ZIP": "mask", "Age": "suppress"}, tmp_path, source={"table": "people"})
     assert rows == ROWS
@@ -257,7 +257,7 @@ def test_empty_table_is_infeasible(file: Path) -> None:
     assert caught.value.nearest is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_file_that_another_process_writes_to(tmp_path: Path) -> None:
     path = tmp_path / "held.duckdb"
     code = f"""
@@ -303,13 +303,13 @@ def test_csv(tmp_path: Path, separator: str, end: str, released: Released) -> No
     assert types == {"zip": "VARCHAR", "age": "BIGINT"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_csv_with_a_byte_order_mark(tmp_path: Path, released: Released) -> None:
     path = write(tmp_path / "people.csv", "\ufeff" + csv_text())
     assert released(path, ROLES, tmp_path, table=None)[0] == ROWS
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_zip_stays_text_for_a_hierarchy_file(tmp_path: Path, released: Released) -> None:
     path = write(tmp_path / "people.csv", csv_text())
     file = write(tmp_path / "zips.csv", "02130;021**\n02131;021**\n")
@@ -317,14 +317,14 @@ def test_zip_stays_text_for_a_hierarchy_file(tmp_path: Path, released: Released)
     assert released(path, {"zip": rule, "age": "insensitive"}, tmp_path, table=None)[0] == ROWS
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_gzipped_csv(tmp_path: Path, released: Released) -> None:
     path = tmp_path / "people.csv.gz"
     path.write_bytes(gzip.compress(csv_text(";").encode()))
     assert released(path, ROLES, tmp_path, table=None)[0] == ROWS
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_quoted_csv(tmp_path: Path, released: Released) -> None:
     lines = '"zip","a ""b"", c"\n' + '"02139","it, ""s""\nhere"\n' * 3 + "02138,\n" * 3
     path = write(tmp_path / "people.csv", lines)
@@ -333,7 +333,7 @@ def test_quoted_csv(tmp_path: Path, released: Released) -> None:
     assert list(types) == ["zip", 'a "b", c']
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("first", "late"), some([("1", "unknown"), ("2020-01-01", "13/13/2021"), ("true", "?")], 3))
 def test_late_row_of_another_type(tmp_path: Path, first: str, late: str, released: Released) -> None:
     """The sniffer looks at the first 20,480 rows only."""
@@ -345,7 +345,7 @@ def test_late_row_of_another_type(tmp_path: Path, first: str, late: str, release
     assert types["age"] == "VARCHAR"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_late_number_of_another_type(tmp_path: Path, released: Released) -> None:
     lines = "zip,age\n" + "02139,1\n" * 30_000 + "02139,1.5\n" * 3
     rows, types = released(write(tmp_path / "people.csv", lines), ROLES, tmp_path, table=None)
@@ -353,13 +353,13 @@ def test_late_number_of_another_type(tmp_path: Path, released: Released) -> None
     assert types["age"] == "DOUBLE"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_null_in_csv(tmp_path: Path, released: Released) -> None:
     path = write(tmp_path / "people.csv", "zip,age\n" + ",\n" * 3 + "02139,1\n" * 3)
     assert released(path, ROLES, tmp_path, table=None)[0] == {(None, None): 3, ("02139", 1): 3}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_several_files(tmp_path: Path, released: Released) -> None:
     for name in ("a1", "a2"):
         write(tmp_path / f"{name}.csv", csv_text())
@@ -370,7 +370,7 @@ def test_several_files(tmp_path: Path, released: Released) -> None:
     assert found == twice, "a file that two patterns match counts once"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_files_whose_types_differ(tmp_path: Path, released: Released) -> None:
     write(tmp_path / "a1.csv", csv_text())
     write(tmp_path / "a2.csv", "zip,age\n" + "02130,none\n" * 2)
@@ -422,7 +422,7 @@ def test_csv_names_that_differ_in_case_only(tmp_path: Path) -> None:
 ARROW = pa.table({"zip": ["02130", "02131"] * 4, "age": pa.array([0, 1] * 4, pa.int64())})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_parquet(tmp_path: Path, released: Released) -> None:
     pq.write_table(ARROW, tmp_path / "a1.parquet")
     pq.write_table(ARROW, tmp_path / "a[2].parquet")
@@ -453,7 +453,7 @@ def test_parquet_names_inside_of_structs_are_no_columns(tmp_path: Path) -> None:
 # Arrow
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_arrow_table_and_stream(tmp_path: Path, released: Released) -> None:
     assert released(ARROW, ROLES, tmp_path, table=None)[0] == ROWS
     assert released(ARROW.to_reader(max_chunksize=3), ROLES, tmp_path, table=None)[0] == ROWS
@@ -474,7 +474,7 @@ def test_empty_arrow_table_is_infeasible() -> None:
         db.anonymize(make_policy(ROLES, table=None))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_wide_table(tmp_path: Path) -> None:
     names = [f"c{i}" for i in range(120)]
     wide = pa.table({name: [i % 7, i % 7, 1, 1] for i, name in enumerate(names)})
@@ -507,7 +507,7 @@ def state(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[Any, ..
     return {name: sorted(connection.execute(query).fetchall()) for name, query in queries.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("setup", "source"),
     some(
@@ -608,7 +608,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some([*INTERNAL, *HOSTILE], 23, few=2))
 def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, released: Released) -> None:
     """At level 0, with a label, with suppressed rows, as sensitive; and beside all the other names."""
@@ -644,7 +644,7 @@ WORK_TABLES = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "as_query"),
     some([(name, bool((i + j) % 2)) for i, name in enumerate((*WORK_TABLES, *HOSTILE)) for j in (0, 1)], 20, few=2),
@@ -701,7 +701,7 @@ SCALARS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("type_", "storage", "rule"),
     some(
@@ -738,7 +738,7 @@ def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, sto
     connection.close()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", some(SCALARS, 20))
 def test_every_scalar_type_with_labels_and_suppression(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, type_: str
@@ -762,7 +762,7 @@ def test_every_scalar_type_with_labels_and_suppression(
         assert types == [(type_, "VARCHAR")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_floats_that_read_alike_are_one_value(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, released: Released
 ) -> None:
@@ -773,7 +773,7 @@ def test_floats_that_read_alike_are_one_value(
     assert types == {"x": "DOUBLE"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_intervals_that_are_equal_are_one_value(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """They are to GROUP BY: a release must not tell them apart."""
     live.execute("CREATE TABLE t AS SELECT unnest(['30 days', '1 month', '720 hours'])::INTERVAL AS x")
@@ -835,7 +835,7 @@ def test_type_that_a_release_cannot_hold_is_said(
 # What makes values look equal
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_collations_do_not_merge_values(live: duckdb.DuckDBPyConnection, tmp_path: Path, released: Released) -> None:
     live.execute("CREATE TABLE t (x VARCHAR COLLATE NOCASE, y VARCHAR COLLATE NOCASE.NOACCENT)")
     live.execute("INSERT INTO t VALUES ('a', 'é'), ('a', 'é'), ('A', 'E'), ('A', 'E')")
@@ -847,7 +847,7 @@ def test_collations_do_not_merge_values(live: duckdb.DuckDBPyConnection, tmp_pat
         assert db.risk(make_policy({"x": "suppress", "y": "suppress"})).classes == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_default_collation_of_a_connection_does_not_merge_values(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, released: Released
 ) -> None:
@@ -860,7 +860,7 @@ def test_default_collation_of_a_connection_does_not_merge_values(
     assert live.execute("SELECT current_setting('default_collation'), 'a' = 'A'").fetchall() == [("nocase", True)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path, released: Released) -> None:
     live.execute("CREATE TABLE t AS SELECT unnest([NULL, NULL, 1, 1, 2]) AS x")
     rows, _ = released(live, {"x": "suppress"}, tmp_path, search={"suppression_limit": 0.2})
@@ -872,7 +872,7 @@ def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path, releas
 # Names and places that mean something to the engine
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", some(["parquet", "csv"], 2))
 def test_paths_are_no_patterns_and_their_folders_no_columns(tmp_path: Path, ending: str) -> None:
     """``f[1]`` is that folder, not ``f1``; ``year=2020`` is no column."""
@@ -892,7 +892,7 @@ def test_paths_are_no_patterns_and_their_folders_no_columns(tmp_path: Path, endi
         assert result.publish().verify().verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_connection_that_may_only_read(tmp_path: Path, released: Released) -> None:
     path = tmp_path / "main.duckdb"
     with duckdb.connect(str(path)) as db:

@@ -73,7 +73,7 @@ def policy(**source: object) -> sqlanon.Policy:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_pyreadstat
 def test_numbers_dates_and_texts_of_spss_are_read_as_they_are() -> None:
     types, columns = read("survey.sav")
@@ -103,7 +103,7 @@ def test_numbers_dates_and_texts_of_spss_are_read_as_they_are() -> None:
     assert columns["stay"][:3] == [90000, 0, 3600]  # more than a day is a duration, in seconds
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_pyreadstat
 def test_user_missing_values_are_kept_as_values_where_the_policy_says_so() -> None:
     _, columns = read("survey.sav", choices=ReadingChoices(value_labels=False, user_missing="keep"))
@@ -112,7 +112,7 @@ def test_user_missing_values_are_kept_as_values_where_the_policy_says_so() -> No
     assert columns["region"] == ["N", "S", "X", None, "N", "S"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_pyreadstat
 def test_labels_replace_codes_and_a_value_without_a_label_stays_its_code() -> None:
     choices = ReadingChoices(value_labels=("SEX", "age", "region"), user_missing="keep")
@@ -126,7 +126,7 @@ def test_labels_replace_codes_and_a_value_without_a_label_stays_its_code() -> No
     assert columns["age"] == [34, 98, None, 18, None, 41]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_pyreadstat
 @pytest.mark.parametrize(("name", "column"), [("survey.sav", "zip"), ("survey.xpt", "ZIP")])
 def test_a_column_of_texts_has_the_zeros_that_its_format_shows(name: str, column: str) -> None:
@@ -163,7 +163,7 @@ def test_the_missing_codes_of_stata_become_null_or_are_kept_with_their_labels() 
     assert labels == ["male", "female", "refused", None, ".z", "male"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_pyreadstat
 def test_a_float_of_stata_is_no_longer_decimal_than_it_was() -> None:
     types, columns = read("floats.dta")
@@ -172,7 +172,7 @@ def test_a_float_of_stata_is_no_longer_decimal_than_it_was() -> None:
     assert read("floats.dta", text_columns=("dose",))[1]["dose"] == ["0.1", "2.5", None]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_pyreadstat
 def test_leap_seconds_of_stata_are_refused_unless_the_column_is_left_out() -> None:
     with pytest.raises(sqlanon.SourceError, match=r"column 'leap' counts leap seconds \(%tC\).*cofC"):
@@ -196,7 +196,7 @@ def test_transport_files_of_sas() -> None:
     assert types["BORN"] == "DATE"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_pyreadstat
 def test_files_of_sas(tmp_path: Path) -> None:
     types, columns = read(unpacked("date_test.sas7bdat", tmp_path))
@@ -211,7 +211,7 @@ def test_files_of_sas(tmp_path: Path) -> None:
     assert [values[0] for values in read(codes)[1].values()] == [None] * 8 + [1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_pyreadstat
 @pytest.mark.parametrize("name", ["survey.sav", pytest.param("survey.xpt", marks=pytest.mark.slow)])
 def test_a_file_that_is_read_in_pieces_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_several_data_sets_in_a_transport_file_are_refused(tmp_path: Path) -> No
 
 
 @needs_pyreadstat
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_broken_file_is_refused_by_its_name(tmp_path: Path) -> None:
     for name in ("survey.sav", "survey.dta", "survey.xpt"):
         content = (FOLDER / name).read_bytes()
@@ -278,7 +278,7 @@ def test_changed_bytes_are_read_or_refused(
 
 
 @needs_pyreadstat
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_code_with_another_label_in_another_file_is_refused_unless_labels_are_read(tmp_path: Path) -> None:
     other = tmp_path / "wave2.sav"
     content = (FOLDER / "survey.sav").read_bytes()
@@ -347,7 +347,7 @@ def test_suggest_decides_and_says_so_and_its_policy_runs(tmp_path: Path) -> None
 
 
 @needs_pyreadstat
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_release_is_that_of_the_same_rows_in_a_table() -> None:
     with duckdb.connect() as connection:
         connection.execute(

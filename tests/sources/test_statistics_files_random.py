@@ -31,6 +31,7 @@ def columns(values: Any) -> Any:
     return st.lists(st.none() | values, min_size=4, max_size=4)
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(60))
 @given(
     st.sampled_from(["sav", "dta", "xpt"]),

@@ -67,7 +67,7 @@ well_formed = st.builds(
 strange_numbers = st.text("0123456789.,- +", max_size=8)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.one_of(well_formed, well_formed, strange_numbers), min_size=1, max_size=8),
@@ -96,7 +96,7 @@ def test_numbers_are_read_as_the_oracle_reads_them(
     assert type_ != "DOUBLE"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), min_size=1, max_size=5), st.booleans())
 def test_integers_are_exact_up_to_38_digits(
@@ -116,7 +116,7 @@ parts = st.integers(0, 40).map(str) | st.integers(0, 99).map(lambda number: f"{n
 years = st.integers(0, 99).map(lambda number: f"{number:02d}") | st.integers(1850, 2100).map(str)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(parts, parts, years), min_size=1, max_size=6),
@@ -232,7 +232,7 @@ def test_values_that_do_not_fit_are_named(case: str, tmp_path: Path) -> None:
     assert message in refusal(tmp_path / "x.csv", texts, attribute, csv)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("values", "attribute", "advice", "keys"),
     [
@@ -396,7 +396,7 @@ def test_codes_of_numbers_are_null_in_frames() -> None:
             bound_rows(frame, changed, source={"person": False})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_of_typed_columns_verifies(tmp_path: Path) -> None:
     days = [f"{1 + i % 28}.{1 + i % 12}.{i % 90:02d}" for i in range(300)]
     lines = [
@@ -454,7 +454,7 @@ def test_a_population_is_read_as_its_source(tmp_path: Path) -> None:
     assert len(rows) == 9 and not {"-9", -9} & {row[0] for row in rows}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("values", "csv", "numbers"),
     [

@@ -62,7 +62,7 @@ def reordered(columns: Columns, *names: str) -> Columns:
     return {name: columns[name] for name in names}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("one_pattern", [False, True], ids=["a list", "one pattern"])
 @pytest.mark.parametrize("ending", WRITERS)
 def test_columns_in_another_order_are_matched_by_name(ending: str, one_pattern: bool, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_other_types_in_parquet_are_named(tmp_path: Path) -> None:
     assert "'age' is BIGINT in f0.parquet and DOUBLE in f1.parquet" in refusal(files)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_names_in_another_case_are_the_same_columns(ending: str, tmp_path: Path) -> None:
     files = write_files(tmp_path, ending, [FIRST, {name.upper(): values for name, values in FIRST.items()}])
@@ -115,7 +115,7 @@ def test_keys_in_another_case_are_other_keys_of_json(tmp_path: Path) -> None:
     assert "f1.json lacks 'diagnosis' of f0.json" in refusal(files)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_json_file_without_rows_lacks_nothing(tmp_path: Path) -> None:
     files = write_files(tmp_path, "json", [FIRST])
     (tmp_path / "f9.json").write_text("[]\n")
@@ -137,7 +137,7 @@ def test_many_differences_are_counted(tmp_path: Path) -> None:
     assert "and 4 more differences" in refusal(files)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(20))
 @given(
     st.sampled_from(sorted(WRITERS)),

@@ -87,7 +87,7 @@ def expected(names: list[str]) -> tuple[int, int, int, int]:
     return min(sizes), len(sizes), ROWS, sizes.count(1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_k_is_that_of_the_columns_asked_for(db: duckdb.DuckDBPyConnection) -> None:
     assert k_anonymity(db, "'people'", ["zip", "Age"]) == expected(["zip", "Age"])
     assert k_anonymity(db, "'people'", ["Age"]) == expected(["Age"])
@@ -294,7 +294,7 @@ def test_the_digest_has_names_as_constants() -> None:
             assert str(md5_number("zip")) in re.sub(r"[^0-9]", "", plan), plan  # some versions break long lines
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT"])
 def test_a_number_alone_in_its_table_has_a_digest_of_its_own(type_: str) -> None:
     found = [digest(f"SELECT {value}::{type_} AS x") for value in (0, 1, -1, 2, 100, -100, "NULL")]
@@ -375,7 +375,7 @@ ACCIDENTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_accidents_are_found() -> None:
     """In a table of numbers and texts, each at several rows."""
     table = """
@@ -400,7 +400,7 @@ def digest_of(rows: list[list[int]]) -> str:
 # In a release
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_macros_of_a_release_group_by_the_right_columns(tmp_path: Path) -> None:
     """The same hostile names, in a release file that is opened with nothing but DuckDB."""
     with duckdb.connect() as connection:

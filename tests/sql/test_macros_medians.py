@@ -51,7 +51,7 @@ def test_a_release_with_medians_verifies_with_its_own_macros(medians: Path) -> N
     assert verification.verified, verification.failures
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_macros_of_ranges_in_a_release_with_medians_do_not_verify(medians: Path, tmp_path: Path) -> None:
     forged = tmp_path / "forged.duckdb"
     forged.write_bytes(medians.read_bytes())

@@ -369,7 +369,7 @@ def test_similarity(db: Connection) -> None:
     assert of_x(db, "t_closeness", **options)[0][0] < 0.4
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_million_rows_are_measured_exactly(db: Connection) -> None:
     """Sums of 32 bits would wrap here, and accept what is 0.19 away."""
     db.execute("""
@@ -467,7 +467,7 @@ def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) 
         assert called(db, macro, "src.renamed", [name, "OTHER"], **there) == expected, (name, sensitive, person)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("macro", some(TWINS, 3))
 def test_classes_have_the_columns_that_were_asked_for(macro: str, db: Connection) -> None:
@@ -650,7 +650,7 @@ def test_the_ground_values_of_a_hierarchy_may_be_of_another_type(db: Connection)
     assert close(of_x(db, "t_closeness", distance="hierarchical", hierarchy="src.flat"), of_x(db, "t_closeness"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "setting",
     ["integer_division = true", "default_order = 'DESC'", "default_null_order = 'NULLS_LAST_ON_ASC_FIRST_ON_DESC'"],
@@ -687,7 +687,7 @@ def test_the_macros_can_be_views_and_relations_can_be_views(tables: Any, db: Con
         assert db.execute(f"FROM {name} ORDER BY ALL").fetchall() == db.execute(f"FROM {query} ORDER BY ALL").fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_table_may_be_called_as_a_part_of_a_macro(db: Connection) -> None:
     """Relations are looked up among a macro's own parts too."""
     table_of(db, ["a1", "c1"], ["a1"])

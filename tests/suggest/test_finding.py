@@ -208,7 +208,7 @@ UNSURE = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(UNSURE.split(), 8))
 def test_a_sensitive_word_beside_unknown_words_is_not_taken_for_sensitive(name: str, tmp_path: Path) -> None:
     """What is released as it is must be recognized with confidence: a doubt makes a quasi-identifier."""
@@ -220,7 +220,7 @@ def test_a_sensitive_word_beside_unknown_words_is_not_taken_for_sensitive(name: 
     assert roles_of(policy)[name] in ("quasi", "identifying")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_rare_value_outside_the_sample_keeps_a_column_from_being_released(tmp_path: Path) -> None:
     """300,000 rows are sampled, and two of many columns differ in one row: no estimate may call them constant."""
     columns = ", ".join(f"CASE WHEN i = 150001 THEN 'rare {j}' ELSE 'common' END AS c{j}" for j in range(9))
@@ -231,7 +231,7 @@ def test_a_rare_value_outside_the_sample_keeps_a_column_from_being_released(tmp_
     assert [name for name in roles if roles[name] == "insensitive"] == ["same"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_patterns_are_the_engines() -> None:
     """Each looks like its own examples and like no other's."""
     examples = {
@@ -289,7 +289,7 @@ def printed(*arguments: str, cwd: Path) -> str:
     return done.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_hospital(tmp_path: Path) -> None:
     """From nothing to a release that is verified."""
     make_hospital(tmp_path / "hospital.duckdb", rows=2000)
@@ -307,7 +307,7 @@ def test_the_hospital(tmp_path: Path) -> None:
         assert db.verify(tmp_path / "patients_release.duckdb", policy).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_adult(data: Path, tmp_path: Path) -> None:
     with sqlanon.connect(data / "adult" / "adult.csv") as db:
         (tmp_path / "policy.toml").write_text(db.suggest(), encoding="utf-8")
@@ -344,7 +344,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hostile_names(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         columns = ", ".join(f"i % {2 + j} AS {quoted(name)}" for j, name in enumerate(HOSTILE))
@@ -465,7 +465,7 @@ def test_persons_with_several_rows_are_counted(tmp_path: Path) -> None:
         assert 'role = "identifying"' in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_files(ending: str, tmp_path: Path) -> None:
     """A ZIP keeps its zero; the policy has the file's whole path, and runs from anywhere."""
@@ -497,7 +497,7 @@ def test_larger_tables_are_looked_at_here_and_there(tmp_path: Path) -> None:
     assert Counter(roles_of(policy).values()) == {"identifying": 2, "quasi": 2}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_arrow_and_small_tables(tmp_path: Path) -> None:
     """Few rows say little; an id by its name is one all the same."""
     with duckdb.connect() as connection:
@@ -531,7 +531,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
 def test_the_python_of_the_page(number: int) -> None:
     program = blocks("python")[number]
@@ -572,7 +572,7 @@ def test_the_sql_of_the_page(tmp_path: Path) -> None:
                 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_commands_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "sqlanon-demo").mkdir()
     make_hospital(tmp_path / "sqlanon-demo" / "hospital.duckdb", rows=2000)

@@ -11,7 +11,7 @@ from new_user import NAMES, make_table, visit
 BEST = {"optimal", "mondrian", "local", "k-similar", "subtree"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_release_is_a_good_one(name: str, tmp_path: Path) -> None:
     """No column is fully suppressed that another strategy keeps, and the loss is at most twice the least that `compare`

@@ -28,14 +28,14 @@ def person_in(made: Made) -> str | None:
     return None if person is None else person.name
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in REST)])
 def test_the_column_that_numbers_people_is_found(seed: int) -> None:
     made = table_of_visits(seed)
     assert person_in(made) == made.person, made.words
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in REST)])
 def test_where_each_row_is_a_person_no_column_numbers_people(seed: int) -> None:
     made = table_of_people(seed)

@@ -33,7 +33,7 @@ def people(rows: int = 200, **columns: Sequence[Any]) -> dict[str, Sequence[Any]
     return {**columns, "town": [TOWNS[i % 3] for i in range(rows)], "sex": ["mf"[i % 2] for i in range(rows)]}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
     ages = ["NA" if i % 50 == 7 else 20 + i * 7 % 60 for i in range(200)]
     text, attributes = suggested(tmp_path, people(age=ages))
@@ -42,7 +42,7 @@ def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_other_words_are_decided_by_people(tmp_path: Path) -> None:
     ages = ["4e" if i == 77 else 20 + i * 7 % 60 for i in range(200)]
     text, attributes = suggested(tmp_path, people(age=ages))
@@ -55,7 +55,7 @@ def test_other_words_are_decided_by_people(tmp_path: Path) -> None:
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("written", "format_"),
     [("{:02d}.{:02d}.1990", ', type = "date", format = "%d.%m.%Y"'), ("1990-{1:02d}-{0:02d}", "")],
@@ -72,7 +72,7 @@ def test_words_among_dates_are_decided_by_people(written: str, format_: str, tmp
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_beside_many_words_for_missing_values_are_numbers(tmp_path: Path) -> None:
     ages = ["NA" if i % 5 == 2 else 20 + i * 7 % 60 for i in range(200)]
     _, attributes = suggested(tmp_path, people(age=ages))
@@ -89,7 +89,7 @@ def test_ambiguous_dates_are_decided_by_people(tmp_path: Path) -> None:
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("values", "codes"),
     [
@@ -109,7 +109,7 @@ def test_codes_of_missing_values_are_proposed_but_not_active(values: list[Any], 
     assert "missing" not in attributes["children"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "values", [[60, 70, 80, 90, 99], [-20, -15, -9, 0, 5], [98, 99, 100, 101, 102], ["a", "b", "c", "d", "e"]]
 )
@@ -118,7 +118,7 @@ def test_values_among_others_are_no_codes(values: list[Any], tmp_path: Path) -> 
     assert "may stand for missing values" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nothing_is_read_of_other_sources(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("age,town\n" + "".join(f"{20 + i % 60},x{i % 3}\n" for i in range(200)))
     with sqlanon.connect(str(tmp_path / "people.csv")) as db:
@@ -137,7 +137,7 @@ def test_numbers_with_units_and_marks_are_named(values: list[str], tmp_path: Pat
     assert "type" not in attributes["cost"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_days_without_marks_are_dates(tmp_path: Path) -> None:
     days = [f"19{50 + i % 40}0{1 + i % 9}{10 + i % 18}" for i in range(200)]
     _, attributes = suggested(tmp_path, people(birth=days, code=[str(19_999_990 + i) for i in range(200)]))
@@ -145,7 +145,7 @@ def test_days_without_marks_are_dates(tmp_path: Path) -> None:
     assert "type" not in attributes["code"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_with_commas_are_named_with_the_keys_that_decide(tmp_path: Path) -> None:
     text, attributes = suggested(tmp_path, people(cost=[["1,5", "7"][i % 2] for i in range(200)]))
     assert "cost: 200 numbers, 100 of them with marks: '1,5' (line 2), " in text
@@ -153,7 +153,7 @@ def test_numbers_with_commas_are_named_with_the_keys_that_decide(tmp_path: Path)
     assert "type" not in attributes["cost"], "to be decided"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("values", [["02139", "10115"], ["31.12.1999", "a"], ["A1", "B2"], ["10.0.0.1", "1.2"]])
 def test_codes_are_not_taken_for_numbers(values: list[str], tmp_path: Path) -> None:
     text, _ = suggested(tmp_path, people(code_of_ward=[values[i % 2] for i in range(200)]))

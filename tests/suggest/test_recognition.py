@@ -129,7 +129,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     assert "its hierarchy file does not fit" in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_among_words_have_intervals_by_a_query(tmp_path: Path) -> None:
     """Where the source is a table: NA becomes NULL, and all other values are there."""
     text, policy = suggested(tmp_path)
@@ -179,7 +179,7 @@ def test_numbers_among_words_of_a_file_are_numbers_and_missing_values(tmp_path: 
         assert db.anonymize(Policy.load(tmp_path / "p.toml")).smallest_class >= 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_beside_the_source_is_used_where_it_fits(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         rows = "SELECT ['a', 'b', 'c'][1 + i % 3] AS town, i % 7 AS size FROM range(60) AS r(i)"

@@ -114,7 +114,7 @@ def test_a_flag_is_no_date_and_no_identifier_whatever_its_name_mentions(tmp_path
     assert policy.attributes["diabetes"].role == "sensitive"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_household_is_numbered_by_many_values_and_a_weight_is_generalized(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(FLAGS)

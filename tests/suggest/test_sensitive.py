@@ -65,7 +65,7 @@ def test_only_categories_and_shared_amounts_are_released_unchanged(
     assert "example.org" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_where_all_columns_identify_people_nothing_of_them_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +102,7 @@ DIVERSE = """
 @pytest.mark.parametrize(
     ("every", "is_active"), [pytest.param(3, True, id="frequent"), pytest.param(100, False, id="rare")]
 )
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_diversity_is_active_where_it_costs_little(every: int, is_active: bool, tmp_path: Path) -> None:
     """Two values in each group; else the policy says what it would cost, and how many rows share one value."""
     with duckdb.connect() as connection:
@@ -125,7 +125,7 @@ def test_diversity_is_active_where_it_costs_little(every: int, is_active: bool, 
         assert "are in groups that share one diagnosis" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_diagnosis_that_follows_from_a_group_is_counted(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(

@@ -33,7 +33,7 @@ def without_trials(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_policy_file_is_private_and_its_paths_are_relative(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It names both files from its own folder, and runs from any other."""
     without_trials(monkeypatch)
@@ -117,7 +117,7 @@ def test_files_beside_a_source_are_refused(folder: Path) -> None:
         db.suggest(files=[folder / "data" / "people_1.csv"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_strategy_that_keeps_the_most_is_named_with_the_figures_of_all(folder: Path) -> None:
     done = cli("suggest", "data/people_*.csv", "-o", "p.toml", cwd=folder)
     text, policy = (folder / "p.toml").read_text(encoding="utf-8"), Policy.load(folder / "p.toml")

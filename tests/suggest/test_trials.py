@@ -62,20 +62,20 @@ def hold_against_compare(people: sqlanon.Database, tried: dict[str, Trial], name
     assert all(one.error is None and one.rows == 250 and not one.stopped for one in tried.values())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_figures_are_those_of_compare(people: sqlanon.Database, tried: dict[str, Trial]) -> None:
     hold_against_compare(people, tried, ["optimal", "mondrian"])
     assert tried["mondrian with sets"].loss < tried["mondrian"].loss  # type: ignore[operator]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_figures_of_all_of_them_are_those_of_compare(people: sqlanon.Database) -> None:
     tried = {one.name: one for one in people.try_strategies(policy_of())}
     assert list(tried) == list(CANDIDATES)
     hold_against_compare(people, tried, ["optimal", "mondrian", "local", "subtree"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_is_fully_suppressed_is_so_in_the_release(
     people: sqlanon.Database, tried: dict[str, Trial], tmp_path: Path
 ) -> None:

@@ -136,7 +136,7 @@ def error_read_off(rows: list[Row], released: list[tuple[object, ...]]) -> float
     return sum(errors) / len(errors)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", some(range(3), every=3))
 @pytest.mark.parametrize(
     ("attributes", "draw"),

@@ -36,7 +36,7 @@ def test_there_is_a_golden_file_for_each_dialect() -> None:
     assert {file.stem for file in GOLDEN.glob("*.sql")} == set(DIALECTS)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("dialect", some(DIALECTS, 4))
 def test_every_statement_parses_in_its_dialect(dialect: str) -> None:
     found = statements(plans(dialect), dialect)
@@ -162,7 +162,7 @@ def test_no_part_of_a_literal_is_a_variable(dialect: str) -> None:
     assert [spelled(one.this) for one in back.expressions] == LABELS
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_part_of_an_export_is_a_variable(tmp_path: Path) -> None:
     """Labels of the top level stand in the statement, and names of requirements in comments."""
     (tmp_path / "h.csv").write_text("a;${env:HOME}\nb;${env:HOME}\n")

@@ -197,7 +197,7 @@ def test_a_population_in_a_file_is_looked_at(connection: duckdb.DuckDBPyConnecti
     assert "Not checked here: 80-map" in (tmp_path / "export" / "audit.sql").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     query = "SELECT zip, age, count(*) AS n FROM patients"
     connection.execute(f"COPY ({query} WHERE cost < 5 GROUP BY ALL) TO '{tmp_path}/part-1.parquet'")
@@ -218,7 +218,7 @@ def test_compare_and_plan_need_no_rows(connection: duckdb.DuckDBPyConnection, tm
         assert "in the warehouse" in str(db.plan(policy))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_columns_that_are_not_known_here_are_told_of(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
@@ -380,7 +380,7 @@ def test_an_empty_frequency_set_is_an_empty_source(connection: duckdb.DuckDBPyCo
     check_same(policy, connection, tmp_path)  # both are infeasible, and say the same
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_attribute_may_have_the_name_of_the_count(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     connection.execute('CREATE TABLE t AS SELECT zip AS "N", age AS "n_" FROM patients')
     policy = make_policy({"N": "mask", "n_": {"intervals": [5]}}, k=5)
@@ -388,7 +388,7 @@ def test_an_attribute_may_have_the_name_of_the_count(connection: duckdb.DuckDBPy
     assert "n__" in connection.read_parquet(str(tmp_path / "f.parquet")).columns
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("whole", some(["n::DOUBLE", "n::DECIMAL(18,0)", "n::HUGEINT", "n::UTINYINT"], 4))
 def test_counts_of_any_type_of_number(whole: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy({"zip": "mask", "age": "suppress"}, k=5), tmp_path / "f.parquet")
@@ -435,7 +435,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlanon.Result]:
         yield db.anonymize(policy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_export_is_private_and_whole(found: sqlanon.Result, tmp_path: Path) -> None:
     folder = found.export(tmp_path / "x", "snowflake")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
