@@ -298,6 +298,7 @@ def forger_in_spark(session: Any) -> SparkForger:
     return SparkForger(run_there, run_there)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_the_ledger_has_the_hash_of_the_audited_rows_in_spark(session: Any, tmp_path: Path) -> None:
     """Not of rows that somebody exchanges between the audit and the hash."""
@@ -321,6 +322,7 @@ def test_the_ledger_has_the_hash_of_the_audited_rows_in_spark(session: Any, tmp_
         assert "against the ledger: sha256" in failed(db.verify(session, wanted, "shared.r"))
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("forged", some([["", "a row, under the digest"], [*FORGED][1:], [*IN_SPARK]], 3))
 def test_no_forgery_in_spark_is_excused(session: Any, spark_cluster: Any, tmp_path: Path, forged: list[str]) -> None:

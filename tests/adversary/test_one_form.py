@@ -162,6 +162,7 @@ def spark_table() -> pa.Table:
     return pa.table({"id": list(range(2 * count + 2)), **columns})
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize(("strategy", "suppressed"), [("optimal", "mask"), ("optimal", "drop"), ("local", "mask")])
 def test_spark_releases_what_duckdb_does(session: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:

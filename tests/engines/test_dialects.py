@@ -508,6 +508,7 @@ ANY_NUMBERS = frozenset({"record", "mover", "id"})
 """Columns whose numbers tell rows apart, in no order."""
 
 
+@pytest.mark.thorough
 def test_what_is_asked_of_rows_has_the_same_answer_in_spark(engine: Any, recorded: list[Asked]) -> None:
     shipped: dict[str, exp.Expr] = {}
     wrong = []

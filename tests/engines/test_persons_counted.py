@@ -61,6 +61,7 @@ def test_persons_of_random_visits_are_counted_in_postgres_as_in_duckdb(
         check_same(db, POSTGRES, seed, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", some(list(range(12)), 6))
 def test_persons_of_random_visits_are_counted_in_spark_as_in_duckdb(session: Any, tmp_path: Path, seed: int) -> None:
@@ -217,6 +218,7 @@ def test_rows_without_a_person_are_those_that_the_search_saw(postgres: Server, m
     assert result.persons == len({row[cases.PERSON] for row in cases.unpadded(rows)})
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_local_strategies_on_spark_count_persons_of_one_combination(session: Any, tmp_path: Path) -> None:
     local = {"privacy": {"k": 3}, "search": {"strategy": "mondrian"}}

@@ -222,6 +222,7 @@ def test_no_row_is_fetched(
     assert [one.column_names for one in released] == [["zip", "age", "ill", "note"]]
 
 
+@pytest.mark.thorough
 def test_below_full_domain_huge(session: Any, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
     """Combinations that may not be fetched cannot be placed one by one: it is said before they are counted."""
     monkeypatch.setattr(SMALL_SPARK, 5)

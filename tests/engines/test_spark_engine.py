@@ -358,6 +358,7 @@ def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark
     assert engine.rows(query("SELECT COUNT(DISTINCT id % 7) FROM range(1000)")) == [(7,)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["connect"], indirect=True)
 def test_cached_rows_that_die_with_an_executor_are_made_again(engine: SparkEngine, spark_cluster: Cluster) -> None:
     spark_cluster.both_executors()

@@ -49,6 +49,7 @@ def huge(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
     return sqlanon.Policy(**{**tree, "privacy": {"k": 4}})
 
 
+@pytest.mark.thorough
 def test_nothing_is_left(own: Any, huge: sqlanon.Policy, tmp_path: Path) -> None:
     before, earlier = state(own), kept(own)
     with sqlanon.connect(own) as db:
@@ -61,6 +62,7 @@ def test_nothing_is_left(own: Any, huge: sqlanon.Policy, tmp_path: Path) -> None
     assert kept(own) <= earlier
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever in a run it is: at any of the questions that Spark is asked."""
     before, earlier, asked = state(own), kept(own), SparkEngine._asked

@@ -95,6 +95,7 @@ def hostile(name: str) -> Any:
     return lambda *arguments: f"{name} of others"
 
 
+@pytest.mark.thorough
 def test_functions_variables_and_views_of_a_session_take_no_name(session: Any, small: sqlanon.Policy) -> None:
     """Each function that a statement calls is registered, of any number of arguments, in each order of names."""
     own = session.newSession()
@@ -130,6 +131,7 @@ WORDS = {"broadcast", "from", "join", "select", "tblproperties", "x"}
 """Other words before a parenthesis there. A hint is not a function."""
 
 
+@pytest.mark.thorough
 def test_functions_of_a_thin_clients_session_take_no_name(
     spark_cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.thorough
 def test_no_setting_of_a_session_changes_what_is_released(session: Any, small: sqlanon.Policy) -> None:
     """All that may change what SQL means are turned round, those of old ways too."""
     own = session.newSession()
@@ -321,6 +324,7 @@ def test_a_spark_whose_functions_can_be_replaced_is_refused(session: Any, monkey
     SparkEngine(own, is_ours=True).close()
 
 
+@pytest.mark.thorough
 def test_a_collation_of_a_schema_is_none_of_the_release(session: Any, small: sqlanon.Policy) -> None:
     """Readers would see larger classes than there are; and one that is given later is noticed."""
     own = session.newSession()

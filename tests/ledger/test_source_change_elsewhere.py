@@ -112,6 +112,7 @@ def test_persons_who_left_postgresql_are_named_where_others_have_come_with_their
     assert (found.withdrawn_persons, found.rows_now) == (1, 180)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_withdrawn_persons_in_spark_are_counted_by_their_hashes(
     session: Any, spark_cluster: Any, tmp_path: Path
@@ -133,6 +134,7 @@ def test_withdrawn_persons_in_spark_are_counted_by_their_hashes(
     assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 170)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_release_in_spark_is_not_compared_and_replaced_by_force(
     session: Any, spark_cluster: Any, tmp_path: Path

@@ -134,6 +134,7 @@ def clear(spark: Any) -> None:
     spark.sql("CREATE SCHEMA shared")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("again", [False, True], ids=["the first release", "a later release"])
 def test_somebody_creates_relations_between_two_statements(
     place: Any, evaluated: Callable[[], bool], again: bool
@@ -171,6 +172,7 @@ def test_somebody_creates_relations_between_two_statements(
             clear(place)
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_replaced_after_the_audit_is_not_shown(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     patients(place, 60)
     publish(place)
@@ -194,6 +196,7 @@ def test_a_table_that_is_replaced_after_the_audit_is_not_shown(place: Any, monke
     assert shown(place) == before
 
 
+@pytest.mark.thorough
 def test_a_replacement_has_no_false_warning(place: Any) -> None:
     patients(place, 60)
     publish(place)
@@ -202,6 +205,7 @@ def test_a_replacement_has_no_false_warning(place: Any) -> None:
     assert names_in(place) == {"r", "r_v2", "r_v2_manifest"}
 
 
+@pytest.mark.thorough
 def test_an_older_version_that_stays_is_named(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the next publication removes it."""
     patients(place, 60)
@@ -241,6 +245,7 @@ class Reading(threading.Thread):
                 self.seen["missing" if name.endswith(".`r`") else "an older version is gone"] += 1
 
 
+@pytest.mark.thorough
 def test_readers_always_find_the_view(place: Any) -> None:
     """`CREATE OR REPLACE VIEW` is a drop and a create: readers found no view in between."""
     patients(place, 60)
@@ -259,6 +264,7 @@ def test_readers_always_find_the_view(place: Any) -> None:
     assert {"zip age diagnosis cost number", "zip age diagnosis number"} <= reading.seen.keys()
 
 
+@pytest.mark.thorough
 def test_a_draft_that_is_replaced_is_no_draft_any_more(place: Any) -> None:
     patients(place, 60)
     with sqlanon.connect(place) as db:

@@ -224,6 +224,7 @@ def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[st
         engine.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("few", [0, 4])
 def test_digest_of_many_combinations(place: Any, few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever of the texts are few enough to be hashed once, and joined as one."""
@@ -281,6 +282,7 @@ def test_statements_behind_verify_give_what_it_saw(place: Any) -> None:
     assert [(row["class_size"], row["classes"]) for row in sizes] == release.class_sizes()
 
 
+@pytest.mark.thorough
 def test_the_next_version_takes_the_place_of_the_older(place: Any) -> None:
     patients(place)
     first = publish(place)
@@ -510,6 +512,7 @@ VIEW, STATEMENTS = 9, 12
 older version's two tables."""
 
 
+@pytest.mark.thorough
 def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was done, readers have a whole release, which verifies; and the next publication works."""
     patients(place, 120)
@@ -538,6 +541,7 @@ def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monk
         assert names_in(place) == {"r", f"r_v{version}", f"r_v{version}_manifest"}
 
 
+@pytest.mark.thorough
 def test_the_ledger_after_a_crash_at_any_statement(
     place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -622,6 +626,7 @@ class Losing(threading.Thread):
             self.killed = True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kept", [False, True], ids=["counts here", "counts there"])
 def test_executors_that_die_while_rows_are_written(
     place: Any, spark_cluster: Cluster, kept: bool, monkeypatch: pytest.MonkeyPatch
@@ -951,6 +956,7 @@ def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -
         assert any("releases there cannot be compared yet" in told for told in result.warnings)
 
 
+@pytest.mark.thorough
 def test_a_release_beside_one_in_a_file_is_refused_by_the_ledger(place: Any, tmp_path: Path) -> None:
     """Not all columns of it are here: nothing could be told of both."""
     patients(place, 60)
