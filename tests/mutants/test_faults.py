@@ -80,3 +80,12 @@ def test_what_no_test_notices_survives(
     assert plant.main() == survivors
     assert f"{1 - survivors} of 1 faults were noticed" in capsys.readouterr().out
     assert (tmp_path / "sqlanon" / "few.py").read_text() == "def few(n):\n    return n < 5\n"
+
+
+@pytest.mark.parametrize("name", ["first.toml", "second.toml"])
+def test_each_fault_of_a_list_can_be_planted(name: str) -> None:
+    """Its text stands once in its file: a change of that line has to change the list, too."""
+    for fault in plant.listed_faults(Path(__file__).with_name(name)):
+        planted = fault.apply((plant.ROOT / fault.file).read_text(encoding="utf-8"))
+        if fault.file.endswith(".py"):
+            compile(planted, fault.file, "exec")
