@@ -155,15 +155,15 @@ def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
         check(case, limits, draw, exact=False)
 
 
-@pytest.mark.thorough
-@settings(thorough, max_examples=examples(20))
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(20, usual=20))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_the_fewest_blanks_many(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
-@pytest.mark.thorough
-@settings(thorough, max_examples=examples(30))
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -266,7 +266,7 @@ def test_every_requirement_is_met(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(privacy_properties.thorough, max_examples=examples(10))
+@settings(privacy_properties.thorough, max_examples=draw_tables(6, usual=10))
 @given(privacy_cases())
 def test_every_requirement_is_met_many(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")
@@ -283,7 +283,7 @@ def test_adult(data: Path) -> None:
     assert result.smallest_class == 5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=10))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: list[int]) -> None:

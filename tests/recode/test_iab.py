@@ -17,7 +17,7 @@ import oracle
 import pyarrow as pa
 import pytest
 import strategies
-from conftest import draw_tables, examples
+from conftest import draw_tables
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Row, Value
@@ -332,7 +332,7 @@ def test_the_most_distinct_tuples(question: Question) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(20))
+@settings(thorough, max_examples=draw_tables(8, usual=20))
 @given(question=questions())
 def test_the_most_distinct_tuples_many(question: Question) -> None:
     check_optimum(question, most=400)
@@ -354,8 +354,8 @@ def test_the_release(question: Question) -> None:
     check_release(question)
 
 
-@pytest.mark.thorough
-@settings(thorough, max_examples=examples(20))
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(8, usual=20))
 @given(question=questions())
 def test_the_release_many(question: Question) -> None:
     check_release(question)

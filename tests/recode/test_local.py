@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import draw_tables, examples, make_policy, some
+from conftest import draw_tables, make_policy, some
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
 from strategies import Case
@@ -66,8 +66,8 @@ def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int
     check_sound(local, case, limits, "local")
 
 
-@pytest.mark.thorough
-@settings(thorough, max_examples=examples(40))
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start_many(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
@@ -135,9 +135,9 @@ def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> Non
     check_private(name, case)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["local", "k-similar"])
-@settings(thorough, max_examples=examples(20))
+@settings(thorough, max_examples=draw_tables(6, usual=20))
 @given(case=privacy_cases().filter(of_classes))
 def test_all_that_is_asked_of_classes_holds_many(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

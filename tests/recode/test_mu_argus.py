@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import draw_tables, examples, make_policy
+from conftest import draw_tables, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
@@ -178,8 +178,8 @@ def test_as_a_plain_one(case: Case, limits: list[int], classes: list[str]) -> No
     check(case, limits, classes)
 
 
-@pytest.mark.thorough
-@settings(thorough, max_examples=examples(40))
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
 def test_as_a_plain_one_many(case: Case, limits: list[int], classes: list[str]) -> None:
     check(case, limits, classes)

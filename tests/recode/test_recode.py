@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import SEARCHING, draw_tables, examples, make_policy, some
+from conftest import SEARCHING, draw_tables, make_policy, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import connected, emptied, insert, live_connection
@@ -359,7 +359,7 @@ quick = settings(
 
 
 @pytest.mark.slow
-@settings(quick, derandomize=not SEARCHING, max_examples=examples(40), print_blob=True)
+@settings(quick, derandomize=not SEARCHING, max_examples=draw_tables(20, usual=40), print_blob=True)
 @given(rows=columns, data=st.data())
 def test_rows_at_least_k_always_has_a_solution_many(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
     check_solution(rows, data)

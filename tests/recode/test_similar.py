@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import draw_tables, examples, make_policy
+from conftest import draw_tables, make_policy
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
 from strategies import Case
@@ -92,7 +92,7 @@ def test_it_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: li
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(40))
+@settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_the_full_domain_many(case: Case, limits: list[int]) -> None:
     check_sound(as_ancestors, case, limits, "k-similar")
@@ -105,7 +105,7 @@ def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[i
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(40))
+@settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 8), LIMITS)
 def test_few_combinations_are_grouped_in_the_best_way_many(case: Case, limits: list[int]) -> None:
     check_best(case, limits, 8)

@@ -100,8 +100,8 @@ def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits:
     check(case, limits)
 
 
-@pytest.mark.thorough
-@settings(thorough, max_examples=examples(30))
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(SOME_ROWS, LIMITS)
 def test_cuts_are_sound_and_never_worse_than_the_full_domain_many(case: Case, limits: list[int]) -> None:
     check(case, limits)
@@ -167,7 +167,7 @@ def test_every_requirement_is_met(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(privacy_properties.thorough, max_examples=examples(20))
+@settings(privacy_properties.thorough, max_examples=draw_tables(6, usual=20))
 @given(privacy_cases())
 def test_every_requirement_is_met_many(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")

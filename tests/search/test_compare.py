@@ -14,7 +14,7 @@ import duckdb
 import oracle
 import pytest
 import strategies
-from conftest import examples
+from conftest import draw_tables
 from hypothesis import given, settings
 from sqlglot import parse_one
 from strategies import Case
@@ -241,7 +241,7 @@ def loss_of(case: Case, levels: oracle.Levels) -> float:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(20))
+@settings(thorough, max_examples=draw_tables(20, usual=20))
 @given(case=strategies.cases())
 def test_loss_whatever_the_measure_many(case: Case) -> None:
     check_loss(case)

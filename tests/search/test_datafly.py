@@ -10,7 +10,7 @@ import duckdb
 import oracle
 import pytest
 import strategies
-from conftest import draw_tables, examples, make_policy
+from conftest import draw_tables, make_policy
 from hypothesis import example, given, settings
 from oracle import Levels, Table
 from plain_samarati import data_of, distinct_values
@@ -78,7 +78,7 @@ def test_datafly_takes_the_steps_of_the_paper(limited_case: Limited) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(60))
+@settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limited())
 def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> None:
     check(limited_case)

@@ -158,7 +158,7 @@ def test_no_key_is_above_a_score(case: Case, step: float) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(500))
+@settings(thorough, max_examples=draw_tables(20, usual=500))
 @given(case=strategies.cases(), step=STEPS)
 def test_no_key_is_above_a_score_many(case: Case, step: float) -> None:
     check_keys(case, step)

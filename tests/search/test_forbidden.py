@@ -13,7 +13,7 @@ import duckdb
 import oracle
 import pytest
 import strategies
-from conftest import draw_tables, examples, make_policy, some
+from conftest import draw_tables, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Table
@@ -318,7 +318,7 @@ def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) 
 
 
 @pytest.mark.thorough
-@settings(thorough, max_examples=examples(15))
+@settings(thorough, max_examples=draw_tables(20, usual=15))
 @given(restricted_case=restricted())
 def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restricted) -> None:
     check(restricted_case)
@@ -332,7 +332,7 @@ def test_gaps_change_no_answer(limited_case: Limited) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(60))
+@settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limited())
 def test_gaps_change_no_answer_many(limited_case: Limited) -> None:
     check_gaps(limited_case)

@@ -11,7 +11,7 @@ import oracle
 import pytest
 import strategies
 import strategies_privacy
-from conftest import draw_tables, examples
+from conftest import draw_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Levels, Release, Table
@@ -133,7 +133,7 @@ def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case:
 
 @pytest.mark.slow
 @ALL
-@settings(thorough, max_examples=examples(60))
+@settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limited())
 def test_nothing_is_missed_and_every_stop_is_honest_many(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
@@ -168,7 +168,7 @@ def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase
     check_privacy(case, strategy)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @ALL
 @thorough_privacy
 @given(case=strategies_privacy.privacy_cases())

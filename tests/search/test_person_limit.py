@@ -176,7 +176,7 @@ def test_same_answer_as_a_plain_search(strategy: str, case: PrivacyCase) -> None
     check(case, strategy)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", WIDE)
 @thorough
 @given(case=cases())

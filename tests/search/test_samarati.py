@@ -14,7 +14,7 @@ import oracle_privacy
 import pytest
 import strategies
 import strategies_privacy
-from conftest import draw_tables, examples, make_policy, some
+from conftest import draw_tables, make_policy, some
 from hypothesis import example, given, settings
 from oracle import Hierarchy, Table
 from plain_samarati import data_of, misses, plain_samarati, random_case, vectors
@@ -109,7 +109,7 @@ def test_samarati_finds_the_k_minimal_generalizations(limited_case: Limited) -> 
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(50))
+@settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(limited_case=limited())
 def test_samarati_finds_the_k_minimal_generalizations_many(limited_case: Limited) -> None:
     check_samarati(limited_case)
@@ -140,7 +140,7 @@ def test_binary_search_finds_the_least_height(limited_case: Limited) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(50))
+@settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(limited_case=limited())
 def test_binary_search_finds_the_least_height_many(limited_case: Limited) -> None:
     check_binary(limited_case)
@@ -168,7 +168,7 @@ def test_the_engine_finds_the_same_vectors(case: Case) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(50))
+@settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(case=strategies.cases())
 def test_the_engine_finds_the_same_vectors_many(case: Case) -> None:
     check_by_engine(case)
@@ -247,9 +247,9 @@ def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @STRATEGIES_HERE
-@settings(thorough_privacy, max_examples=examples(20))
+@settings(thorough_privacy, max_examples=draw_tables(6, usual=20))
 @given(case=strategies_privacy.privacy_cases())
 def test_with_any_requirement_many(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)

@@ -15,7 +15,7 @@ import oracle
 import pytest
 import strategies
 import strategies_privacy
-from conftest import draw_tables, examples, make_policy
+from conftest import draw_tables, make_policy
 from hypothesis import given, settings
 from oracle import Hierarchy, Release, Table
 from oracle_privacy import Release as PrivacyRelease
@@ -87,7 +87,7 @@ def test_every_stop_is_honest(strategy: str, case: Case) -> None:
 
 @pytest.mark.slow
 @BOTH
-@settings(thorough, max_examples=examples(60))
+@settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(case=strategies.cases())
 def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
@@ -105,7 +105,7 @@ def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> 
 
 @pytest.mark.slow
 @BOTH
-@settings(thorough, max_examples=examples(200))
+@settings(thorough, max_examples=draw_tables(20, usual=200))
 @given(case=strategies.cases())
 def test_a_full_heap_changes_no_answer_many(strategy: str, case: Case) -> None:
     with patch.object(lattice, "ROOM", 4):
@@ -142,7 +142,7 @@ def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(20))
+@settings(thorough, max_examples=draw_tables(6, usual=20))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement_many(case: PrivacyCase) -> None:
     for checks in (1, 2, 3, 5, 8, 13):

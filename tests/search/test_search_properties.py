@@ -154,7 +154,7 @@ def test_same_answer_as_exhaustive_search(strategy: str, case: Case) -> None:
     check(case, strategy)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @thorough
 @given(case=strategies.cases())
@@ -190,7 +190,7 @@ def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(30))
+@settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top_many(case: Case) -> None:
     check_top(case)
@@ -211,7 +211,7 @@ def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, st
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=examples(30))
+@settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else_many(case: Case, strategy: str) -> None:
     check_release(case, strategy)
@@ -240,8 +240,8 @@ def test_the_order_of_rows_does_not_matter(case: Case) -> None:
     check_order(case)
 
 
-@pytest.mark.thorough
-@settings(thorough, max_examples=examples(15))
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(20, usual=15))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter_many(case: Case) -> None:
     check_order(case)
