@@ -158,7 +158,8 @@ def spark_connect(spark_cluster: Cluster) -> Iterator[Any]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``.
 
-    Where a share of the examples is drawn, a share of the slow cases of a test runs, and nothing that is thorough.
+    Cases beyond the number in ``cases`` are slow. Where a share of the examples is drawn, a share of the slow cases of
+    a test runs, and nothing that is thorough.
     """
     in_parallel = "PYTEST_XDIST_WORKER" in os.environ
     for item in items:
@@ -168,12 +169,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
         if in_parallel and item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.skip(reason="Spark is started once: pytest -n 0 -m spark"))
-    for cases in counted_cases(items):
-        for item in set(cases) - set(spread(cases, cases[0].get_closest_marker("cases").args[0])):
-            item.add_marker(pytest.mark.slow)
-    thorough = {item for item in items if item.get_closest_marker("thorough") and not SEARCHING}
-    items[:] = [item for item in items if item not in thorough]
-    left_out = thorough | {item for cases in slow_cases(items) for item in set(cases) - set(share(cases))}
+    for cases in group_cases(item for item in items if not item.get_closest_marker("slow")):
+        if mark := cases[0].get_closest_marker("cases"):
+            for item in set(cases) - set(spread(cases, mark.args[0])):
+                item.add_marker(pytest.mark.slow)
+    left_out = {item for item in items if item.get_closest_marker("thorough") and not SEARCHING}
+    slow = [item for item in items if item.get_closest_marker("slow") and not item.get_closest_marker("whole")]
+    for cases in group_cases(item for item in slow if item not in left_out):
+        left_out |= set(cases) - set(share(cases))
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
@@ -203,22 +206,12 @@ LEAST_CASES = 2
 """So many slow cases of a test run, if there are, however few examples are drawn."""
 
 
-def counted_cases(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
-    """The cases of each test that says how many of them are in the quick lane, without those that are slow anyway."""
+def group_cases(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
+    """The cases of each test."""
     found: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("cases") and not item.get_closest_marker("slow"):
-            found.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    yield from found.values()
-
-
-def slow_cases(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
-    """The slow cases of each test, but for those of which each one counts."""
-    found: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("whole"):
-            found.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    yield from found.values()
+        found.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return list(found.values())
 
 
 def share(cases: list[Any], least: int = LEAST_CASES) -> list[Any]:
@@ -227,7 +220,7 @@ def share(cases: list[Any], least: int = LEAST_CASES) -> list[Any]:
 
 
 def spread(cases: list[Any], number: int) -> list[Any]:
-    """So many of the cases, evenly spread."""
+    """A number of the cases, evenly spread."""
     number = min(len(cases), number)
     return [cases[i * len(cases) // number] for i in range(number)]
 

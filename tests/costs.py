@@ -1,6 +1,6 @@
 """What each test costs and what it runs: its seconds, and the lines of the package, by Python's monitoring (3.12).
 
-Record, then ask which tests run the most lines in so many seconds, and which only what cheaper ones run as well:
+Record, then list the tests that add no line within a limit of seconds, the most expensive first:
 
     COSTS=/tmp/costs PYTHONPATH=tests python -m pytest -p costs -n 2 -m "not slow"
     python tests/costs.py /tmp/costs --seconds 200 --times 2
@@ -38,7 +38,7 @@ class Recorder:
         events = self._monitoring.events
         self._monitoring.use_tool_id(TOOL, "costs")
         self._monitoring.register_callback(TOOL, events.PY_START, self._enter)
-        self._monitoring.register_callback(TOOL, events.LINE, self._run)
+        self._monitoring.register_callback(TOOL, events.LINE, self._note_line)
         self._monitoring.set_events(TOOL, events.PY_START)
 
     def _enter(self, code: Any, offset: int) -> Any:
@@ -46,7 +46,7 @@ class Recorder:
             self._monitoring.set_local_events(TOOL, code, self._monitoring.events.LINE)
         return self._monitoring.DISABLE
 
-    def _run(self, code: Any, line: int) -> Any:
+    def _note_line(self, code: Any, line: int) -> Any:
         self._lines[code.co_filename.removeprefix(PACKAGE)].append(line)
         return self._monitoring.DISABLE
 
@@ -79,8 +79,8 @@ class Cost:
     lines: frozenset[Line]
 
 
-def recorded(folder: Path) -> dict[str, Cost]:
-    """What was recorded, by the test's function."""
+def read_costs(folder: Path) -> dict[str, Cost]:
+    """The costs in a folder of records, by the test's function."""
     seconds: Counter[str] = Counter()
     lines: dict[str, set[Line]] = defaultdict(set)
     for path in folder.glob("*.jsonl"):
@@ -93,7 +93,9 @@ def recorded(folder: Path) -> dict[str, Cost]:
 
 
 def choose(costs: Mapping[str, Cost], seconds: float, times: int) -> list[str]:
-    """The tests that run the most lines in so many seconds, each line counted so many times; most per second first.
+    """Choose tests within a limit of seconds, each time the one that adds the most lines per second.
+
+    A line counts until ``times`` of the chosen tests run it.
 
     >>> costs = {"a": Cost(1, frozenset({("x", 1), ("x", 2)})), "b": Cost(5, frozenset({("x", 1)}))}
     >>> choose(costs, 10, 1), choose(costs, 10, 2)
@@ -111,7 +113,7 @@ def choose(costs: Mapping[str, Cost], seconds: float, times: int) -> list[str]:
     while waiting:
         _, test = heapq.heappop(waiting)
         now = worth(test)
-        if waiting and now < -waiting[0][0]:  # what it runs was taken since: it waits again, if anything is left
+        if waiting and now < -waiting[0][0]:  # a test chosen since runs some of its lines: it waits again
             if now:
                 heapq.heappush(waiting, (-now, test))
         elif now and costs[test].seconds <= seconds:
@@ -124,10 +126,10 @@ def choose(costs: Mapping[str, Cost], seconds: float, times: int) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="that the chosen tests may take")
-    parser.add_argument("--times", type=int, default=1, help="how many tests are to run each line")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="the limit of the chosen tests together")
+    parser.add_argument("--times", type=int, default=1, help="the number of tests that should run each line")
     arguments = parser.parse_args()
-    costs = recorded(arguments.folder)
+    costs = read_costs(arguments.folder)
     chosen = choose(costs, arguments.seconds, arguments.times)
     run = {line for test in chosen for line in costs[test].lines}
     lines = {line for cost in costs.values() for line in cost.lines}

@@ -1,7 +1,7 @@
 """Mutation testing: plant small faults one by one, and list those that no test notices.
 
 `python tests/mutants/plant.py --since main --sample 20` plants faults on the lines of `sqlanon` that differ from a
-commit, `--file sqlanon/recode/local/cells.py` in a file, `--anywhere 20` in as many files, and
+commit, `--file sqlanon/recode/local/cells.py` in a file, `--anywhere 20` draws 20 in the whole package, and
 `--list tests/mutants/first.toml` those of a list. Other arguments say which tests are run, and go to pytest: by default
 the quick tests of the folder that is named like the faulty file's, then the quick lane; with `--near` only the former.
 
@@ -88,8 +88,8 @@ def generate_faults(file: str, lines: set[int] | None = None) -> list[Fault]:
     return [Fault(mutant.name, file, mutant.applied) for mutant in mutants_of(Path(file), text, lines)]
 
 
-def anywhere(number: int, drawn: random.Random) -> Iterator[Fault]:
-    """One fault in each of so many files of the package, of long files more often."""
+def draw_faults(number: int, drawn: random.Random) -> Iterator[Fault]:
+    """Faults at random in the whole package, by the length of its files."""
     files = sorted((ROOT / "sqlanon").rglob("*.py"))
     lengths = [path.stat().st_size for path in files]
     while number:
@@ -166,20 +166,19 @@ def main() -> int:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--since", metavar="COMMIT", help="on the lines that differ from a commit")
     source.add_argument("--file", action="append", help="in a file of the package")
-    source.add_argument("--anywhere", type=int, metavar="NUMBER", help="in so many files of the package")
+    source.add_argument("--anywhere", type=int, metavar="NUMBER", help="this number in the whole package, at random")
     source.add_argument("--list", type=Path, help="those of a TOML file")
     parser.add_argument("--only", default="", help="those whose names have this text")
     parser.add_argument("--sample", type=int, help="how many of them to plant, drawn at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--patience", type=float, default=1_800, metavar="SECONDS", help="of one run of tests")
     parser.add_argument("--near", action="store_true", help="run no tests of other folders, if there are any")
-    parser.add_argument("--passed", action="store_true", help="do not run the tests without a fault first: they passed")
     parser.add_argument("--survivors", type=int, default=0, help="the most that may survive")
     arguments, tests = parser.parse_known_args()
     if arguments.list:
         faults = listed_faults(arguments.list)
     elif arguments.anywhere is not None:
-        faults = list(anywhere(arguments.anywhere, random.Random(arguments.seed)))
+        faults = list(draw_faults(arguments.anywhere, random.Random(arguments.seed)))
     elif arguments.since:
         faults = [fault for file, lines in changed_lines(arguments.since) for fault in generate_faults(file, lines)]
     else:
@@ -195,7 +194,7 @@ def main() -> int:
         for fault in faults:
             runs = runs_for(fault, tests, arguments.near)
             for run in runs:
-                if run not in sound and not arguments.passed and not copy.passes(run):
+                if run not in sound and not copy.passes(run):
                     raise SystemExit(f"without a fault these tests do not pass: pytest {' '.join(run)}")
                 sound.append(run)
             started = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
@@ -89,3 +90,8 @@ def test_each_fault_of_a_list_can_be_planted(name: str) -> None:
         planted = fault.apply((plant.ROOT / fault.file).read_text(encoding="utf-8"))
         if fault.file.endswith(".py"):
             compile(planted, fault.file, "exec")
+
+
+def test_faults_of_the_whole_package_are_drawn_by_their_seed() -> None:
+    first, again, other = ([one.name for one in plant.draw_faults(3, random.Random(seed))] for seed in (1, 1, 2))
+    assert len(first) == 3 and first == again != other
