@@ -191,8 +191,10 @@ def add_noise(
     ``noise_judged`` and ``noise_kept`` in the work schema.
     """
     policy, work, columns = prepared.policy, prepared.work, asked.columns
-    person = prepared.columns.person
-    plain = recoding.statement if person is None else recoding.statement.with_column(Column(person))
+    person, plain = prepared.columns.person, recoding.statement
+    private = tuple(map(Column, [*([] if person is None else [person]), *prepared.columns.key]))
+    for column in private:
+        plain = plain.with_column(column)
     records, classes = noise_classes(steps, plain, columns, work)
     names = tuple(plain.rows().named_selects)
     count = int(steps.look_up(_COUNT(rows=records), [(0,)])[0][0])
@@ -207,7 +209,7 @@ def add_noise(
         recoding = recoding if steps.dry else _suppressed_last(steps, prepared, recoding, left, judged, kept)
         released = prepared.marginals.rows - recoding.figures.suppressed_rows
         confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - released}
-    statement = NoisyRecoding(recoding.statement, rows, kept, columns, names)
+    statement = NoisyRecoding(recoding.statement, rows, kept, columns, names, private)
     if steps.dry:
         return NoiseResult(recoding, statement, {}, Linking(0, 0, 0, all_records=True), confidence)
     expected = steps.figures(noise.expected_errors(classes, columns))

@@ -316,14 +316,18 @@ _UNLESS_STILL = fragment("CASE WHEN :still THEN :own ELSE :value END")
 
 
 def released(
-    noisy: exp.Table, kept: exp.Table | None, columns: Sequence[NoisyColumn], rows: Sequence[str]
+    noisy: exp.Table,
+    kept: exp.Table | None,
+    columns: Sequence[NoisyColumn],
+    rows: Sequence[str],
+    renamed: Mapping[str, str],
 ) -> exp.Select:
-    """The rows of a recoding again, with noise."""
+    """The rows of a recoding again, with noise; ``renamed`` columns have the values of others."""
     by_name = {f"value_{one.place}": (j, one) for j, one in enumerate(columns)}
     output: list[exp.Expr] = []
     for name in rows:
         if name not in by_name:
-            output.append(named(col(name, "n"), name))
+            output.append(named(col(renamed.get(name, name), "n"), name))
             continue
         j, one = by_name[name]
         value = typed(col(f"y_{j}", "n"), one)
@@ -358,6 +362,8 @@ class NoisyRecoding:
     kept: exp.Table | None  # the records that are released; None: all
     noisy_columns: tuple[NoisyColumn, ...]
     names: tuple[str, ...]  # the columns of the rows
+    private: tuple[Column, ...] = ()  # columns that the rows have behind the released ones: their person and key
+    added: tuple[Column, ...] = ()  # those of them that are selected, too
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -375,10 +381,17 @@ class NoisyRecoding:
         return self.plain.fully_suppressed()
 
     def with_column(self, column: Column) -> NoisyRecoding:
-        return replace(self, plain=self.plain.with_column(column))
+        """The same, with one more of the private columns."""
+        return replace(self, plain=self.plain.with_column(column), added=(*self.added, column))
+
+    @property
+    def _added_values(self) -> dict[str, str]:
+        """By the name that a column of the rows is read by, its own: only some of the private ones may be added."""
+        first = len(self.plain.columns) - len(self.added)
+        return {f"value_{first + j}": f"value_{first + self.private.index(one)}" for j, one in enumerate(self.added)}
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        rows = released(self.noisy, self.kept, self.noisy_columns, self.names)
+        rows = released(self.noisy, self.kept, self.noisy_columns, self.names, self._added_values)
         return ordered(self.plain, rows) if shuffled else self.plain.labelled(subquery(rows, "r"))
 
     def class_ranges(self) -> exp.Select:
