@@ -1,0 +1,156 @@
+"""The individual risk and that of households, from the statements alone, row by row against plain Python."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import oracle_risk as oracle
+import pytest
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import SourceError
+from sqlanon.expressions import table
+from sqlanon.risk.individual import _classes, _members, individual_risk, risk_of_rows, threshold_text
+
+Row = tuple[Any, ...]
+ZIP, SEX, WHO, HOME, WEIGHT = range(5)
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (zip VARCHAR, sex VARCHAR, who INT, home VARCHAR, weight DOUBLE)")
+        yield connection
+
+
+def drawn(seed: int) -> list[Row]:
+    draw = random.Random(seed)
+    return [
+        (
+            draw.choice(["1", "2", None]),
+            draw.choice(["m", None]),
+            draw.choice([1, 2, 3, 4, None]),
+            draw.choice(["g", "h", None]),
+            draw.choice([1.0, 1.0005, 2.5, 30.0]),
+        )
+        for _ in range(draw.choice([4, 9, 14]))
+    ]
+
+
+def columns(**names: str) -> Any:
+    return SimpleNamespace(**{"generalized": ["zip"], "noisy": ["sex"], "weights": None, "person": None} | names)
+
+
+def by_class(rows: list[Row], person: bool, share: float | None) -> dict[Row, tuple[int, int, float]]:
+    """By class its rows, its rows or persons, and what they weigh: of a person the greatest weight in the class."""
+    found = {}
+    for key, group in oracle.classes_of(rows, (ZIP, SEX)).items():
+        people = [row[WHO] for row in group] if person else range(len(group))
+        heaviest: dict[Any, float] = {}
+        for who, row in zip(people, group, strict=True):
+            heaviest[who] = max(row[WEIGHT], heaviest.get(who, 0.0))
+        weight = sum(heaviest.values()) if share is None else len(heaviest) / share
+        found[key] = (len(group), len(heaviest), weight)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("person", [False, True])
+@pytest.mark.parametrize("share", [None, 0.25, 1.0])
+def test_classes_weigh_what_their_rows_or_persons_do(
+    seed: int, person: bool, share: float | None, connection: duckdb.DuckDBPyConnection
+) -> None:
+    rows = drawn(seed)
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+    names = columns(**{"person": "who"} if person else {}, **{"weights": "weight"} if share is None else {})
+    query = _classes(table("t"), names, share)
+    found = connection.execute(
+        f"SELECT q0, q1, class_size, class_count, class_weight, risk FROM ({query.sql('duckdb')})"
+    ).fetchall()
+    expected = by_class(rows, person, share)
+    assert {row[:2]: row[2:4] for row in found} == {key: one[:2] for key, one in expected.items()}
+    assert {row[:2]: row[4] for row in found} == pytest.approx({key: one[2] for key, one in expected.items()})
+    assert {row[:2]: row[5] for row in found} == pytest.approx(
+        {key: oracle.individual(size, weight) for key, (_, size, weight) in expected.items()}, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("person", [False, True])
+def test_a_household_is_as_likely_found_as_one_of_its_members(
+    seed: int, person: bool, connection: duckdb.DuckDBPyConnection
+) -> None:
+    rows = drawn(seed + 10)
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+    names = columns(household="home", weights="weight", **{"person": "who"} if person else {})
+    run: Any = SimpleNamespace(source=SimpleNamespace(relation=table("t")), work=table)
+    steps = StatementRunner(DuckDBEngine(connection))
+    section: Any = SimpleNamespace(threshold=(0.0, 0.5))
+    found = risk_of_rows(run, steps, names, section, None)
+
+    classes = {
+        key: (n, size, oracle.individual(size, weight))
+        for key, (n, size, weight) in by_class(rows, person, None).items()
+    }
+    risk = [classes[row[ZIP], row[SEX]][2] for row in rows]
+    individual = found["individual"]
+    persons = [size for _, size, _ in classes.values()]
+    expected = math.fsum(size * one for _, size, one in classes.values())
+    assert individual.highest == pytest.approx(max(risk), rel=1e-6)
+    assert individual.expected == found["expected_reidentifications"] == pytest.approx(expected, rel=1e-6)
+    assert individual.average == pytest.approx(expected / sum(persons), rel=1e-6)
+    assert individual.rows_above == {"0": len(rows), "0.5": sum(one > 0.5 for one in risk)}
+    assert individual.population == pytest.approx(sum(one[2] for one in by_class(rows, person, None).values()))
+
+    members: dict[Any, float] = {}
+    for i, (row, one) in enumerate(zip(rows, risk, strict=True)):
+        key = (row[HOME], row[WHO] if person else i)
+        members[key] = max(one, members.get(key, 0.0))
+    query = _members(table("t"), names, table("weighed_classes"))
+    shown = connection.execute(f"SELECT household, risk FROM ({query.sql('duckdb')})").fetchall()
+    assert sorted(one for _, one in shown) == pytest.approx(sorted(members.values()), rel=1e-6)
+    joint = oracle.households([home for home, _ in members], list(members.values()))
+    household = found["household"]
+    assert household.households == len({row[HOME] for row in rows} - {None})
+    assert household.highest == pytest.approx(max(joint), rel=1e-6)
+    assert household.expected == pytest.approx(math.fsum(joint), rel=1e-6)
+    assert household.average == pytest.approx(math.fsum(joint) / len(joint), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("weight", "is_refused"),
+    [("0", True), ("-1", True), ("NULL", True), ("'nan'", True), ("'inf'", True), ("1e-9", False), ("1e300", False)],
+)
+def test_weights_are_finite_and_above_0(weight: str, is_refused: bool, connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(f"INSERT INTO t VALUES ('1', 'm', 1, 'h', 2), ('1', 'm', 1, 'h', {weight})")
+    run: Any = SimpleNamespace(source=SimpleNamespace(relation=table("t")), work=table)
+    steps = StatementRunner(DuckDBEngine(connection))
+    section: Any = SimpleNamespace(threshold=())
+    asked = lambda: risk_of_rows(run, steps, columns(weights="weight", household=None), section, None)  # noqa: E731
+    if is_refused:
+        with pytest.raises(SourceError, match="1 rows have no weight above 0"):
+            asked()
+    else:
+        assert asked()["individual"].highest > 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_the_risk_of_one_class_is_that_of_the_statement(size: int, connection: duckdb.DuckDBPyConnection) -> None:
+    """Also at the border of the series, and where the sample is the whole class or seems to be more."""
+    for weight in (size * 0.5, float(size), size / (1 - 0.0009), size / (1 - 0.0011), size * 1.5, size * 1000.0):
+        connection.execute("DELETE FROM t")
+        connection.execute(f"INSERT INTO t SELECT '1', 'm', i, 'h', {weight / size!r} FROM range({size}) AS r(i)")
+        query = _classes(table("t"), columns(weights="weight"), None)
+        ((found,),) = connection.execute(f"SELECT risk FROM ({query.sql('duckdb')})").fetchall()
+        assert found == pytest.approx(individual_risk(size, size / weight), rel=1e-9)
+        assert found == pytest.approx(oracle.individual(size, weight), rel=1e-7)
+
+
+def test_thresholds_read_as_they_are_written() -> None:
+    assert [threshold_text(one) for one in (0, 0.0, 1.0, 0.05, 0.5)] == ["0", "0", "1", "0.05", "0.5"]
