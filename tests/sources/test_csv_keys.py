@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from sqlanon.errors import PolicyError, SourceError
 from sqlanon.expressions import table
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
-from sqlanon.sources.csv_text import describe_bad_byte
+from sqlanon.sources.csv_text import _without_footer, describe_bad_byte
 
 NAMES = "name,city\nMüller,Köln\nRené,Orléans\n"
 READ_NAMES = [("Müller", "Köln"), ("René", "Orléans")]
@@ -241,3 +242,13 @@ def test_keys_of_csv_apply_to_csv_files(tmp_path: Path) -> None:
         db.anonymize(make_policy({"age": "suppress"}, source=source, k=1))
     with pytest.raises(PolicyError, match=r"source\.csv: applies to CSV files"):
         make_policy({"age": "suppress"}, source={"database": "x.duckdb", "table": "t", "csv": {"skip": 1}})
+
+
+@pytest.mark.parametrize("footer", [0, 1, 2])
+def test_the_footer_is_the_last_lines_with_text(footer: int) -> None:
+    """Blank lines below it do not count; those above it are rows of a file with one column."""
+    for size in range(6):
+        for lines in itertools.product(["row\n", " \n"], repeat=size):
+            text = [i for i, line in enumerate(lines) if line.strip()]
+            first = len(lines) if not footer else text[max(len(text) - footer, 0)] if text else 0
+            assert [*_without_footer(lines, footer)] == list(lines[:first]), lines

@@ -1,0 +1,200 @@
+"""Checks of a policy's sections against one another, each at its border: a policy that one check alone refuses, and the
+nearest that it accepts."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlanon.errors import PolicyError
+from sqlanon.policy import Policy
+from sqlanon.policy.checks import _segments_match
+
+ATTRIBUTES: dict[str, Any] = {
+    "zip": {"role": "quasi", "hierarchy": "suppress"},
+    "illness": {"role": "sensitive"},
+    "cost": {"role": "insensitive"},
+    "ID": {"role": "identifying"},
+}
+
+
+def problems(**sections: Any) -> list[str]:
+    """The places of what is wrong with a policy."""
+    attributes = ATTRIBUTES | sections.pop("attributes", {})
+    tree = {
+        "source": {"table": "t", **sections.pop("source", {})},
+        "attributes": {name: one for name, one in attributes.items() if one is not None},
+        "privacy": {"k": 5, **sections.pop("privacy", {})},
+    }
+    try:
+        Policy(**tree, **sections)
+    except PolicyError as error:
+        return [problem.place for problem in error.problems]
+    return []
+
+
+ROLES: dict[str, Any] = {
+    "identifying": {"role": "identifying"},
+    "insensitive": {"role": "insensitive"},
+    "sensitive": {"role": "sensitive"},
+    "quasi": {"role": "quasi", "hierarchy": "suppress"},
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("column", ["id", "ID", "Id"])
+@pytest.mark.parametrize("attribute", ["id", "iD"])
+def test_columns_that_are_never_released_have_no_other_role(role: str, column: str, attribute: str) -> None:
+    """Of a key, of persons, and of households, whatever the case of their names."""
+    own = {"ID": None, attribute: ROLES[role]}
+    is_sound = role == "identifying"
+    assert problems(attributes=own, source={"key": column}) == ([] if is_sound else ["source.key"])
+    assert problems(attributes=own, source={"key": ["other", column]}) == ([] if is_sound else ["source.key"])
+    assert problems(attributes=own, source={"person": column}) == ([] if is_sound else ["source.person"])
+    assert problems(attributes=own, risk={"household": column}) == ([] if is_sound else ["risk.household"])
+    weights = ["risk.weights"] if role in ("sensitive", "quasi") else []
+    assert problems(attributes=own, risk={"weights": column}) == weights
+
+
+def test_other_columns_are_no_key() -> None:
+    assert problems(source={"key": "number"}) == problems(source={"person": "number"}) == []
+    assert problems(risk={"household": "home", "weights": "heft"}) == []
+    assert problems(risk={"household": "home", "weights": "HOME"}) == ["risk.household"]
+
+
+def test_persons_of_a_population_may_be_an_attribute_but_no_quasi_identifier() -> None:
+    for role, own in ROLES.items():
+        population = {"table": "p", "person": "id"}
+        found = problems(attributes={"ID": own}, population=population, privacy={"k_map": 5})
+        assert found == (["population.person"] if role == "quasi" else [])
+
+
+NOISY = {"role": "quasi", "noise": {}}
+
+
+def noisy(*epsilons: float | None) -> dict[str, Any]:
+    return {
+        f"n{i}": {"role": "quasi", "noise": {} if epsilon is None else {"epsilon": epsilon}}
+        for i, epsilon in enumerate(epsilons)
+    }
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "privacy", "wrong"),
+    [
+        ((2, None), {"epsilon": 2}, ["privacy.epsilon"]),  # nothing is left for the other
+        ((2, None), {"epsilon": 2 + 1e-15}, ["privacy.epsilon"]),
+        ((2, None), {"epsilon": 2.01}, []),
+        ((2, None), {"epsilon": 1.99}, ["privacy.epsilon"]),
+        ((0.1, 0.2, None), {"epsilon": 0.3}, ["privacy.epsilon"]),  # whatever 0.1 + 0.2 is
+        ((2, None), {}, ["attributes.n1.noise"]),
+        ((None, None), {}, ["attributes.n0.noise", "attributes.n1.noise"]),
+        ((0.1, 0.2), {"epsilon": 0.3}, []),
+        ((1, 1), {"epsilon": 2.01}, ["privacy.epsilon"]),
+        ((1, 1), {"epsilon": 1.99}, ["privacy.epsilon"]),
+        ((1, 1), {}, []),
+        ((1, 1), {"epsilon_total": 2}, []),
+        ((0.1, 0.2), {"epsilon_total": 0.3}, []),
+        ((1, 1), {"epsilon_total": 1.99}, ["privacy.epsilon_total"]),
+        ((None,), {"epsilon": 2, "epsilon_total": 1.99}, ["privacy.epsilon_total"]),
+        ((None,), {"epsilon": 2, "epsilon_total": 2}, []),
+        ((5, 5), {}, []),
+        ((5, 5.01), {}, ["attributes.n1.noise.epsilon"]),
+        ((5.01, 5), {}, ["attributes.n0.noise.epsilon"]),
+        ((5, 5.01), {"linkable_noise": True}, []),
+        ((None,), {"epsilon": 10}, []),
+        ((None,), {"epsilon": 10.01}, ["privacy.epsilon"]),
+        ((1,), {"epsilon_total": 10}, []),
+        ((1,), {"epsilon_total": 10.01}, ["privacy.epsilon_total"]),
+        ((1,), {"epsilon_total": 10.01, "linkable_noise": True}, []),
+    ],
+)
+def test_epsilons_add_up_to_that_of_the_record(
+    epsilons: tuple[float | None, ...], privacy: dict[str, Any], wrong: list[str]
+) -> None:
+    assert problems(attributes=noisy(*epsilons), privacy=privacy) == wrong
+
+
+def test_some_quasi_identifier_has_a_hierarchy() -> None:
+    assert problems(attributes={"zip": None}) == ["attributes"]
+    assert problems(attributes={"zip": None, **noisy(1)}) == ["attributes"]
+    assert problems(attributes=noisy(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_taken"),
+    [("patients", False), ("quality", True), ("Quality", True), ("zip_labels", True), ("ZIP_labels", True)],
+)
+def test_a_release_file_has_its_own_tables(name: str, is_taken: bool, tmp_path: Path) -> None:
+    release = {"database": tmp_path / "r.duckdb", "table": name}
+    assert problems(release=release) == (["release.table"] if is_taken else [])
+    # One file of rows has no other tables.
+    assert problems(release={"file": tmp_path / "r.parquet", "table": name}) == problems(
+        release={"file": tmp_path / "r.parquet"}
+    )
+
+
+def test_priors_are_of_quasi_identifiers() -> None:
+    prior = {"table": "shares"}
+    assert problems(risk={"priors": {"zip": prior}}) == []
+    assert problems(risk={"priors": {"illness": prior}}) == ["risk.priors.illness"]
+    assert problems(risk={"priors": {"zap": prior}}) == ["risk.priors.zap"]
+
+
+def test_a_shield_lists_each_quasi_identifier_once() -> None:
+    more = {"sex": {"role": "quasi", "hierarchy": "suppress"}}
+
+    def found(*quasi: str) -> list[str]:
+        return problems(attributes=more, privacy={"k_anonymity": [{"quasi": list(quasi), "k": 7}]})
+
+    assert found("zip", "sex") == []
+    assert found("zip", "zip") == ["privacy.k_anonymity[0].quasi[1]"]
+    assert found("zip", "illness") == ["privacy.k_anonymity[0].quasi[1]"]
+    assert found("zap", "sex") == ["privacy.k_anonymity[0].quasi[0]"]
+
+
+def test_names_that_differ_in_case_only_are_one_column() -> None:
+    assert problems(attributes={"ZIP": {"role": "insensitive"}}) == ["attributes.ZIP"]
+    assert problems(attributes={"zips": {"role": "insensitive"}}) == []
+
+
+PARTS = [(), ("a",), ("b",), ("a", "b"), ("a", "x", "b"), ("x", "a", "b"), ("a", "b", "c")]
+
+
+@pytest.mark.parametrize("pattern", ["a/b", "a/**/b", "**/b", "a/**", "**", "a/*/b", "*", "**/x/**", ""])
+def test_patterns_of_paths_match_as_a_shell_does(pattern: str) -> None:
+    """``**`` stands for any folders, none among them."""
+
+    def spelled(parts: list[str]) -> set[tuple[str, ...]]:
+        """All paths of up to three of some names that a pattern stands for."""
+        if not parts:
+            return {()}
+        names = "abcx"
+        firsts = (
+            [one for size in range(4) for one in itertools.product(names, repeat=size)]
+            if parts[0] == "**"
+            else [(name,) for name in names if parts[0] in ("*", name)]
+        )
+        return {first + rest for first in firsts for rest in spelled(parts[1:]) if len(first + rest) <= 3}
+
+    parts = pattern.split("/") if pattern else []
+    matched = spelled(parts)
+    assert [path for path in PARTS if _segments_match(path, tuple(parts))] == [
+        path for path in PARTS if path in matched
+    ]
+
+
+def test_no_file_is_read_and_written(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.duckdb", tmp_path / "other.duckdb"
+    one.write_bytes(b"")
+    (tmp_path / "linked.duckdb").hardlink_to(one)
+    (tmp_path / "symbolic.duckdb").symlink_to(one)
+    for written in (one, tmp_path / "linked.duckdb", tmp_path / "symbolic.duckdb", tmp_path / "x" / ".." / one.name):
+        assert "release.database" in problems(source={"database": one}, release={"database": written}), written
+        assert "catalog.database" in problems(source={"database": one}, catalog={"database": written}), written
+        assert "release.database" in problems(release={"database": written}, catalog={"database": one})
+    assert problems(source={"database": one}, release={"database": other}) == []
+    assert problems(release={"database": other}, catalog={"database": tmp_path / "third.duckdb"}) == []
