@@ -1,0 +1,452 @@
+"""What the ledger decides, at its borders: single statements on small tables, and decisions on made-up figures."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+from sqlglot import exp
+
+from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
+from sqlanon.expressions import all_of, col, named, same, star, table
+from sqlanon.ledger import joint_audit
+from sqlanon.ledger.earlier import _refuse_others, _search_policy, _too_fine
+from sqlanon.ledger.extend import _CLASS_FIGURES, _OF_UNRELEASED, _PERSONS, _UNRELEASED
+from sqlanon.ledger.joint_audit import JointAudit, _parts_with_new_rows
+from sqlanon.ledger.records import History, Publication, Spent, named_publications
+from sqlanon.ledger.released_rows import rows_in_release
+from sqlanon.ledger.source_change import _CLASSES, _OF_SAMPLES
+from sqlanon.ledger.source_change import _PERSONS as PERSONS_OF_CLASS
+from sqlanon.ledger.withdrawn_rows import _GONE
+from sqlanon.policy.names import EARLIER
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def filled(connection: duckdb.DuckDBPyConnection, name: str, columns: str, rows: list[tuple[Any, ...]]) -> Any:
+    connection.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
+    if rows:
+        connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    return table(name)
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, query: Any) -> list[tuple[Any, ...]]:
+    return connection.execute(query.sql("duckdb")).fetchall()
+
+
+# --- marks
+
+
+def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPyConnection) -> None:
+    """The release that is extended has the first bit, those that it is based on have others."""
+    marks = [0, 1, 2, 3, 4, 5, 6, 7]
+    rows = filled(connection, "marked", f'"{EARLIER}" BIGINT', [(mark,) for mark in marks])
+    assert rows_of(connection, _UNRELEASED(rows=rows, mark=col(EARLIER))) == [(0,), (2,), (4,), (6,)]
+    assert rows_of(connection, rows_in_release(rows)) == [(1,), (3,), (5,), (7,)]
+    coded = filled(connection, "coded", "value BIGINT, code_0 INT", [(mark, 10 + mark) for mark in marks])
+    counted = filled(connection, "counted", "mark INT, n INT", [(10 + mark, mark) for mark in marks])
+    query = _OF_UNRELEASED(relation=counted, code=col("mark"), marks=coded)
+    assert rows_of(connection, query) == [(10, 0), (12, 2), (14, 4), (16, 6)]
+
+
+# --- a release that is based on others
+
+
+@pytest.mark.parametrize(
+    ("k", "earlier", "parts", "shield"),
+    [
+        (5, [5], 5, None),
+        (5, [3], 3, 5),
+        (5, [8], 5, None),
+        (5, [3, 5], 5, None),  # beside the second, parts of fewer than 5 rows are found
+        (5, [3, 4], 4, 5),
+        (5, [2, 9], 5, None),
+        (5, [5, 5, 3], 5, None),
+    ],
+)
+def test_parts_of_classes_have_the_k_that_they_are_held_against(
+    k: int, earlier: list[int], parts: int, shield: int | None
+) -> None:
+    """Beside each earlier release, as many rows as the smaller k of the two: the most of these."""
+    found = _search_policy(make_policy({"zip": "mask", "age": {"intervals": [5]}}, k=k), {}, earlier, False)
+    assert found.privacy.k == parts == max(min(k, one) for one in earlier)
+    shields = [(one.quasi, one.k) for one in found.privacy.k_anonymity]
+    assert shields == ([] if shield is None else [(("zip", "age"), shield)])
+    mark = found.attributes[EARLIER]
+    assert (mark.role, mark.max_level) == ("quasi", 0)  # never generalized: parts are told apart
+
+
+def test_labels_are_no_finer_than_in_earlier_releases() -> None:
+    policy = make_policy(
+        {
+            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 2, "max_level": 3},
+            "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}},
+            "name": "identifying",
+        }
+    )
+    levels = {floor: _search_policy(policy, {"zip": floor}, [2], False).attributes for floor in (1, 2, 3)}
+    assert [levels[floor]["zip"].min_level for floor in (1, 2, 3)] == [2, 2, 3]
+    assert (levels[1]["zip"].max_level, levels[1]["age"].min_level, levels[1]["age"].max_level) == (3, 0, None)
+    assert "name" not in levels[1]
+    fixed = _search_policy(policy, {"zip": 1, "age": 2}, [2], True).attributes
+    assert [(fixed[name].min_level, fixed[name].max_level) for name in ("zip", "age")] == [(1, 1), (2, 2)]
+    assert [len(_too_fine(policy, {"zip": floor, "age": 2})) for floor in (2, 3, 4)] == [0, 0, 1]
+
+
+def test_an_earlier_release_is_the_one_that_was_recorded() -> None:
+    publication: Any = SimpleNamespace(path=Path("r.duckdb"), manifest_hash="h", digest="d")
+    manifest: Any = SimpleNamespace(fingerprint=lambda: "h")
+    _refuse_others(publication, manifest, "d", [])
+    without = SimpleNamespace(path=Path("r.duckdb"), manifest_hash=None, digest="d")
+    _refuse_others(without, manifest, "d", [])
+    with pytest.raises(ReleaseError, match="its manifest was changed"):
+        _refuse_others(publication, SimpleNamespace(fingerprint=lambda: "i"), "d", [])
+    with pytest.raises(ReleaseError, match="its rows were changed"):
+        _refuse_others(publication, manifest, "e", [])
+    with pytest.raises(ReleaseError, match="was changed since it was published: macros"):
+        _refuse_others(publication, manifest, "d", ["macros"])
+
+
+# --- growing tables
+
+
+def test_the_figures_of_an_extended_release(connection: duckdb.DuckDBPyConnection) -> None:
+    values = [("a",), ("a",), ("a",), (None,), (None,), ("b",)]
+    sizes = Counter(values).values()
+    rows = filled(connection, "extended", "zip VARCHAR", values)
+    query = _CLASS_FIGURES(rows=rows, quasi=[col("zip")])
+    assert rows_of(connection, query) == [(6, 3, min(sizes), sum(size * size for size in sizes))]
+    assert rows_of(
+        connection, _CLASS_FIGURES(rows=filled(connection, "none", "zip VARCHAR", []), quasi=[col("zip")])
+    ) == [(0, 0, 0, 0)]
+
+
+def test_the_persons_of_an_extended_release(connection: duckdb.DuckDBPyConnection) -> None:
+    """Of two classes; one of three new rows is added, and one person waits with a row and is in the release, too."""
+    source = [(1, "a", 10), (2, "a", 11), (2, "a", 12), (3, "b", 13), (3, "b", 14), (4, "b", 15), (None, "b", 16)]
+    candidates, added = [row for row in source if row[2] >= 14], [row for row in source if row[2] == 14]
+    released = [row for row in source if row[2] < 15]
+    for name, rows in {"src": source, "cand": candidates, "add": added, "rel": released}.items():
+        filled(connection, name, "who INT, zip VARCHAR, id INT", rows)
+    query = _PERSONS(
+        person=col("who"),
+        own_person=col("who", "c"),
+        source=table("src"),
+        candidates=table("cand"),
+        added=table("add"),
+        same_key=col("id", "c").eq(col("id", "a")),
+        quasi=[col("zip")],
+        released=table("rel"),
+    )
+    waiting = {row[0] for row in candidates} - {row[0] for row in added}
+    fewest = min(len({who for who, place, _ in released if place == zip_}) for zip_ in "ab")
+    assert rows_of(connection, query) == [
+        (len({row[0] for row in source}), len(waiting), len({row[0] for row in released}), fewest)
+    ]
+    assert (len(waiting), fewest) == (2, 1)
+
+
+@pytest.mark.parametrize(("left", "smallest", "small"), [(4, 4, 0), (3, 3, 1), (0, 0, 1)])
+def test_classes_of_which_too_few_rows_are_left(
+    left: int, smallest: int, small: int, connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Also a class of which none is left, and of NULL; classes that are no part of the release do not count."""
+    released = filled(connection, "released", "zip VARCHAR", [("a",)] * 4 + [(None,)] * 6)
+    recoded = filled(connection, "recoded", "zip VARCHAR", [("a",)] * left + [(None,)] * 6 + [("c",)])
+    query = _CLASSES(
+        keys=[named(col("zip"), "k0")],
+        columns=[col("zip")],
+        size=exp.Count(this=exp.Star()),
+        recoded=recoded,
+        released=released,
+        least=4,
+        same=same(col("k0", "c"), col("k0", "s")),
+    )
+    assert rows_of(connection, query) == [(smallest, small)]
+
+
+@pytest.mark.parametrize(
+    ("people", "count"), [([1, 1, 2], 2), ([1, None], 2), ([None, None], 1), ([], 0), ([1, 2, 3, None], 4)]
+)
+def test_all_rows_without_a_person_are_one(
+    people: list[int | None], count: int, connection: duckdb.DuckDBPyConnection
+) -> None:
+    filled(connection, "people", "who INT", [(who,) for who in people])
+    size = PERSONS_OF_CLASS(person=col("who")).sql("duckdb")
+    assert connection.execute(f"SELECT {size} FROM people").fetchall() == [(count,)]
+
+
+@pytest.mark.parametrize(
+    ("before", "people_before", "now", "people_now", "compared", "gone"),
+    [
+        ([1, 2, 3], 3, [1, 3], 2, 3, 1),  # both samples are of all people
+        ([1, 2, 3], 3, [], 0, 3, 3),
+        ([1, 2, 3], 9, [1, 3, 9], 3, 3, 1),  # people before are known up to 3
+        ([1, 2, 8], 3, [1, 2, 5], 9, 2, 0),  # people now are known up to 5, so that nobody knows of 8
+        ([1, 2, 5], 3, [1, 2, 5], 9, 3, 0),
+        ([1, 2, 8], 9, [3, 4, 5], 9, 2, 2),
+    ],
+)
+def test_people_are_compared_as_far_as_both_samples_reach(
+    before: list[int],
+    people_before: int,
+    now: list[int],
+    people_now: int,
+    compared: int,
+    gone: int,
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    filled(connection, "sample_before", "person INT, people INT", [(one, people_before) for one in before])
+    filled(connection, "sample_now", "person INT", [(one,) for one in now])
+    query = _OF_SAMPLES(before=table("sample_before"), now=table("sample_now"), people_now=people_now)
+    assert rows_of(connection, query) == [(compared, gone, people_before)]
+
+
+def test_rows_that_a_new_version_lacks_are_counted_by_class(connection: duckdb.DuckDBPyConnection) -> None:
+    published = [("a",)] * 5 + [("b",)] * 3 + [(None,)] * 4 + [("c",)] * 2
+    drafted = [("a",)] * 3 + [(None,)] * 4 + [("c",)] * 3 + [("d",)]
+    filled(connection, "published_rows", "zip VARCHAR", published)
+    filled(connection, "drafted_rows", "zip VARCHAR", drafted)
+    query = _GONE(
+        keys=[named(col("zip"), "k0")],
+        columns=[col("zip")],
+        released=table("published_rows"),
+        rows=star(table("drafted_rows")),
+        same=all_of([same(col("k0", "p"), col("k0", "d"))]),
+    )
+    lost = {key: n - Counter(drafted)[key] for key, n in Counter(published).items()}
+    few = [n for n in lost.values() if n > 0]
+    assert rows_of(connection, query) == [(len(few), sum(few), min(few))] == [(2, 5, 2)]
+
+
+# --- the joint audit
+
+
+def audit_of(**parts: Any) -> JointAudit:
+    """A joint audit with nothing behind it but these parts."""
+    earlier = SimpleNamespace(after=(), by_person=(), lost=())
+    history: Any = SimpleNamespace(
+        spent=(),
+        shares={},
+        people={},
+        most_rows=1,
+        most_rows_before={},
+        earlier=(),
+        replaced=None,
+        notes=(),
+        elsewhere=(),
+    )
+    prepared: Any = SimpleNamespace(policy=make_policy({"zip": "mask"}, k=4), earlier=earlier)
+    for name, value in parts.pop("history", {}).items():
+        setattr(history, name, value)
+    for name, value in parts.pop("earlier", {}).items():
+        setattr(earlier, name, value)
+    if "policy" in parts:
+        prepared.policy = parts.pop("policy")
+    run: Any = SimpleNamespace(identity="here", engine=None)
+    return JointAudit(run, prepared, Path("new.duckdb"), history, **parts)
+
+
+class Counts:
+    """What a `PairAudit` finds: the new rows of one part, and those that are gone."""
+
+    def __init__(self, came: dict[str, int], gone: dict[str, int], several_levels: bool) -> None:
+        self._came, self._gone, self.asked = came, gone, list[str]()
+        self.linked: Any = SimpleNamespace(several_levels=several_levels, shared=(), attributes=(), swapped=None)
+
+    @property
+    def swapped(self) -> Counts:
+        return Counts(self._gone, self._came, self.linked.several_levels)
+
+    def new_rows(self, part: str) -> tuple[int, int]:
+        return (1, self._came[part]) if part in self._came else (0, 0)
+
+    def labelled_unmatched(self) -> list[Any]:
+        return []
+
+
+PUBLIC: Any = SimpleNamespace(swapped=None)
+
+
+@pytest.mark.parametrize("side", ["new", "gone"])
+@pytest.mark.parametrize("part", ["new", "class", "region", "table"])
+@pytest.mark.parametrize("several_levels", [False, True])
+def test_few_new_rows_are_looked_for_on_both_sides_and_in_all_parts(side: str, part: str, several_levels: bool) -> None:
+    """What has left the source is in no release that is based on another one; where labels are of one level, a class
+    that both have is a class."""
+    is_seen = several_levels or part in ("new", "table")
+    counts = Counts(*(({part: 2}, {}) if side == "new" else ({}, {part: 2})), several_levels)
+    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised=4)
+    found = audit_of()._temporal_attacks(one, counts, PUBLIC, "none")
+    assert [f"2 rows are {side}, fewer than 4" in each.message for each in found] == [True] * is_seen
+    based = audit_of(earlier={"after": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
+    assert len(based) == (is_seen and side == "new")
+    other = audit_of(earlier={"by_person": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
+    assert other == []
+
+
+def test_masked_rows_are_a_class_of_their_own_or_left_out() -> None:
+    several: Any = SimpleNamespace(several_levels=True)
+    one_level: Any = SimpleNamespace(several_levels=False)
+    assert _parts_with_new_rows(several, "none") == ["new", "class", "region", "table"]
+    assert _parts_with_new_rows(several, "own class") == ["class", "table"]
+    assert _parts_with_new_rows(several, "left out") == ["new", "region"]
+    assert _parts_with_new_rows(one_level, "none") == ["new", "table"]
+    assert _parts_with_new_rows(one_level, "own class") == ["table"]
+
+
+@pytest.mark.parametrize(("own", "promised", "fewest"), [(4, 4, 4), (4, 3, 3), (3, 4, 3), (1, 4, 1)])
+def test_the_smaller_k_of_two_releases_is_asked_for(own: int, promised: int, fewest: int) -> None:
+    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised=promised)
+    audit = audit_of(policy=make_policy({"zip": "mask"}, k=own))
+    assert audit._fewest_rows(one) == (fewest, "")
+
+
+@pytest.mark.parametrize(
+    ("history", "rows"),
+    [
+        ({"most_rows": 3}, 10),  # three persons have at most nine rows: ten are of four
+        ({"most_rows_before": {"r": 3}}, 10),
+        ({"most_rows_before": {"other": 3}}, 4),
+        ({"people": {"there": SimpleNamespace(most_rows=3, earlier_most_rows=2)}}, 10),
+        ({"people": {"there": SimpleNamespace(most_rows=2, earlier_most_rows=3)}}, 10),
+        ({"people": {"elsewhere": SimpleNamespace(most_rows=3, earlier_most_rows=3)}}, 4),
+    ],
+)
+def test_so_many_rows_are_of_k_persons(history: dict[str, Any], rows: int) -> None:
+    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="there"), promised=4)
+    assert audit_of(history=history)._fewest_rows(one)[0] == rows
+    assert audit_of(history=history, earlier={"after": ("r",)})._fewest_rows(one)[0] == 4  # counted by the search
+
+
+def spent(*epsilons: float, runs: str = "abcdef") -> dict[str, Any]:
+    return {"spent": [Spent(run, Path("r"), "s", None, epsilon) for run, epsilon in zip(runs, epsilons, strict=False)]}
+
+
+@pytest.mark.parametrize(
+    ("before", "epsilon", "total", "passed"),
+    [
+        ((), 1.0, None, True),
+        ((), None, None, True),
+        ((0.5,), None, None, True),
+        ((0.5,), 1.0, None, False),  # noise is drawn again, and nobody said how much in all
+        ((0.5,), 1.0, 1.5, True),
+        ((0.5,), 1.0, 1.49, False),
+        ((0.1, 0.1), 0.1, 0.3, True),  # whatever 0.1 + 0.1 + 0.1 is
+        ((), 1.0, 0.99, False),
+    ],
+)
+def test_the_noise_of_all_releases_adds_up(
+    before: tuple[float, ...], epsilon: float | None, total: float | None, passed: bool
+) -> None:
+    noise = {"role": "quasi", "noise": {"epsilon": 0.1, "bounds": [0, 9]}}
+    policy = make_policy({"zip": "mask", "cost": noise}, privacy={} if total is None else {"epsilon_total": total})
+    new: Any = SimpleNamespace(epsilon=epsilon)
+    found = [*audit_of(policy=policy, history=spent(*before))._noise_check(new)]
+    assert [check.passed for check in found] == ([] if passed else [False])
+    forced = [*audit_of(policy=policy, history=spent(*before), force=True)._noise_check(new)]
+    assert [check.passed for check in forced] == ([] if passed else [None])
+    # The versions of one run have drawn it once.
+    again = {"spent": [*spent(*before)["spent"], *spent(*before)["spent"]]}
+    assert len([*audit_of(policy=policy, history=again)._noise_check(new)]) == (not passed)
+
+
+def published(run_id: str, **fields: Any) -> Publication:
+    own = {"source": "here", "version": 1}
+    return Publication(run_id, datetime(2026, 1, 2), Path("old.duckdb"), "t", "d", "p", **(own | fields))
+
+
+FOUND: Any = SimpleNamespace(message="too much", why="", remedy=None, build=None)
+
+
+@pytest.mark.parametrize(
+    ("attacks", "parts", "passed", "breaks"),
+    [
+        ([], {}, True, 0),
+        ([FOUND], {}, False, 1),
+        ([FOUND], {"force": True}, None, 1),
+        # It shows nothing finer than the release that it is based on: its rows have gone from the source.
+        ([FOUND], {"earlier": {"lost": ("r",)}}, None, 0),
+        ([SimpleNamespace(**vars(FOUND) | {"remedy": "less noise"})], {"earlier": {"lost": ("r",)}}, False, 1),
+        (ReleaseError("it is gone"), {}, False, 1),
+        (ReleaseError("it is gone"), {"force": True}, None, 1),
+        (NotComparedError("too many"), {}, False, 1),
+    ],
+)
+def test_a_release_that_breaks_another_is_refused(
+    attacks: Any,
+    parts: dict[str, Any],
+    passed: bool | None,
+    breaks: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (path := tmp_path / "old.duckdb").touch()
+    one: Any = SimpleNamespace(can_be_base=True, masks=False)
+    monkeypatch.setattr(joint_audit, "opened", lambda *_: nullcontext(one))
+    monkeypatch.setattr(JointAudit, "_trees", lambda *_: (SimpleNamespace(crossing=()), None))
+
+    def found(*_: Any) -> Any:
+        if isinstance(attacks, Exception):
+            raise attacks
+        return attacks
+
+    monkeypatch.setattr(JointAudit, "_found", found)
+    audit = audit_of(**parts)
+    check = audit._check(replace(published("r"), path=path), SimpleNamespace())
+    assert (check.passed, len(audit.breaks)) == (passed, breaks)
+    assert len(audit.refusals) == (passed is False)
+    if isinstance(attacks, Exception):  # nobody can open a release that is gone
+        gone = audit_of(**parts)
+        check = gone._check(replace(published("r"), path=tmp_path / "gone.duckdb"), SimpleNamespace())
+        assert (check.passed, gone.breaks, gone.refusals) == (None, [], [])
+
+
+def test_a_release_that_replaces_another_is_warned_of() -> None:
+    for digest, replaced, count in itertools.product("de", [None, published("r")], [0, 3, 4]):
+        elsewhere = [Path(f"c{i}") for i in range(count)]
+        notes = audit_of(history={"replaced": replaced, "elsewhere": elsewhere}).notes(digest)
+        assert sum("it replaces the release" in note for note in notes) == (replaced is not None and digest != "d")
+        assert sum("releases of this source that are recorded in" in note for note in notes) == bool(count)
+        assert sum("and 1 more" in note for note in notes) == (count == 4)
+
+
+def test_releases_are_named_with_those_that_they_are_based_on() -> None:
+    first, second = published("a"), replace(published("b"), path=Path("new.duckdb"), after=("a", "gone"))
+    third = replace(published("c"), path=Path("third.duckdb"), version=2)
+    known = History((first, second, third), drafts=(replace(published("e"), path=Path("draft.duckdb"), draft=True),))
+
+    def ids(*names: str) -> list[str]:
+        return [one.run_id for one in named_publications(known, names, lambda: [third])]
+
+    assert ids("old") == ids("old.duckdb") == ["a"]
+    assert ids("new") == ["a", "b"]
+    assert ids("third") == ids("t_v2") == ["c"]
+    assert ids("t") == ["a", "b", "c"]
+    assert ids("all") == ids("old", "all") == ["c"]
+    with pytest.raises(PolicyError, match="'draft' is a draft"):
+        ids("draft")
+    with pytest.raises(PolicyError, match="'other' is not in the ledger"):
+        ids("old", "other")
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_part"),
+    [({}, False), ({"extends": "a"}, True), ({"only_rows_of": "a"}, True), ({"after": ("a",)}, False)],
+)
+def test_a_part_has_some_rows_of_its_source(fields: dict[str, Any], is_part: bool) -> None:
+    assert published("r", **fields).is_part is is_part
