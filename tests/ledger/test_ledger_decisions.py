@@ -17,13 +17,14 @@ import pytest
 from conftest import make_policy
 from sqlglot import exp
 
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
 from sqlanon.expressions import all_of, col, named, same, star, table
 from sqlanon.ledger import joint_audit
 from sqlanon.ledger.earlier import _refuse_others, _search_policy, _too_fine
 from sqlanon.ledger.extend import _CLASS_FIGURES, _OF_UNRELEASED, _PERSONS, _UNRELEASED
 from sqlanon.ledger.joint_audit import JointAudit, _parts_with_new_rows
-from sqlanon.ledger.records import History, Publication, Spent, named_publications
+from sqlanon.ledger.records import History, Publication, Spent, named_publications, read_history
 from sqlanon.ledger.released_rows import rows_in_release
 from sqlanon.ledger.source_change import _CLASSES, _OF_SAMPLES
 from sqlanon.ledger.source_change import _PERSONS as PERSONS_OF_CLASS
@@ -450,3 +451,58 @@ def test_releases_are_named_with_those_that_they_are_based_on() -> None:
 )
 def test_a_part_has_some_rows_of_its_source(fields: dict[str, Any], is_part: bool) -> None:
     assert published("r", **fields).is_part is is_part
+
+
+RELEASES = """
+    run_id VARCHAR, published_at TIMESTAMP, path VARCHAR, table_name VARCHAR, digest VARCHAR, policy_hash VARCHAR,
+    source VARCHAR, "after" VARCHAR[], extends VARCHAR, manifest_hash VARCHAR, version INT, sha256 VARCHAR,
+    intended_at TIMESTAMP, same_source VARCHAR, draft BOOLEAN, withdraws VARCHAR, only_rows_of VARCHAR, epsilon DOUBLE,
+    replaced_at TIMESTAMP
+"""
+
+
+def test_the_ledger_is_read_as_it_stands() -> None:
+    """Without what was replaced; with the hash of a file that its newest version left; and what noise has spent, also
+    of releases that were replaced, but not of drafts."""
+    rows = [
+        ("a", 1, "one.duckdb", 1, "old", False, None, None),
+        ("b", 3, "one.duckdb", 3, "new", False, 0.5, None),
+        ("c", 2, "one.duckdb", 2, "middle", False, None, None),
+        ("d", 4, "two.parquet", None, "two", False, 0.25, 5),
+        ("e", 5, "draft.duckdb", None, "draft", True, 0.75, None),
+    ]
+    with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS sqlanon_catalog; CREATE SCHEMA sqlanon_catalog.sqlanon")
+        connection.execute(f"CREATE TABLE sqlanon_catalog.sqlanon.releases ({RELEASES})")
+        connection.execute("CREATE TABLE sqlanon_catalog.sqlanon.secret AS SELECT 's' AS secret")
+        connection.execute(
+            "CREATE TABLE sqlanon_catalog.sqlanon.exports "
+            "(run_id VARCHAR, exported_at TIMESTAMP, path VARCHAR, table_name VARCHAR, dialect VARCHAR, "
+            "source VARCHAR, draft BOOLEAN)"
+        )
+        for name, day, path, version, sha256, draft, epsilon, replaced in rows:
+            connection.execute(
+                "INSERT INTO sqlanon_catalog.sqlanon.releases (run_id, published_at, path, version, sha256, draft, "
+                "epsilon, replaced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    name,
+                    datetime(2026, 1, day),
+                    path,
+                    version,
+                    sha256,
+                    draft,
+                    epsilon,
+                    replaced and datetime(2026, 2, 1),
+                ],
+            )
+        for name, draft in (("x", False), ("y", True)):
+            connection.execute(
+                "INSERT INTO sqlanon_catalog.sqlanon.exports VALUES (?, '2026-01-01', 'p', 't', 'spark', 's', ?)",
+                [name, draft],
+            )
+        found = read_history(DuckDBEngine(connection))
+    assert [(one.run_id, one.sha256) for one in found.publications] == [("a", "new"), ("c", "new"), ("b", "new")]
+    assert [one.run_id for one in found.drafts] == ["e"]
+    assert [(one.run_id, one.epsilon) for one in found.spent] == [("b", 0.5), ("d", 0.25)]
+    assert [one.run_id for one in found.exports] == ["x"]
+    assert found.secret == "s"
