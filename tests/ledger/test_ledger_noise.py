@@ -176,7 +176,7 @@ def test_a_policy_without_a_total_has_the_fingerprint_that_it_had(clinic: Path) 
 
 @pytest.mark.parametrize("person", [False, "owner"])
 def test_the_ledger_knows_the_keys_of_rows_with_noise(person: str | bool, tmp_path: Path) -> None:
-    """To publish them ended with an error of the engine; and with persons, theirs were recorded in place of the keys."""
+    """To publish them was an error of the engine; and with persons, theirs were recorded in place of the keys."""
     with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
         connection.execute(
             "CREATE TABLE visits AS SELECT i AS id, i // 2 AS owner, 20 + i % 4 AS age, 100 + i * 7 % 90 AS cost "
@@ -187,8 +187,8 @@ def test_the_ledger_knows_the_keys_of_rows_with_noise(person: str | bool, tmp_pa
     publish(policy(tmp_path, "plain", {}, source=source))
     with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
         recorded = reader.execute(
-            "SELECT path, list(key_hash ORDER BY key_hash) FROM sqlanon.ledger JOIN sqlanon.released_keys USING (run_id) "
-            "GROUP BY path"
+            "SELECT path, list(key_hash ORDER BY key_hash) "
+            "FROM sqlanon.ledger JOIN sqlanon.released_keys USING (run_id) GROUP BY path"
         ).fetchall()
     keys = {Path(path).stem: hashes for path, hashes in recorded}
     assert len(set(keys["noisy"])) == ROWS and keys["noisy"] == keys["plain"]

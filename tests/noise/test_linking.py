@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import duckdb
 import pytest
 
 from sqlanon.expressions import table
-from sqlanon.noise.linking import links
+from sqlanon.noise.linking import links, near, near_in_all, pairs, risk
 from sqlanon.noise.statements import NoisyColumn
 
 ROWS = [(0, 0, 5), (1, 10, 10), (2, 20, 14)]
@@ -27,3 +29,69 @@ def test_links(columns: int) -> None:
         query = links(table("noisy"), table("classes"), noisy_columns)
         found = connection.execute(query.sql("duckdb")).fetchall()
     assert sorted(found) == [(0, True, False), (1, True, True), (2, False, False)]
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+@pytest.mark.parametrize("epsilons", [(1.0,), (2.0, 0.5)])
+def test_near_are_the_originals_within_the_range_that_holds_the_own_with_confidence(
+    confidence: float, epsilons: tuple[float, ...]
+) -> None:
+    """Laplace noise of scale b is at most w off with 1 - exp(-w/b): of m attributes all are with the confidence where
+    each is with its m-th root. Originals stand just within and just beyond either end; another class does not count."""
+    delta, count = 8.0, len(epsilons)
+    widths = [-delta / epsilon * math.log(1 - confidence ** (1 / count)) for epsilon in epsilons]
+    rows = [(0, 0, *((100.0, 100.0) for _ in epsilons))]  # record, class, original and noisy value of each attribute
+    for j in range(count):
+        for off in (-1.001, -0.999, 0.999, 1.001):
+            own = [(100.0 + off * widths[i] if i == j else 100.0, 100.0 + 1e6) for i in range(count)]
+            rows.append((len(rows), 0, *own))
+    rows.append((len(rows), 1, *((100.0, 1e6) for _ in epsilons)))
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"x_{j} DOUBLE, v_{j} DOUBLE" for j in range(count))
+        connection.execute(f"CREATE TABLE noisy (record INT, class INT, {columns})")
+        for record, class_, *pairs in rows:
+            values = [record, class_, *(value for pair in pairs for value in pair)]
+            connection.execute(f"INSERT INTO noisy VALUES ({', '.join('?' * len(values))})", values)
+        deltas = ", ".join(f"{delta}::DOUBLE AS delta_{j}" for j in range(count))
+        connection.execute(
+            f"CREATE TABLE classes AS SELECT class, count(*) AS size, {deltas} FROM noisy GROUP BY class"
+        )
+        noisy = [NoisyColumn(f"x{j}", "DOUBLE", j, epsilon) for j, epsilon in enumerate(epsilons)]
+        for j in range(count):
+            query = near(table("noisy"), table("classes"), noisy, confidence, j)
+            connection.execute(f"CREATE TABLE near_{j} AS {query.sql('duckdb')}")
+            # Its own, two of the four beside it in this attribute, and those that are beside it in another.
+            assert connection.execute(f"SELECT near FROM near_{j} WHERE record = 0").fetchone() == (
+                3 + 4 * (count - 1),
+            )
+        if count > 1:
+            each = [table(f"near_{j}") for j in range(count)]
+            query = near_in_all(table("noisy"), table("classes"), noisy, confidence, each, k=20)
+            found = dict(connection.execute(query.sql("duckdb")).fetchall())
+            assert found[0] == 1 + 2 * count
+            assert found[1] == found[len(rows) - 1] == 0
+
+
+def test_without_noise_all_of_the_class_are_near() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE noisy AS SELECT i AS record, i // 3 AS class, 7.0 AS x_0, 7.0 AS v_0 FROM range(6) r(i)"
+        )
+        connection.execute(
+            "CREATE TABLE classes AS SELECT class, count(*) AS size, 0.0 AS delta_0 FROM noisy GROUP BY class"
+        )
+        query = near(table("noisy"), table("classes"), [NoisyColumn("x", "DOUBLE", 0, 1.0)], 0.9, 0)
+        assert {n for _, n in connection.execute(query.sql("duckdb")).fetchall()} == {3}
+
+
+def test_the_linking_risk_is_of_the_records_that_are_kept() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE links AS FROM (VALUES (1, true, true), (2, true, false), (3, false, false)) "
+            "AS v(record, linked, strictly)"
+        )
+        connection.execute("CREATE TABLE kept AS FROM (VALUES (2), (3)) AS v(record)")
+        assert connection.execute(risk(table("links"), None).sql("duckdb")).fetchone() == (3, 2, 1)
+        assert connection.execute(risk(table("links"), table("kept")).sql("duckdb")).fetchone() == (2, 1, 0)
+        connection.execute("CREATE TABLE classes AS FROM (VALUES (3), (2)) AS v(size)")
+        assert connection.execute(pairs(table("classes")).sql("duckdb")).fetchone() == (13,)
