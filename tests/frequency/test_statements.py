@@ -1,15 +1,17 @@
-"""The statements that count rows and persons, on small tables beside plain Python."""
+"""What counts rows and persons, on small tables beside plain Python; and how many of them may be suppressed."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pytest
 
 from sqlanon.expressions import table
+from sqlanon.frequency.packing import packed
 from sqlanon.frequency.statements import (
     combinations,
     memberships,
@@ -18,6 +20,7 @@ from sqlanon.frequency.statements import (
     raw_frequency,
     rows_of_largest_persons,
 )
+from sqlanon.frequency.suppression_limit import SuppressionLimit, allowed_of
 
 Row = tuple[Any, ...]
 
@@ -30,6 +33,7 @@ def test_persons_of_several_combinations_move_and_others_add_up(seed: int) -> No
         (draw.choice(["1", "2", None]), draw.choice(["m", None]), draw.choice([1, 2, 3, 4, 5, 6, None]))
         for _ in range(draw.choice([1, 8, 14]))
     ]
+    rows += [("1", "m", None), ("2", "m", None), ("1", "m", 7), ("1", None, 7)] * (seed % 2)
     with duckdb.connect() as connection:
 
         def made(name: str, query: Any) -> list[Row]:
@@ -75,3 +79,56 @@ def test_persons_of_several_combinations_move_and_others_add_up(seed: int) -> No
             some = [row for row in found if row[0] in merged]
             counted = sum(row[4] for row in some) + len({row[2] for row in some} - {None})
             assert counted == len({row[2] for row in rows if row[0] in merged})
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "persons", "holds"),
+    [
+        (SuppressionLimit(5), 5, None, True),
+        (SuppressionLimit(5), 6, None, False),
+        (SuppressionLimit(0), 0, None, True),
+        (SuppressionLimit(5, 2, 20), 5, 2, True),
+        (SuppressionLimit(5, 2, 20), 5, 3, False),
+        (SuppressionLimit(5, 2, 20), 6, 2, False),
+        (SuppressionLimit(5, 0, 20), 0, None, True),
+    ],
+)
+def test_as_many_rows_and_persons_are_suppressed_as_the_limit_allows(
+    limit: SuppressionLimit, rows: int, persons: int | None, holds: bool
+) -> None:
+    assert limit.allows(rows, persons) is holds
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "allowed"),
+    [("0.29", 100, 29), ("0.29", 99, 28), ("1", 7, 7), ("0", 7, 0), ("0.3333", 3, 0), ("0.07", 100, 7)],
+)
+def test_the_limit_is_exact(limit: str, count: int, allowed: int) -> None:
+    assert allowed_of(Decimal(limit), count) == allowed
+
+
+def test_the_least_limit_that_allows_it_has_four_digits() -> None:
+    for suppressed, rows in ((1, 3), (29, 100), (0, 5), (5, 5), (1, 20_000)):
+        share = SuppressionLimit(0).share(suppressed, rows, None)
+        assert allowed_of(Decimal(repr(share)), rows) >= suppressed
+        assert suppressed == 0 or allowed_of(Decimal(repr(share)) - Decimal("0.0001"), rows) < suppressed
+    assert SuppressionLimit(9, 1, 20).share(12, 100, 3) == 0.15
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"), [([63], 1), ([62, 1], 1), ([62, 2], 2), ([31, 32], 1), ([31, 33], 2), ([60, 10, 3], 2), ([], 1)]
+)
+def test_numbers_share_words_of_63_bits(bits: list[int], words: int) -> None:
+    """No two share a bit, and all values come back."""
+    packing = packed([2**n - 1 for n in bits])
+    assert packing.words == words
+    places = [(word, bit) for word, first, n in packing.places for bit in range(first, first + n)]
+    assert len(places) == len(set(places)) == sum(bits)
+    assert max((bit for _, bit in places), default=0) < 63
+    for i, (word, first, n) in enumerate(packing.places):
+        masks = packing.masks([i])
+        assert masks[word] == (2**n - 1) << first and sum(masks) == masks[word]
+
+
+def test_the_bits_of_a_number_hold_its_highest_value() -> None:
+    assert [packed([most]).places[0][2] for most in (0, 1, 2, 3, 4, 7, 8)] == [1, 1, 2, 2, 3, 3, 4]
