@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -22,8 +23,28 @@ from sqlanon.attacks import attack
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import table
 from sqlanon.release.disclosure import background_knowledge, homogeneity, homogeneous_rows, skewness
+from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.published import Release
-from sqlanon.release.residual_risk import _disclosed, risks_in_rows, serious_from
+from sqlanon.release.residual_risk import (
+    BACKGROUND_KNOWLEDGE,
+    HOMOGENEITY,
+    SKEWNESS,
+    ResidualRisk,
+    _Classes,
+    _disclosed,
+    _rare_values,
+    _uniques,
+    _Values,
+    by_severity,
+    disclosed,
+    few_of,
+    graded,
+    narrowing_risk,
+    percent,
+    risks_in_rows,
+    serious_from,
+    worst_of,
+)
 from sqlanon.release.verify import SUBJECT, open_release
 
 NAME = 'ill"ness\nrelease: forged'
@@ -195,3 +216,175 @@ def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) ->
         len(rare),
         sum(rare),
     )
+
+
+# --- at the border
+
+
+def claims(**fields: Any) -> Manifest:
+    """What a manifest claims, as far as it is looked at here."""
+    columns = (
+        ReleasedColumn("zip", "VARCHAR", "quasi"),
+        ReleasedColumn("ill", "VARCHAR", "sensitive"),
+        ReleasedColumn("note", "VARCHAR", "insensitive"),
+    )
+    own = {"policy": {"privacy": {"k": 5}}, "columns": columns, "quasi": ["zip"]}
+    return SimpleNamespace(**own | fields)
+
+
+K_50 = claims(policy={"privacy": {"k": 50}})
+NO_K = claims(policy={"privacy": {"l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}]}})
+
+
+@pytest.mark.parametrize(
+    ("share", "of", "status"),
+    [
+        (0.1, claims(), "serious"),
+        (0.0999, claims(), "minor"),
+        (0.02, K_50, "serious"),
+        (0.0199, K_50, "minor"),
+        (0.05, K_50, "serious"),
+        (0.1, NO_K, "serious"),
+        (0.0999, NO_K, "minor"),
+        (0.0, claims(), "none"),
+    ],
+)
+def test_findings_are_serious_from_a_tenth_or_one_in_k(share: float, of: Manifest, status: str) -> None:
+    assert graded(share, of) == status
+
+
+def test_counts_below_k_are_not_shown() -> None:
+    assert [few_of(one) for one in (claims(), K_50, NO_K)] == [5, 50, 5]
+    assert few_of(claims(policy={"privacy": {"k": 2}})) == 2
+    more = [{"attribute": "ill", "kind": "distinct", "l": 7}]
+    assert few_of(claims(policy={"privacy": {"l_diversity": more}})) == 7
+    assert few_of(claims(policy={"privacy": {"k": 3, "l_diversity": more}})) == 7
+    assert few_of(claims(policy={"privacy": "?"})) == 5
+
+
+def test_shares_read_as_people_write_them() -> None:
+    shares = [0, 0.0009, 0.001, 0.0104, 0.099, 0.1, 0.45, 0.989, 0.99, 0.999, 0.9991, 1.0]
+    assert [percent(share) for share in shares] == [
+        "0 %", "under 0.1 %", "0.1 %", "1 %", "9.9 %", "10 %", "45 %", "99 %", "99.0 %", "99.9 %", "over 99.9 %",
+        "100 %",
+    ]  # fmt: skip
+
+
+def test_the_worst_comes_first() -> None:
+    def risk_of(status: Any, share: float | None, line: str = "line") -> ResidualRisk:
+        return ResidualRisk(f"{status} {share}", "", status=status, share=share, line=line)
+
+    risks = [
+        risk_of("none", None),
+        risk_of("minor", 0.9),
+        risk_of("serious", 0.2),
+        risk_of("serious", 0.3),
+        risk_of("serious", None, ""),
+        risk_of("unknown", None),
+        risk_of("accepted", 1.0),
+    ]
+    assert [one.title for one in by_severity(risks)][:5] == [
+        "serious None", "serious 0.3", "serious 0.2", "minor 0.9", "accepted 1.0",
+    ]  # fmt: skip
+    worst = worst_of(risks)
+    assert worst is not None and worst.title == "serious 0.3"  # one without a line is for the report
+    assert worst_of([risk_of("none", None), risk_of("accepted", 1.0), risk_of("unknown", None)]) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "affected", "values", "statuses", "number"),
+    [
+        (HOMOGENEITY, 20, 2, ["serious"], "20 %"),
+        (HOMOGENEITY, 20, 1, ["not counted"], ""),
+        (BACKGROUND_KNOWLEDGE, 20, 3, ["serious"], "20 %"),
+        (BACKGROUND_KNOWLEDGE, 20, 2, ["not counted"], ""),
+        (SKEWNESS, 20, 2, ["serious"], "20 %"),
+        (SKEWNESS, 9, 2, ["minor"], "9 %"),
+        (SKEWNESS, 5, 2, ["minor"], "5 %"),
+        (SKEWNESS, 4, 2, ["minor"], "under 5 %"),  # fewer than k rows are not counted
+        (SKEWNESS, 0, 2, ["none"], ""),
+    ],
+)
+def test_a_finding_needs_values_that_can_differ(
+    kind: Any, affected: int, values: int, statuses: list[str], number: str
+) -> None:
+    found = [*disclosed(kind, {"ill": affected}, {"ill": values}, [], 100, 5, claims())]
+    assert [one.status for one in found] == statuses
+    assert [one.number for one in found] == [number]
+
+
+def test_the_worst_column_stands_for_all() -> None:
+    counts = {"ill": 8, "job": 30, "sex": 50, "diet": 3, "hair": 0}
+    values = {"ill": 4, "job": 4, "sex": 1, "diet": 4, "hair": 4}
+    trivial, found = disclosed(HOMOGENEITY, counts, values, [], 100, 5, claims())
+    assert trivial.status == "not counted" and "sex" in trivial.finding
+    assert (found.share, found.status) == (0.3, "serious")
+    assert found.finding.startswith("30 of 100 rows are in a group whose rows all have the same job")
+    assert found.finding.endswith("Other columns: ill 8 %, diet 5 %.")
+    assert found.change == {"privacy": {"l_diversity": [{"attribute": "job", "kind": "distinct", "l": 2}]}}
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "number"),
+    [
+        ((10, 0, 0), "none", ""),
+        ((10, 1, 4), "minor", "under 5 %"),  # one value: its rows could be counted by subtraction
+        ((10, 2, 4), "minor", "under 5 %"),
+        ((10, 2, 5), "minor", "5 %"),
+        ((10, 2, 9), "minor", "9 %"),
+        ((10, 3, 10), "serious", "10 %"),
+        ((10, 1, 40), "serious", "under 5 %"),
+    ],
+)
+def test_values_that_few_rows_share_single_rows_out(values: tuple[int, int, int], status: str, number: str) -> None:
+    found = _rare_values({"note": _Values(*values)}, 100, 5, claims())
+    assert (found.status, found.number) == (status, number)
+
+
+@pytest.mark.parametrize(("uniques", "status"), [(0, "none"), (1, "minor"), (9, "minor"), (10, "serious")])
+def test_rows_that_are_alone_may_be_unique_in_the_population(uniques: int, status: str) -> None:
+    assert _uniques(claims(), _Classes(100, 1 if uniques else 2, uniques)).status == status
+    persons = claims(policy={"privacy": {"k": 5}, "persons": "who"})
+    assert _uniques(persons, _Classes(100, 1, uniques)).status == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("rows", "one_value", "two_values", "skewed", "common"),
+    [
+        # Nine in ten share a value: it is known of everybody. One row less, and it is not.
+        ([("a", "x")] * 9 + [("a", "y")], 0, 1, 0, True),
+        ([("a", "x")] * 8 + [("a", "y")] * 2, 0, 10, 0, False),
+        ([("a", "x")] * 9 + [("b", "y")], 1, 1, 1, True),
+        # Half of a class has a value, and it is twice as frequent as in all rows.
+        ([("a", "x")] * 2 + [("a", "y"), ("a", "z")] + [("b", "y"), ("b", "z")] * 2, 0, 4, 2, False),
+        ([("a", "x")] * 2 + [("a", "y"), ("a", "z"), ("b", "x")] + [("b", "y"), ("b", "z")] * 2, 0, 0, 0, False),
+        ([("a", "x")] * 2 + [("a", "y")] * 3 + [("b", v) for v in "yzvwu"], 0, 5, 0, False),
+        # Three values of a class are not two.
+        ([("a", v) for v in "xyz"] + [("b", v) for v in "xyzx"], 0, 0, 0, False),
+    ],
+)
+def test_what_classes_reveal_begins_at_its_border(
+    rows: list[tuple[str, str]], one_value: int, two_values: int, skewed: int, common: bool
+) -> None:
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        engine.connection.execute("CREATE TABLE shown (zip VARCHAR, ill VARCHAR)")
+        engine.connection.executemany("INSERT INTO shown VALUES (?, ?)", rows)
+        found = _disclosed(engine, table("shown"), ["zip"], "ill", 5)
+    assert (found.one_value, found.two_values, found.skewed, found.has_common) == (
+        one_value, two_values, skewed, common,
+    )  # fmt: skip
+
+
+def test_columns_that_narrow_others_are_serious_as_other_findings_are() -> None:
+    def narrowing(pinned: float, affected: int, **more: Any) -> Any:
+        own = {"columns": ["job"], "quasi": "zip", "unit": "values", "before": 10.0, "after": 2.0}
+        return SimpleNamespace(**own | {"pinned": pinned, "affected": affected} | more)
+
+    assert narrowing_risk([], None, 5, 100).status == "none"
+    assert narrowing_risk([], "no rows", 5, 100).status == "unknown"
+    for pinned, k, status in ((0.1, 5, "serious"), (0.099, 5, "minor"), (0.02, 50, "serious"), (0.019, 50, "minor")):
+        found = narrowing_risk([narrowing(pinned, 30)], None, k, 100)
+        assert (found.status, found.share) == (status, 0.3)
+    worst = narrowing_risk([narrowing(0.1, 90), narrowing(0.2, 10, columns=["town"])], None, 5, 100)
+    assert worst.change == {"attributes": {"town": {"role": "quasi", "hierarchy": "suppress"}}}
+    assert narrowing_risk([narrowing(0.0, 300)], None, 5, 100).share == 1.0
