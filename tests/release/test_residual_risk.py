@@ -21,11 +21,12 @@ from support import cli
 import sqlanon
 from sqlanon.attacks import attack
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import table
+from sqlanon.expressions import col, table
 from sqlanon.release.disclosure import background_knowledge, homogeneity, homogeneous_rows, skewness
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.published import Release
 from sqlanon.release.residual_risk import (
+    _CLASSES,
     BACKGROUND_KNOWLEDGE,
     HOMOGENEITY,
     SKEWNESS,
@@ -35,6 +36,7 @@ from sqlanon.release.residual_risk import (
     _rare_values,
     _uniques,
     _Values,
+    _values_of,
     by_severity,
     disclosed,
     few_of,
@@ -388,3 +390,19 @@ def test_columns_that_narrow_others_are_serious_as_other_findings_are() -> None:
     worst = narrowing_risk([narrowing(0.1, 90), narrowing(0.2, 10, columns=["town"])], None, 5, 100)
     assert worst.change == {"attributes": {"town": {"role": "quasi", "hierarchy": "suppress"}}}
     assert narrowing_risk([narrowing(0.0, 300)], None, 5, 100).share == 1.0
+
+
+def test_what_a_column_shows_is_counted_by_its_values() -> None:
+    rows = ["a"] * 5 + ["b"] * 4 + [None] * 2 + ["c"]
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        engine.connection.execute("CREATE TABLE shown (zip VARCHAR, ill VARCHAR, note VARCHAR)")
+        engine.connection.executemany("INSERT INTO shown VALUES ('1', ?, ?)", [(one, one) for one in rows])
+        sizes = Counter(rows).values()
+        rare = [n for n in sizes if n < 5]
+        expected = _Values(len(sizes), len(rare), sum(rare))
+        assert _values_of(engine, table("shown"), ["note"], 5) == {"note": expected}
+        both = _values_of(engine, table("shown"), ["note", "zip"], 5)
+        assert both == {"note": expected, "zip": _Values(1, 0, 0)}
+        assert _disclosed(engine, table("shown"), ["zip"], "ill", 5).values == expected
+        query = _CLASSES(relation=table("shown"), quasi=[col("note")])
+        assert engine.rows(query) == [(len(rows), min(sizes), sum(n == 1 for n in sizes))]
