@@ -1,20 +1,32 @@
-"""The checks of `verify --policy`, at their borders: figures of a release beside those that its source gives."""
+"""The checks of `verify` with a policy, at their borders: figures, rows and labels of a release beside those that its
+source gives."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 
-from sqlanon.against_source import _persons, _suppressed, _within_limit, check_losses, explain_failure
+from sqlanon.against_source import _persons, _same_rows, _suppressed, _within_limit, check_losses, explain_failure
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import BrokenReleaseError
+from sqlanon.expressions import col, star, table
 from sqlanon.frequency.suppression_limit import SuppressionLimit
+from sqlanon.hierarchies.bounds import bounds
 from sqlanon.release.check import Check
 from sqlanon.release.decoy_check import CATALOG_CHECK
+from sqlanon.release.label_levels_check import _CONTRADICTED, _MASKED, _REPEATED, _STRANGE, _WITHIN
+from sqlanon.release.metadata import suppressed_by
 from sqlanon.release.source_change import SourceChange
+from sqlanon.release.values import different_rows
 from sqlanon.release.verify import Verification
 
 SAME = SourceChange(datetime(2026, 1, 2), 100, 100, withdrawn_persons=0, missing_rows=0)
@@ -190,3 +202,185 @@ def test_a_catalog_of_other_decoys_is_no_change_of_the_source() -> None:
     assert explain_failure(of_catalog, unknown, 1) == of_catalog
     changed = explain_failure(of_catalog, replace(unknown, rows_now=99), 1)
     assert [check.passed for check in changed.checks] == [True, None, False]
+
+
+# --- the rows themselves
+
+
+TYPES = {"zip": "VARCHAR", "cost": "DOUBLE"}
+ROWS = [("1", 0.5), ("1", 0.5), (None, 2.0), ("2", None)]
+
+
+@pytest.fixture
+def engine() -> Iterator[DuckDBEngine]:
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        yield engine
+
+
+def fill(engine: DuckDBEngine, name: str, rows: list[tuple[Any, ...]], types: dict[str, str]) -> None:
+    engine.connection.execute(f"CREATE TABLE {name} ({', '.join(f'{key} {type_}' for key, type_ in types.items())})")
+    for row in rows:
+        engine.connection.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", list(row))
+
+
+@pytest.mark.parametrize(
+    ("rows", "added", "missing"),
+    [
+        (ROWS, 0, 0),
+        (ROWS[::-1], 0, 0),
+        ([*ROWS, ROWS[0]], 1, 0),  # each row as often
+        (ROWS[1:], 0, 1),
+        ([*ROWS[1:], ("3", 0.5)], 1, 1),
+        ([*ROWS[:2], ("", 2.0), ROWS[3]], 1, 1),  # NULL is no empty text
+        ([*ROWS[:3], ("2", 0.0)], 1, 1),
+        ([], 0, 4),
+    ],
+)
+def test_rows_are_compared_as_often_as_they_are_there(
+    rows: list[tuple[Any, ...]], added: int, missing: int, engine: DuckDBEngine
+) -> None:
+    fill(engine, "released", rows, TYPES)
+    fill(engine, "recoded", ROWS, TYPES)
+    assert engine.rows(different_rows(table("released"), table("recoded"), TYPES)) == [(added, missing)]
+    counts = Counter(ROWS)
+    fill(engine, "counted", [(*row, n) for row, n in counts.items()], TYPES | {"n": "BIGINT"})
+    assert engine.rows(different_rows(table("released"), table("counted"), TYPES, "n")) == [(added, missing)]
+    check = same_rows(engine, TYPES)
+    assert check.passed is (not added and not missing)
+    if not check.passed:
+        assert f"does not give: {added}; rows missing in the release: {missing}" in check.message
+
+
+def same_rows(
+    engine: DuckDBEngine, claimed: dict[str, str], error: Exception | None = None, columns: bool = True
+) -> Any:
+    """What the check of rows says of ``released``, whose manifest claims columns, beside ``recoded``."""
+
+    @contextmanager
+    def rows(*_: Any) -> Iterator[Any]:
+        if error is not None:
+            raise error
+        yield table("released")
+
+    manifest = SimpleNamespace(columns=[SimpleNamespace(name=name, type=type_) for name, type_ in claimed.items()])
+    found = SimpleNamespace(manifest=manifest, checks=[Check("columns", columns, ""), Check("k", False, "")])
+    run: Any = SimpleNamespace(engine=engine)
+    release: Any = SimpleNamespace(verification=found, rows=rows)
+    return _same_rows(run, release, table("recoded"))
+
+
+def test_rows_of_other_columns_are_not_those_of_the_source(engine: DuckDBEngine) -> None:
+    fill(engine, "released", ROWS, TYPES)
+    fill(engine, "recoded", ROWS, TYPES)
+    assert same_rows(engine, TYPES).passed
+    assert not same_rows(engine, TYPES, columns=False).passed
+    assert not same_rows(engine, {"zip": "VARCHAR"}).passed
+    assert not same_rows(engine, TYPES, BrokenReleaseError("it cannot be read")).passed
+    engine.connection.execute("ALTER TABLE released ALTER cost TYPE DECIMAL(9, 2)")
+    assert not same_rows(engine, TYPES).passed
+    engine.connection.execute("ALTER TABLE recoded ALTER cost TYPE DECIMAL(9, 2)")
+    assert not same_rows(engine, TYPES).passed
+    assert same_rows(engine, TYPES | {"cost": "DECIMAL(9,2)"}).passed
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_suppressed_rows_are_shown_by_labels_with_enough_of_both(least: int, engine: DuckDBEngine) -> None:
+    """As many suppressed rows as released ones, at least; labels that only the source has, or only unknown values, do
+    not count; NULL is a label."""
+    source = {("a", True): 6, ("b", True): 5, (None, True): 7, ("d", True): 4, ("e", True): 9, ("f", False): 9}
+    released = {"a": 3, "b": 3, None: 4, "d": 2, "f": 5}
+    fill(
+        engine, "source", [(*key, n) for key, n in source.items()], {"value": "VARCHAR", "known": "BOOL", "rows": "INT"}
+    )
+    fill(engine, "released", [(key,) for key, n in released.items() for _ in range(n)], {"zip": "VARCHAR"})
+    query = suppressed_by(table("source"), col("value"), col("known"), table("released"), "zip", least)
+    both = {key: source[key, True] - n for key, n in released.items() if (key, True) in source}
+    assert {row[0]: row[1:] for row in engine.rows(query)} == {
+        key: (n, released[key], len(both)) for key, n in both.items() if n >= least and released[key] >= least
+    }
+
+
+TREE = [("02139", 1, "0213*"), ("02139", 2, "*"), ("0213*", 2, "*"), ("02140", 1, "0214*"), ("02140", 2, "*")]
+TREE += [("0214*", 2, "*")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "strange", "repeated", "contradicted"),
+    [
+        (TREE, 0, 0, 0),
+        ([*TREE, ("0299*", 2, "*")], 1, 0, 0),  # neither released nor above one that is
+        ([*TREE, ("02139", 1, "0213*")], 0, 1, 0),
+        ([*TREE, ("02139", 1, "0219*")], 0, 1, 0),
+        ([*TREE, ("02139", -1, "x")], 0, 1, 0),
+        ([*TREE, ("02139", 0, "x")], 0, 0, 0),
+        ([*TREE, ("02139", None, "x")], 0, 1, 0),
+        ([*TREE, ("02139", 3, None)], 0, 1, 0),
+        ([*TREE[:2], ("0213*", 2, "all"), *TREE[3:]], 0, 0, 1),
+        ([*TREE[:1], ("02139", 2, "all"), *TREE[2:]], 0, 0, 1),
+    ],
+)
+def test_levels_of_labels_make_a_tree_of_what_is_released(
+    rows: list[tuple[Any, ...]], strange: int, repeated: int, contradicted: int, engine: DuckDBEngine
+) -> None:
+    types = {"attribute": "VARCHAR", "label": "VARCHAR", "level": "INT", "ancestor": "VARCHAR"}
+    fill(engine, "levels", [("zip", *row) for row in rows], types)
+    fill(
+        engine,
+        "released",
+        [("zip", "02139"), ("zip", "02140"), ("age", "0299*")],
+        {"attribute": "TEXT", "label": "TEXT"},
+    )
+    levels = table("levels")
+    assert engine.rows(_STRANGE(levels=levels, released=star(table("released")))) == [(strange,)]
+    assert engine.rows(_REPEATED(levels=levels)) == [(repeated,)]
+    found = engine.rows(_CONTRADICTED(levels=levels))[0][0]
+    assert bool(found) is bool(contradicted)
+
+
+@pytest.mark.parametrize(
+    ("side", "label", "ancestor", "is_under"),
+    [
+        ("right", "02139", "0213*", True),
+        ("right", "0213*", "021**", True),
+        ("right", "0214*", "0213*", False),
+        ("right", "213", "21***", True),  # shorter texts are padded first
+        ("right", "213", "20***", False),
+        ("right", "02139", "0213", False),
+        ("right", "anything", "*", True),
+        ("left", "02139", "*2139", True),
+        ("left", "139", "**139", True),
+        ("left", "02139", "*2138", False),
+        ("left", "02139", "2139", False),
+    ],
+)
+def test_masked_labels_lie_under_their_masks(
+    side: str, label: str, ancestor: str, is_under: bool, engine: DuckDBEngine
+) -> None:
+    condition = _MASKED[side]().sql("duckdb")
+    query = f"SELECT {condition} FROM (SELECT '{label}' AS label, '{ancestor}' AS ancestor)"
+    assert engine.connection.execute(query).fetchone() == (is_under,)
+
+
+@pytest.mark.parametrize(
+    ("label", "ancestor", "is_under"),
+    [
+        ("20-24", "20-29", True),
+        ("25-29", "20-29", True),
+        ("19-24", "20-29", False),
+        ("25-30", "20-29", False),
+        ("20-29", "20-29", True),
+        ("<20", "<30", True),
+        ("<30", "<20", False),
+        ("10-19", "<20", True),
+        ("10-20", "<20", False),
+        ("≥90", "≥80", True),
+        ("≥80", "≥90", False),
+        ("20-24", "*", True),
+    ],
+)
+def test_ranges_lie_under_wider_ones(label: str, ancestor: str, is_under: bool, engine: DuckDBEngine) -> None:
+    low, high = bounds(col("label"), "integer")
+    from_, to_ = bounds(col("ancestor"), "integer")
+    condition = _WITHIN(low=low, high=high, from_=from_, to_=to_).sql("duckdb")
+    query = f"SELECT {condition} FROM (SELECT '{label}' AS label, '{ancestor}' AS ancestor)"
+    assert engine.connection.execute(query).fetchone() == (is_under,)
