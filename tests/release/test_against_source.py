@@ -301,7 +301,7 @@ def test_suppressed_rows_are_shown_by_labels_with_enough_of_both(least: int, eng
 
 
 TREE = [("02139", 1, "0213*"), ("02139", 2, "*"), ("0213*", 2, "*"), ("02140", 1, "0214*"), ("02140", 2, "*")]
-TREE += [("0214*", 2, "*")]
+TREE += [("0214*", 2, "*"), ("05001", 1, "0500*"), ("05001", 2, "050**"), ("0500*", 2, "050**")]
 
 
 @pytest.mark.parametrize(
@@ -324,17 +324,12 @@ def test_levels_of_labels_make_a_tree_of_what_is_released(
 ) -> None:
     types = {"attribute": "VARCHAR", "label": "VARCHAR", "level": "INT", "ancestor": "VARCHAR"}
     fill(engine, "levels", [("zip", *row) for row in rows], types)
-    fill(
-        engine,
-        "released",
-        [("zip", "02139"), ("zip", "02140"), ("age", "0299*")],
-        {"attribute": "TEXT", "label": "TEXT"},
-    )
+    released = [("zip", "02139"), ("zip", "02140"), ("zip", "05001"), ("age", "0299*")]
+    fill(engine, "released", released, {"attribute": "VARCHAR", "label": "VARCHAR"})
     levels = table("levels")
     assert engine.rows(_STRANGE(levels=levels, released=star(table("released")))) == [(strange,)]
     assert engine.rows(_REPEATED(levels=levels)) == [(repeated,)]
-    found = engine.rows(_CONTRADICTED(levels=levels))[0][0]
-    assert bool(found) is bool(contradicted)
+    assert bool(engine.rows(_CONTRADICTED(levels=levels))[0][0]) is bool(contradicted)
 
 
 @pytest.mark.parametrize(
@@ -375,6 +370,8 @@ def test_masked_labels_lie_under_their_masks(
         ("10-20", "<20", False),
         ("≥90", "≥80", True),
         ("≥80", "≥90", False),
+        ("<20", "10-29", False),
+        ("≥90", "80-99", False),
         ("20-24", "*", True),
     ],
 )

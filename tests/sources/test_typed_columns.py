@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -22,6 +24,7 @@ from test_sources import published
 
 import sqlanon
 from sqlanon.errors import PolicyError, SourceError
+from sqlanon.sources.typed_columns import NumberMarks, number_pattern
 from sqlanon.sources.workspace import Workspace
 
 
@@ -543,3 +546,39 @@ def test_times_with_and_without_a_zone_are_moved_nowhere(tmp_path: Path) -> None
     attributes = {"value": {"role": "quasi", "hierarchy": "suppress"}}
     rows, _ = bound_rows(str(tmp_path / "x.json"), attributes, source={"person": False})
     assert rows == [(text,) for text in texts]
+
+
+def is_number(value: str, decimal: str, thousands: str | None) -> bool:
+    """Digits with one decimal mark at most, and thousands in groups of three behind one to three digits; a sign before
+    them, and an exponent of up to three digits behind."""
+    mantissa, e, exponent = value.lower().partition("e")
+    digits = exponent.removeprefix("-") if exponent.startswith("-") else exponent.removeprefix("+")
+    if e and not (digits.isdecimal() and len(digits) <= 3):
+        return False
+    unsigned = mantissa[1:] if mantissa[:1] in ("+", "-") else mantissa
+    whole, mark, places = unsigned.partition(decimal)
+    if places and not places.isdecimal():
+        return False
+    if not whole:
+        return bool(mark and places)
+    first, *groups = whole.split(thousands) if thousands else [whole]
+    if groups and not (len(first) <= 3 and all(len(one) == 3 for one in groups)):
+        return False
+    return all(one.isdecimal() for one in (first, *groups))
+
+
+@pytest.mark.parametrize(("decimal", "thousands"), [(".", None), (".", ","), (",", "."), (",", None), (".", "'")])
+def test_numbers_have_their_marks_where_people_write_them(decimal: str, thousands: str | None) -> None:
+    parts = ["", "1", "12", "123", "1234", "0"]
+    groups = ["", ",23", ",234", ",2345", ",234,567", ",", ".5", ".", ",234.5", "'234", "e5", "e1234", ".5e-3", "x"]
+    for sign, part, group in itertools.product(["", "-", "+", "--"], parts, groups):
+        value = sign + part + group
+        assert bool(re.fullmatch(number_pattern(NumberMarks(decimal, thousands)), value)) == is_number(
+            value, decimal, thousands
+        ), value
+    codes = number_pattern(NumberMarks(decimal, thousands), leading_zeros=False)
+    assert [bool(re.fullmatch(codes, value)) for value in ("0", "10", "007", "00")] == [True, True, False, False]
+    whole = number_pattern(NumberMarks(decimal, thousands), is_integer=True)
+    assert [bool(re.fullmatch(whole, value)) for value in ("12", "-12", f"12{decimal}5", "1e5", f"12{decimal}")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
