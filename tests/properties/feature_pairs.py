@@ -197,8 +197,11 @@ def refusal(row: Row, folder: Path) -> str:
     return "; ".join(map(str, problems))
 
 
-NEVER_MET: Mapping[Value, Mapping[str, Sequence[str]]] = {("noise", "confidence"): {"limit": ["zero"]}}
-"""The pairs that policies allow, and that the table has no release for."""
+WITHOUT_EFFECT: Mapping[Value, Mapping[str, Sequence[str]]] = {
+    ("noise", "confidence"): {"limit": ["zero"]},
+    ("decoys", "yes"): {"limit": ["zero"]},
+}
+"""The pairs that policies allow, and that say nothing here: the table has no release with them, or no decoys."""
 
 
 # --- pairs and rows
@@ -215,7 +218,7 @@ def all_pairs() -> list[Pair]:
 
 @cache
 def excluded_pairs() -> frozenset[Pair]:
-    return refused_pairs() | _pairs_in(NEVER_MET)
+    return refused_pairs() | _pairs_in(WITHOUT_EFFECT)
 
 
 def refused_pairs() -> frozenset[Pair]:
