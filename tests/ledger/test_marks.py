@@ -6,12 +6,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from sqlanon.coding import Coded
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.expressions import subquery, table
 from sqlanon.ledger.marks import EarlierAttribute, marked, marks, rows_there, unmarked
+from sqlanon.policy.names import EARLIER
 
 
 @pytest.mark.cases(2)
@@ -46,3 +48,21 @@ def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> No
     )
     assert engine.rows(rows_there(table("rows_"), attributes, [("c", "c")], table("shown"))) == [(least,)]
     engine.close()
+
+
+def test_of_rows_that_read_alike_those_that_other_releases_have_are_marked_first() -> None:
+    """So that no more people are in either release than need be; then by their values, the same on every run."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"CREATE TABLE rows_ AS FROM (VALUES ('x', 1, 0), ('x', 2, 1), ('x', 3, 0), ('y', 4, 1), ('y', 5, 3)) "
+            f'AS v(c, id, "{EARLIER}")'
+        )
+        connection.execute("CREATE TABLE shown AS FROM (VALUES ('x'), ('x'), ('y')) AS v(c)")
+        both = marked(table("rows_"), ["c", "id"], [], [("c", "c")], table("shown"), 4)
+        found = connection.execute(f'SELECT id, "{EARLIER}" FROM ({both.sql("duckdb")}) ORDER BY id').fetchall()
+        assert found == [(1, 4), (2, 5), (3, 0), (4, 1), (5, 7)]
+        counted = connection.execute(marks(subquery(both, "m"), 3).sql("duckdb")).fetchone()
+        assert counted == (5, 3, 1, 3)
+        connection.execute("DELETE FROM shown")
+        none = rows_there(table("rows_"), [], [("c", "c")], table("shown"))
+        assert connection.execute(none.sql("duckdb")).fetchone() == (0,)
