@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -26,28 +27,36 @@ from sqlanon.search.full_domain import data_of as data_of_engine
 
 
 def plain_datafly(limited_case: Limited) -> Levels | None:
-    """The algorithm over the rows themselves: one step up for the attribute with the most values for its weight."""
+    """The algorithm over the rows themselves."""
     case = limited_case.case
-    table, weights = Table.of(case.rows, case.hierarchies), case.weights or {}
-    levels = tuple(min(own) for own in limited_case.levels)
-    while not oracle.satisfies(oracle.Release(table, levels, case.k), case.limit):
+    table = Table.of(case.rows, case.hierarchies)
+
+    def satisfies(levels: Levels) -> bool:
+        return oracle.satisfies(oracle.Release(table, levels, case.k), case.limit)
+
+    return steps_of_datafly(table, limited_case.levels, case.weights or {}, satisfies)
+
+
+def steps_of_datafly(
+    table: Table,
+    allowed: Sequence[Sequence[int]],
+    weights: Mapping[str, float],
+    satisfies: Callable[[Levels], bool],
+) -> Levels | None:
+    """One step up for the attribute with the most values for its weight, until what is there satisfies."""
+    levels = tuple(min(own) for own in allowed)
+    while not satisfies(levels):
         steps = []
-        for i, own in enumerate(limited_case.levels):
-            values = {
-                table.hierarchies[i].label(value, levels[i]) for value in table.values[i] if is_known(case, i, value)
-            }
+        for i, (own, tree) in enumerate(zip(allowed, table.hierarchies, strict=True)):
+            values = {tree.label(value, levels[i]) for value in table.values[i] if tree.knows(value)}
             if levels[i] < max(own):
-                each = Fraction(len(values)) / Fraction(weights.get(list(case.hierarchies)[i], 1.0))
+                each = Fraction(len(values)) / Fraction(weights.get(table.names[i], 1.0))
                 steps.append((-each, i, min(level for level in own if level > levels[i])))
         if not steps:
             return None
         _, i, level = min(steps)
         levels = (*levels[:i], level, *levels[i + 1 :])
     return levels
-
-
-def is_known(case: Case, attribute: int, value: Any) -> bool:
-    return list(case.hierarchies.values())[attribute].knows(value)
 
 
 def searched(limited_case: Limited, **limits: Any) -> tuple[Search, Outcome]:
