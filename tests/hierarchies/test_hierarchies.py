@@ -199,17 +199,10 @@ def reference_mask(text: str, side: str, longest: int) -> Row:
 MASKED = st.lists(st.text(st.characters(codec="utf-8"), max_size=7).filter("*".__ne__), min_size=1, unique=True)
 
 
-@pytest.mark.thorough
-@settings(few, max_examples=examples(8))
-@given(MASKED, st.sampled_from(["right", "left"]))
-def test_mask_equals_plain_python(bench: Bench, values: list[str], side: str) -> None:
-    check_mask(bench, values, side)
-
-
 @pytest.mark.slow
 @settings(few, max_examples=examples(40))
 @given(MASKED, st.sampled_from(["right", "left"]))
-def test_mask_equals_plain_python_many(bench: Bench, values: list[str], side: str) -> None:
+def test_mask_equals_plain_python(bench: Bench, values: list[str], side: str) -> None:
     check_mask(bench, values, side)
 
 

@@ -273,15 +273,6 @@ BELOW = ("iab", "mondrian", "k-similar", "subtree", "local")
 CELLS = {"suppression": "cells"}
 
 
-@pytest.mark.thorough
-@settings(quick, max_examples=examples(4))
-@given(case=noise_cases({}, confidence=False))
-@example(case=ZEROS)
-@example(case=OUTSIDE)
-def test_noise_of_random_tables(case: NoiseCase) -> None:
-    check(case)
-
-
 @pytest.mark.slow
 @settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=True))
@@ -299,15 +290,6 @@ def test_unknown_values_are_suppressed(case: NoiseCase) -> None:
     check(case)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("search", [{"strategy": "mondrian"}, {"strategy": "local"}, CELLS], ids=str)
-@settings(quick, max_examples=examples(1))
-@given(data=noise_cases({}, confidence=False), other=noise_cases({}, confidence=True))
-def test_noise_below_the_full_domain(search: dict[str, Any], data: NoiseCase, other: NoiseCase) -> None:
-    for case in (data, other):
-        check_local(case, search)
-
-
 def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) -> None:
     if search.get("strategy") == "iab":  # it knows k and shields only
         case = replace(case, privacy={name: one for name, one in case.privacy.items() if name != "l_diversity"})
@@ -318,7 +300,9 @@ def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) 
 @pytest.mark.parametrize("strategy", FULL_DOMAIN)
 @pytest.mark.parametrize("confidence", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
-def test_noise_of_random_tables_many(strategy: str, confidence: bool, unknown: bool) -> None:
+@example(case=ZEROS)
+@example(case=OUTSIDE)
+def test_noise_of_random_tables(strategy: str, confidence: bool, unknown: bool) -> None:
     @settings(quick, derandomize=not SEARCHING, max_examples=examples(20 if strategy == "optimal" else 3))
     @given(case=noise_cases({"strategy": strategy}, confidence, unknown and not confidence))
     def hold(case: NoiseCase) -> None:
@@ -330,7 +314,7 @@ def test_noise_of_random_tables_many(strategy: str, confidence: bool, unknown: b
 @pytest.mark.thorough
 @pytest.mark.parametrize("search", [*({"strategy": name} for name in BELOW), CELLS], ids=str)
 @pytest.mark.parametrize("confidence", [False, True])
-def test_noise_below_the_full_domain_many(search: dict[str, Any], confidence: bool) -> None:
+def test_noise_below_the_full_domain(search: dict[str, Any], confidence: bool) -> None:
     @settings(quick, derandomize=not SEARCHING, max_examples=examples(5))
     @given(case=noise_cases({}, confidence))
     def hold(case: NoiseCase) -> None:

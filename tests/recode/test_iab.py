@@ -21,7 +21,7 @@ from conftest import draw_tables
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import Hierarchy, Row, Value
-from test_search_properties import quick, thorough, write_hierarchy
+from test_search_properties import thorough, write_hierarchy
 
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
@@ -325,16 +325,10 @@ def check_optimum(question: Question, most: int) -> None:
         assert search.checks <= len(tables)
 
 
-@settings(quick, max_examples=draw_tables(5, usual=4))
-@given(question=questions())
-def test_the_most_distinct_tuples(question: Question) -> None:
-    check_optimum(question, most=60)
-
-
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(8, usual=20))
 @given(question=questions())
-def test_the_most_distinct_tuples_many(question: Question) -> None:
+def test_the_most_distinct_tuples(question: Question) -> None:
     check_optimum(question, most=400)
 
 
@@ -348,16 +342,10 @@ def check_release(question: Question) -> None:
         assert min(groups.values()) >= k
 
 
-@settings(quick, max_examples=draw_tables(3, usual=2))
-@given(question=questions())
-def test_the_release(question: Question) -> None:
-    check_release(question)
-
-
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(8, usual=20))
 @given(question=questions())
-def test_the_release_many(question: Question) -> None:
+def test_the_release(question: Question) -> None:
     check_release(question)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import draw_tables, make_policy, some
+from conftest import draw_tables, make_policy
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
 from strategies import Case
 from strategies_privacy import LISTED, PrivacyCase, privacy_cases
 from test_privacy_properties import opened, policy_of
-from test_search_properties import quick, thorough
+from test_search_properties import thorough
 
 import sqlanon
 from sqlanon.recode.local.iterative import local
@@ -60,16 +60,10 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
         assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
-@settings(quick, max_examples=draw_tables(5, usual=4))
-@given(SOME_ROWS, LIMITS)
-def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
-    check_sound(local, case, limits, "local")
-
-
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
-def test_it_is_sound_and_never_worse_than_its_start_many(case: Case, limits: list[int]) -> None:
+def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
 
 
@@ -128,16 +122,9 @@ def of_classes(case: PrivacyCase) -> bool:
     return bool(case.source.rows) and {*case.privacy} <= {*LISTED, "k"}
 
 
-@pytest.mark.parametrize("name", some(["local", "k-similar"], 2))
-@settings(quick, max_examples=draw_tables(3, usual=2))
-@given(case=privacy_cases().filter(of_classes))
-def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
-    check_private(name, case)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["local", "k-similar"])
 @settings(thorough, max_examples=draw_tables(6, usual=20))
 @given(case=privacy_cases().filter(of_classes))
-def test_all_that_is_asked_of_classes_holds_many(name: str, case: PrivacyCase) -> None:
+def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

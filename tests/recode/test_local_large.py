@@ -36,6 +36,7 @@ def every_lattice_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dive, "LARGE", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRATEGIES)
 @settings(thorough, max_examples=examples(40))
 @given(case=SOME_ROWS, limits=LIMITS)
@@ -43,6 +44,7 @@ def test_cuts_are_sound_and_never_worse_than_their_start(name: str, case: Case, 
     check_sound(STRATEGIES[name], case, limits, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRATEGIES)
 @settings(quick, max_examples=draw_tables(4, usual=10))
 @given(case=privacy_cases().filter(of_classes))
@@ -50,6 +52,7 @@ def test_cuts_meet_all_that_is_asked_of_classes(name: str, case: PrivacyCase) ->
     check_private(name, case)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS)
 def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, adult, asked, check_privacy, task_of
 from strategies import Case
 from strategies_privacy import PrivacyCase, privacy_cases
-from test_search_properties import arrow_table, quick, thorough
+from test_search_properties import arrow_table, thorough
 
 import sqlanon
 from sqlanon.recode.local.subtree import subtree
@@ -94,16 +94,10 @@ def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: i
                 assert lost > plain.allowed or plain.loss(kept) >= plain.loss(found) - 1e-9, (i, node)
 
 
-@settings(quick, max_examples=draw_tables(5, usual=3))
-@given(SOME_ROWS, LIMITS)
-def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
-    check(case, limits)
-
-
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(SOME_ROWS, LIMITS)
-def test_cuts_are_sound_and_never_worse_than_the_full_domain_many(case: Case, limits: list[int]) -> None:
+def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check(case, limits)
 
 
@@ -160,16 +154,10 @@ def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": {"all": north}}, "forbidden": ["south", "north"]}
 
 
-@settings(privacy_properties.quick, max_examples=draw_tables(3, usual=1))
-@given(privacy_cases())
-def test_every_requirement_is_met(case: PrivacyCase) -> None:
-    check_privacy(case, strategy="subtree")
-
-
 @pytest.mark.slow
 @settings(privacy_properties.thorough, max_examples=draw_tables(6, usual=20))
 @given(privacy_cases())
-def test_every_requirement_is_met_many(case: PrivacyCase) -> None:
+def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")
 
 

@@ -187,19 +187,11 @@ def check_infeasible(case: PrivacyCase, strategy: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", KINDS)
-@settings(quick, max_examples=examples(2))
-@given(data=st.data())
-def test_each_requirement(kind: str, data: st.DataObject) -> None:
-    check(data.draw(strategies_privacy.privacy_cases(kind)))
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(thorough, max_examples=examples(8))
 @given(data=st.data())
-def test_each_requirement_many(kind: str, strategy: str, data: st.DataObject) -> None:
+def test_each_requirement(kind: str, strategy: str, data: st.DataObject) -> None:
     check(data.draw(strategies_privacy.privacy_cases(kind)), strategy)
 
 
@@ -217,16 +209,9 @@ def test_requirements_together_many(case: PrivacyCase) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=examples(6))
-@given(case=strategies_privacy.privacy_cases())
-def test_k_minimal(case: PrivacyCase) -> None:
-    check(case, "k_minimal")
-
-
-@pytest.mark.slow
 @thorough
 @given(case=strategies_privacy.privacy_cases())
-def test_k_minimal_many(case: PrivacyCase) -> None:
+def test_k_minimal(case: PrivacyCase) -> None:
     check(case, "k_minimal")
 
 
@@ -262,32 +247,10 @@ BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
 
 @pytest.mark.thorough
-# The strategies take turns in the quick lane.
-@pytest.mark.parametrize(
-    ("kind", "strategy"),
-    [
-        pytest.param(kind, strategy, marks=[pytest.mark.slow] if (i + j) % 2 else [])
-        for i, kind in enumerate(WITH_SUPPRESSION)
-        for j, strategy in enumerate(("optimal", "k_minimal"))
-    ],
-)
-def test_what_is_not_monotone_with_suppression(kind: str, strategy: str) -> None:
-    check(hard_cases.not_monotone(1, WITH_SUPPRESSION[kind], ("0.2", "0.5")), strategy)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("turn", "kind"), [*enumerate(WITH_SUPPRESSION)])
-def test_as_many_rows_are_suppressed_as_may_be(turn: int, kind: str) -> None:
-    """Who the persons are takes turns; below are all, for each kind."""
-    seed, persons = list[tuple[int, hard_cases.Persons]](enumerate((None, "settled", "moving")))[turn % 3]
-    check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons))
-
-
-@pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("persons", [None, "settled", "moving"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
-def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
+def test_as_many_rows_are_suppressed_as_may_be(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
     for seed in range(examples(2)):
         check(hard_cases.tight(seed, WITH_SUPPRESSION[kind], persons), strategy)
 
@@ -296,7 +259,7 @@ def test_as_many_rows_are_suppressed_as_may_be_many(kind: str, persons: hard_cas
 @BOTH
 @pytest.mark.parametrize("persons", [None, "settled"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
-def test_what_is_not_monotone_with_suppression_many(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
+def test_what_is_not_monotone_with_suppression(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
     for seed in range(examples(2)):
         check(hard_cases.not_monotone(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5"), persons), strategy)
 
@@ -463,16 +426,9 @@ def check_published(case: PrivacyCase, strategy: str) -> None:
 
 
 @pytest.mark.thorough
-@settings(quick, max_examples=examples(2))
-@given(case=strategies_privacy.privacy_cases())
-def test_the_order_of_rows_does_not_matter(case: PrivacyCase) -> None:
-    check_order(case)
-
-
-@pytest.mark.thorough
 @settings(thorough, max_examples=examples(15))
 @given(case=strategies_privacy.privacy_cases())
-def test_the_order_of_rows_does_not_matter_many(case: PrivacyCase) -> None:
+def test_the_order_of_rows_does_not_matter(case: PrivacyCase) -> None:
     check_order(case)
 
 

@@ -324,17 +324,10 @@ def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restric
     check(restricted_case)
 
 
-@pytest.mark.thorough
-@settings(quick, max_examples=draw_tables(20, usual=25))
-@given(limited_case=limited())
-def test_gaps_change_no_answer(limited_case: Limited) -> None:
-    check_gaps(limited_case)
-
-
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limited())
-def test_gaps_change_no_answer_many(limited_case: Limited) -> None:
+def test_gaps_change_no_answer(limited_case: Limited) -> None:
     check_gaps(limited_case)
 
 

@@ -21,7 +21,6 @@ from plain_search import search_by, search_of
 from strategies import Case
 from strategies_privacy import PrivacyCase
 from test_privacy_properties import anonymized
-from test_privacy_properties import quick as quick_privacy
 from test_privacy_properties import thorough as thorough_privacy
 from test_quality_bounds import holds
 from test_search_properties import FIGURE_3, quick, thorough
@@ -161,18 +160,11 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
         assert tuple(result.generalization[name] for name in case.source.quasi) == best.levels
 
 
-@ALL
-@settings(quick_privacy, max_examples=draw_tables(4, usual=2))
-@given(case=strategies_privacy.privacy_cases())
-def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
-    check_privacy(case, strategy)
-
-
 @pytest.mark.slow
 @ALL
 @thorough_privacy
 @given(case=strategies_privacy.privacy_cases())
-def test_nothing_is_missed_with_any_requirement_many(strategy: str, case: PrivacyCase) -> None:
+def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 
 

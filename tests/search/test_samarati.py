@@ -24,7 +24,6 @@ from strategies_privacy import PrivacyCase
 from test_known_optima import policy_of
 from test_ola import Limited, every_stop, limited, minimal_of
 from test_privacy_properties import anonymized as anonymized_privacy
-from test_privacy_properties import quick as quick_privacy
 from test_privacy_properties import thorough as thorough_privacy
 from test_quality_bounds import holds
 from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thorough
@@ -160,17 +159,11 @@ def check_by_engine(case: Case) -> None:
         assert found == set().union(*data_of_engine(result._prepared).vectors()), "it leaves nothing behind"
 
 
-@settings(quick, max_examples=draw_tables(20, usual=4))
-@given(case=strategies.cases())
-@example(case=SIBLINGS)
-def test_the_engine_finds_the_same_vectors(case: Case) -> None:
-    check_by_engine(case)
-
-
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(case=strategies.cases())
-def test_the_engine_finds_the_same_vectors_many(case: Case) -> None:
+@example(case=SIBLINGS)
+def test_the_engine_finds_the_same_vectors(case: Case) -> None:
     check_by_engine(case)
 
 
@@ -240,18 +233,11 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-binary", "datafly"])
 
 
-@STRATEGIES_HERE
-@settings(quick_privacy, max_examples=draw_tables(4, usual=2))
-@given(case=strategies_privacy.privacy_cases())
-def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
-    check_privacy(case, strategy)
-
-
 @pytest.mark.slow
 @STRATEGIES_HERE
 @settings(thorough_privacy, max_examples=draw_tables(6, usual=20))
 @given(case=strategies_privacy.privacy_cases())
-def test_with_any_requirement_many(strategy: str, case: PrivacyCase) -> None:
+def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 
 

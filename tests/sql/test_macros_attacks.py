@@ -63,18 +63,9 @@ LIST = "['CLASS', 'say \"hi\"']"
 
 
 @pytest.mark.thorough
-@settings(max_examples=examples(8), deadline=None)
-@given(first=ROWS, second=ROWS, known=st.integers(0, 2))
-def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
-    check_macros(first, second, known, db)
-
-
-@pytest.mark.thorough
 @settings(max_examples=examples(100), deadline=None)
 @given(first=ROWS, second=ROWS, known=st.integers(0, 2))
-def test_macros_find_what_the_builders_find_many(
-    first: list[Any], second: list[Any], known: int, db: Connection
-) -> None:
+def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
     check_macros(first, second, known, db)
 
 
