@@ -1,7 +1,7 @@
 """Small tables that differ in all that strategies may trip over, each made from a number alone.
 
-Ties, labels that come at several levels, NULLs, values that no hierarchy knows, level limits, forbidden labels, weights,
-persons with several rows, a population, and requirements of every kind, monotone under suppression or not.
+Ties, labels that come at several levels, NULLs, values that no hierarchy knows, level limits, forbidden labels,
+weights, persons with several rows, a population, and requirements of every kind, monotone under suppression or not.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any
 
 import oracle
-from oracle import Hierarchy, Levels, Row, Table, Value
+from oracle import Hierarchy, Levels, Row, Value
 from oracle_privacy import Record, Release, Source, satisfies
+from strategies import Case
 from strategies_privacy import PrivacyCase
 
 ROW = "row"
@@ -108,9 +109,22 @@ def small_table(number: int, of_classes: bool = False) -> SmallTable:
         forbidden.append((drawn.choice(labels),) if number % 3 == 1 and drawn.random() < 0.4 else ())
     measure, aggregate, weights = _objective(drawn, list(trees))
     case = PrivacyCase(
-        source, _privacy(drawn, source, of_classes), drawn.choice(LIMITS), measure, aggregate, weights, declared=number % 4 == 1
+        source,
+        _privacy(drawn, source, of_classes),
+        drawn.choice(LIMITS),
+        measure,
+        aggregate,
+        weights,
+        declared=number % 4 == 1,
     )
     return SmallTable(case, tuple(limits), tuple(forbidden))
+
+
+def plain_case(number: int) -> Case:
+    """The rows of a table, of which half may be suppressed, and k alone to be met."""
+    source = small_table(number).source
+    rows = [tuple(row[name] for name in source.quasi) for row in source.rows]
+    return Case(rows, source.quasi, k=2, limit="0.5", measure="loss")
 
 
 def _tree(drawn: random.Random) -> Hierarchy:

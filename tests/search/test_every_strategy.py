@@ -36,15 +36,14 @@ from test_quality_bounds import holds
 import sqlanon
 from sqlanon.coding import Column
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer
 from sqlanon.measures import Figures
 from sqlanon.pipeline import prepare
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.recode.local import finish
 from sqlanon.recode.local.task import LocalTask, local_task
-from sqlanon.recode.stage import Recoding, recode
+from sqlanon.recode.stage import Recoding, recode, recode_at
 from sqlanon.search import full_domain
-from sqlanon.search.checker import Checker
+from sqlanon.search.checker import Checker, measure_of
 from sqlanon.search.compare import with_search
 from sqlanon.search.full_domain import data_of
 from sqlanon.search.input import SearchInput
@@ -89,20 +88,26 @@ class Prepared:
         policy = with_search(self._prepared.policy, asked)
         if isinstance(policy, sqlanon.PolicyError):
             raise policy
-        sets = copy(self._prepared.sets)
-        sets.work = self._named_after(" ".join(asked.values()))
-        prepared = replace(self._prepared, policy=policy, sets=sets)
+        prepared = replace(self._apart(" ".join(asked.values())), policy=policy)
         found = search(self._steps, prepared, silent)
         return found, recode(self._steps, prepared, found), prepared
+
+    def check(self, levels: Levels) -> Figures:
+        """What the engine says of a generalization."""
+        return Checker(self._steps.engine, self._prepared, measure_of(self._prepared))(levels)
+
+    def recode(self, levels: Levels, figures: Figures) -> Recoding:
+        return recode_at(self._steps, self._apart(f"at {levels}"), levels, figures)
 
     def is_new(self, levels: Levels) -> bool:
         """Whether the release of a generalization was not looked at before."""
         return levels not in self._checked and self._checked.setdefault(levels) is None
 
-    def _named_after(self, strategy: str) -> Namer:
-        """Names for the tables of a strategy: each has its own."""
-        work = self._prepared.work
-        return lambda name: work(f"{strategy} {name}")
+    def _apart(self, name: str) -> SearchInput:
+        """What is prepared, for tables with names of their own."""
+        sets, work = copy(self._prepared.sets), self._prepared.work
+        sets.work = lambda table: work(f"{name} {table}")
+        return replace(self._prepared, sets=sets)
 
     def rows(self, recoding: Recoding) -> list[tuple[Any, ...]]:
         """The released rows: quasi-identifiers, sensitive attributes, and the number of each."""
@@ -303,9 +308,7 @@ def local_releases(number: int, variants: Iterable[str]) -> Iterator[tuple[str, 
             yield variant, f"{found.score:.9g}, {figures.classes} classes, {figures.suppressed_rows} rows suppressed"
 
 
-def check_local(
-    table: SmallTable, prepared: Prepared, recoding: Recoding, found: SearchResult, strategy: str
-) -> None:
+def check_local(table: SmallTable, prepared: Prepared, recoding: Recoding, found: SearchResult, strategy: str) -> None:
     """Each class, as its readers see it, meets the policy, and so few are left out as may be."""
     source, rows = table.source, prepared.rows(recoding)
     numbers = [row[-1] for row in rows]

@@ -1,0 +1,107 @@
+"""What is asked of a class, held against plain Python for very many classes at once; and what a search may conclude.
+
+A check tells how many rows are lost further down, too (``lost``): no finer generalization may suppress fewer. Each
+group is split here into the largest part that meets the requirement, and the rest: a bound too high is seen at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from oracle import Hierarchy
+from oracle_privacy import OF_VALUES, Record, Release, Source
+from small_tables import ROW, SmallTable
+from strategies_privacy import PrivacyCase
+from test_every_strategy import prepared_table
+
+from sqlanon.measures import Figures
+
+S = {"attribute": "s"}
+ASKED: dict[str, dict[str, Any]] = {
+    "k": {"k": 4},
+    "shield": {"k": 2, "k_anonymity": [{"quasi": ["class"], "k": 5}]},
+    "distinct": {"l_diversity": [{**S, "kind": "distinct", "l": 3}]},
+    "joint": {"l_diversity": [{**S, "kind": "distinct", "l": 2, "joint": True}]},
+    "entropy": {"l_diversity": [{**S, "kind": "entropy", "l": 2}]},
+    "recursive": {"l_diversity": [{**S, "kind": "recursive", "l": 2, "c": 1}]},
+    "recursive of 3": {"l_diversity": [{**S, "kind": "recursive", "l": 3, "c": 2.0}]},
+    "equal": {"t_closeness": [{**S, "distance": "equal", "t": 0.25}]},
+    "ordered": {"t_closeness": [{**S, "distance": "ordered", "t": 0.15}]},
+    "hierarchical": {"t_closeness": [{**S, "distance": "hierarchical", "t": 0.2}]},
+    "delta_disclosure": {"delta_disclosure": [{**S, "delta": 0.9}]},
+    "basic beta": {"beta_likeness": [{**S, "beta": 0.8, "kind": "basic"}]},
+    "enhanced beta": {"beta_likeness": [{**S, "beta": 0.8, "kind": "enhanced"}]},
+    "alpha_k": {"alpha_k": [{**S, "alpha": 0.4}]},
+    "alpha_k of more": {"alpha_k": [{**S, "alpha": 0.6}]},
+}
+VALUES = Hierarchy({value: (value, value // 2 + 100, "*") for value in range(4)})
+
+
+def table_of(
+    rows: Sequence[tuple[int, str, Record]], privacy: Mapping[str, Any], person: str | None = None
+) -> SmallTable:
+    """Rows by group and class; a class is at level 0, and a group at level 1."""
+    classes = {name: (name, f"group {group}", "*") for group, name, _ in rows}
+    records = [{ROW: i, "class": name} | dict(record) for i, (_, name, record) in enumerate(rows)]
+    source = Source(records, {"class": Hierarchy(classes)}, {"s": VALUES, "other": None}, person)
+    return SmallTable(PrivacyCase(source, privacy, "1", "loss"), ((0, 2),), ((),))
+
+
+@pytest.mark.parametrize("person", [None, "who"])
+@pytest.mark.parametrize("name", ASKED)
+def test_the_classes_that_meet_it_are_kept(name: str, person: str | None) -> None:
+    drawn = random.Random(3)
+    rows: list[tuple[int, str, Record]] = []
+    for i in range(90):
+        some = drawn.sample(range(4), drawn.randint(1, 4))
+        for _ in range(drawn.randint(1, 9)):
+            who = {"who": f"{i // 3} {drawn.randrange(6)}"} if person else {}
+            rows.append((i // 3, f"class {i}", {"s": drawn.choice(some), "other": drawn.choice("xy")} | who))
+    table = table_of(rows, ASKED[name], person)
+    with prepared_table(table) as prepared:
+        for level in (0, 1):
+            expected = Release(table.source, (level,), ASKED[name])
+            assert expected.kept and (level or len(expected.kept) < len(expected.classes))
+            kept = {record[ROW] for records in expected.kept_records.values() for record in records}
+            figures = prepared.check((level,))
+            assert figures.classes == len(expected.kept)
+            assert figures.suppressed_rows == expected.suppressed
+            assert {row[-1] for row in prepared.rows(prepared.recode((level,), figures))} == kept
+
+
+@pytest.mark.parametrize("name", [name for name, asked in ASKED.items() if OF_VALUES.keys() & asked.keys()])
+def test_no_more_rows_are_lost_than_further_down(name: str) -> None:
+    if name == "joint":
+        pytest.skip("its parts are split by another attribute")
+    (kind, (spec,)), drawn = next(iter(ASKED[name].items())), random.Random(5)
+    groups = [[drawn.choice([1, 2, 3, 6, 9]) for _ in range(3)] for _ in range(12)]
+    whole = Source([record for counts in groups for record in records_of(counts)], {}, {"s": VALUES})
+
+    def largest_part(counts: Sequence[int]) -> Sequence[int]:
+        parts = sorted(itertools.product(*(range(n + 1) for n in counts)), key=sum, reverse=True)
+        meet = (part for part in parts if any(part) and OF_VALUES[kind](whole, records_of(part), spec))
+        return next(meet, [0] * len(counts))
+
+    rows = []
+    for group, counts in enumerate(groups):
+        part = largest_part(counts)
+        rest = [n - m for n, m in zip(counts, part, strict=True)]
+        for place, some in (("part", part), ("rest", rest)):
+            rows += [(group, f"{place} {group}", record | {"other": "x"}) for record in records_of(some)]
+    with prepared_table(table_of(rows, ASKED[name])) as prepared:
+        below, above, top = (prepared.check((level,)) for level in range(3))
+    assert below.suppressed_rows < sum(map(sum, groups))
+    for lost in (lost_by(above), lost_by(top)):
+        assert lost <= below.suppressed_rows + 1e-6
+
+
+def records_of(counts: Sequence[int]) -> list[dict[str, Any]]:
+    return [{"s": value} for value, n in enumerate(counts) for _ in range(n)]
+
+
+def lost_by(figures: Figures) -> float:
+    return figures.suppressed_rows if figures.lost is None else figures.lost
