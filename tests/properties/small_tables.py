@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -118,6 +118,14 @@ def small_table(number: int, of_classes: bool = False) -> SmallTable:
         declared=number % 4 == 1,
     )
     return SmallTable(case, tuple(limits), tuple(forbidden))
+
+
+def numbered(case: PrivacyCase) -> SmallTable:
+    """A case without limits; its rows get numbers."""
+    source = case.source
+    rows = [{ROW: i} | dict(row) for i, row in enumerate(source.rows)]
+    free = tuple((0, tree.height) for tree in source.quasi.values())
+    return SmallTable(replace(case, source=replace(source, rows=rows)), free, ((),) * len(free))
 
 
 def plain_case(number: int) -> Case:

@@ -22,15 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import hard_cases
 import oracle
 import oracle_privacy
 import pyarrow as pa
 import pytest
 from oracle import Levels
 from oracle_privacy import Record, Release, Source
-from small_tables import ROW, SmallTable, small_table
+from small_tables import ROW, SmallTable, numbered, small_table
 from test_datafly import steps_of_datafly
-from test_privacy_properties import arrow_table, columns_of, policy_of
+from test_privacy_properties import WITH_SUPPRESSION, arrow_table, columns_of, policy_of
 from test_quality_bounds import holds
 
 import sqlanon
@@ -54,6 +55,13 @@ from sqlanon.search.stage import search
 
 NUMBERS = [*range(24)]
 """The tables."""
+
+HARD_TABLES = [
+    (shape, kind, persons)
+    for kind in WITH_SUPPRESSION
+    for shape, persons in (("not monotone", None), ("tight", "settled" if len(kind) % 2 else None))
+]
+"""Tables on which a search that prunes too much goes wrong."""
 
 FULL_DOMAIN = [name for name, one in STRATEGIES.items() if not one.traits.local]
 LOCAL = [name for name, one in STRATEGIES.items() if one.traits.local]
@@ -175,6 +183,18 @@ def policy(table: SmallTable, directory: Path) -> sqlanon.Policy:
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_strategy_of_the_full_domain(number: int) -> None:
     table = small_table(number)
+    with prepared_table(table) as prepared:
+        for strategy in FULL_DOMAIN:
+            check_full_domain(table, prepared, strategy)
+
+
+@pytest.mark.parametrize(("shape", "kind", "persons"), HARD_TABLES)
+def test_every_strategy_where_not_all_that_is_higher_satisfies(
+    shape: str, kind: str, persons: hard_cases.Persons
+) -> None:
+    asked, limits = WITH_SUPPRESSION[kind], ("0.2", "0.5")
+    case = hard_cases.tight(2, asked, persons) if shape == "tight" else hard_cases.not_monotone(2, asked, limits)
+    table = numbered(case)
     with prepared_table(table) as prepared:
         for strategy in FULL_DOMAIN:
             check_full_domain(table, prepared, strategy)
