@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import oracle
@@ -87,7 +88,20 @@ def small_table(number: int, of_classes: bool = False) -> SmallTable:
 
     With ``of_classes`` all that is asked is asked of each class by itself, often no more than k.
     """
-    drawn = random.Random(f"{number} {of_classes}")
+    return next(
+        table for i in count() if _is_telling(table := _draw(random.Random(f"{number} {i}"), number, of_classes))
+    )
+
+
+def _is_telling(table: SmallTable) -> bool:
+    """Whether there is something to find, and to get wrong: neither all nor nothing satisfies, and several do that
+    nothing lower does."""
+    if not 8 <= len(table.generalizations) <= 40 or not table.satisfying:
+        return False
+    return len(table.minimal) > 1 and len(table.satisfying) < 0.8 * len(table.generalizations)
+
+
+def _draw(drawn: random.Random, number: int, of_classes: bool) -> SmallTable:
     trees = {name: _tree(drawn) for name in drawn.sample(QUASI, drawn.choice([2, 2, 3]))}
     combinations = _combinations(drawn, list(trees.values()), unknown=number % 5 == 0)
     sensitive = {name: _tree(drawn) if drawn.random() < 0.5 else None for name in SENSITIVE[: drawn.choice([1, 1, 2])]}
@@ -107,10 +121,10 @@ def small_table(number: int, of_classes: bool = False) -> SmallTable:
         limits.append((low, high))
         labels = sorted({str(label) for path in tree.paths.values() for label in path})
         forbidden.append((drawn.choice(labels),) if number % 3 == 1 and drawn.random() < 0.4 else ())
-    measure, aggregate, weights = _objective(drawn, list(trees))
+    measure, aggregate, weights = _objective(drawn, list(trees), of_classes)
     case = PrivacyCase(
         source,
-        _privacy(drawn, source, of_classes),
+        _privacy(drawn, number, source, of_classes),
         drawn.choice(LIMITS),
         measure,
         aggregate,
@@ -190,8 +204,11 @@ def _population(drawn: random.Random, trees: dict[str, Hierarchy], combinations:
     return [dict(zip(trees, one, strict=True)) for one in (*there, *others)]
 
 
-def _objective(drawn: random.Random, names: list[str]) -> tuple[str, str | None, dict[str, float] | None]:
-    measure = drawn.choice(["loss", "loss", "loss", *oracle.MEASURES])
+def _objective(
+    drawn: random.Random, names: list[str], of_classes: bool
+) -> tuple[str, str | None, dict[str, float] | None]:
+    of_rows = ["precision", "discernibility", "average_class_size", "distinct"]  # whatever their levels are
+    measure = drawn.choice(["loss", "loss", "loss", *(of_rows if of_classes else oracle.MEASURES)])
     if measure not in oracle.PER_ATTRIBUTE:
         return measure, None, None
     aggregate = drawn.choice([None, None, *oracle.AGGREGATES])
@@ -200,11 +217,12 @@ def _objective(drawn: random.Random, names: list[str]) -> tuple[str, str | None,
     return measure, aggregate, {drawn.choice(names): drawn.choice([0.5, 2.0, 3.0])}
 
 
-def _privacy(drawn: random.Random, source: Source, of_classes: bool) -> dict[str, Any]:
-    """k, and up to two requirements more."""
+def _privacy(drawn: random.Random, number: int, source: Source, of_classes: bool) -> dict[str, Any]:
+    """k, and up to two requirements more: each takes its turn, with persons and without."""
     privacy: dict[str, Any] = {"k": drawn.choice([2, 2, 3, 4])}
-    able = OF_CLASSES if of_classes else (*OF_CLASSES, *OF_TABLES)
-    kinds = drawn.sample(able, drawn.choice([0, 0, 1] if of_classes else [0, 1, 1, 2]))
+    able = OF_CLASSES if of_classes else (*OF_TABLES, *OF_CLASSES)
+    kinds = drawn.sample(able, drawn.choice([0, 0, 1]))
+    kinds += [] if of_classes else [able[number // 2 % len(able)]]
     for kind in [*kinds, *([drawn.choice(OF_A_POPULATION)] if source.population is not None else [])]:
         privacy[kind] = _requirement(drawn, source, kind)
     return privacy
