@@ -156,6 +156,7 @@ FIRST = {search.get("strategy", "cells"): (search, ("drop", "mask")[i % 2]) for 
 """One way of each strategy, for the quick lane."""
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(("search", "suppressed"), FIRST.values(), ids=str)
 def test_no_cell_lies_beyond_its_limits(db: sqlanon.Database, search: dict[str, Any], suppressed: str) -> None:

@@ -162,6 +162,7 @@ def rounding_of(values: list[int]) -> float:
     return (0.5 if delta else 0.0) + delta / 2048
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(60), 60))
 def test_the_rows_that_are_counted_are_those_of_all_pairs(seed: int, tmp_path: Path) -> None:
     make_small(tmp_path, seed)

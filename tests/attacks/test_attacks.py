@@ -100,6 +100,7 @@ def test_every_attack_is_made(all_of_them: Attacks) -> None:
     assert all(one.findings for one in all_of_them.values())
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("name", some(NAMES, 4))
 def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:

@@ -182,6 +182,7 @@ def test_who_blocks_whom(public: Path) -> None:
         assert "Could not set lock on file" in other_process(", read_only=True", public)
 
 
+@pytest.mark.slow
 def test_no_name_is_in_two_schemas(public: Path) -> None:
     """SQLAlchemy's driver takes them for one table, with the columns of both."""
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:

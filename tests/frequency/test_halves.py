@@ -107,6 +107,7 @@ def test_what_half_of_the_classes_prove_has_no_figures_in_the_lattice_table(
     assert halved > 0
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("measure", ["discernibility", "average_class_size", "distinct"])
 def test_measures_that_learn_from_what_fails_count_all_classes(shares: list[float], measure: str) -> None:
     people_lattice(measure)

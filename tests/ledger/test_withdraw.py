@@ -85,6 +85,7 @@ def test_a_new_version_verifies_and_grows(visits: Path) -> None:
     assert verify(visits).verified
 
 
+@pytest.mark.slow
 def test_the_ledger_knows_which_version_is_out_and_which_was_replaced(visits: Path) -> None:
     ((run_id,),) = fetch(visits / "c.duckdb", "SELECT run_id FROM sqlanon.releases")
     change(visits / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT)

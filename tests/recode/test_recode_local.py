@@ -164,6 +164,7 @@ def test_what_is_placed_is_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop", publish=False)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=2))
 @given(cases())
 def test_what_is_suppressed_can_be_masked(case: Case) -> None:

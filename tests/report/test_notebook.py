@@ -112,6 +112,7 @@ def test_reprs_are_one_short_line(shown: dict[str, Any]) -> None:
     assert "verified=True" in repr(shown["verification"])
 
 
+@pytest.mark.slow
 def test_a_failed_verification_says_so(shown: dict[str, Any]) -> None:
     found = shown["verification"]
     broken = type(found)(found.path, found.manifest, (*found.checks, Check("rows", False, HOSTILE)), found.digest)

@@ -410,6 +410,7 @@ def test_the_security_policy_names_all_that_runs(name: str, pages: Pages) -> Non
     assert {value[:1] for name, value in parsed.attributes if name == "href"} == {"#"}, "links lead to the page itself"
 
 
+@pytest.mark.slow
 def test_the_page_is_accessible(pages: Pages) -> None:
     parsed = read(pages["private"])
     assert parsed.tags["caption"] == parsed.tags["table"] > 20

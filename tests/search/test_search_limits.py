@@ -93,6 +93,7 @@ def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("room", [1, 4])
 @BOTH
 @quick
