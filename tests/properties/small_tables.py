@@ -28,7 +28,7 @@ QUASI, SENSITIVE = ("b", "select", 'a"; drop', "größe"), ("v", 'n"')
 LIMITS = ("0", "0.1", "0.29", "0.5")
 OF_CLASSES = ("l_diversity", "t_closeness", "delta_disclosure", "beta_likeness", "alpha_k", "k_anonymity")
 OF_TABLES = ("average_risk", "sample_uniqueness")
-OF_A_POPULATION = ("k_map", "delta_presence", "null_map")
+OF_A_POPULATION = ("delta_presence", "k_map", "null_map")
 
 
 @dataclass(frozen=True)
@@ -88,22 +88,23 @@ def small_table(number: int, of_classes: bool = False) -> SmallTable:
 
     With ``of_classes`` all that is asked is asked of each class by itself, often no more than k.
     """
-    return next(
-        table for i in count() if _is_telling(table := _draw(random.Random(f"{number} {i}"), number, of_classes))
-    )
+    drawn = (_draw(random.Random(f"{number} {i}"), number, of_classes) for i in count())
+    return next(table for table in drawn if _is_telling(table, number))
 
 
-def _is_telling(table: SmallTable) -> bool:
+def _is_telling(table: SmallTable, number: int) -> bool:
     """Whether there is something to find, and to get wrong: neither all nor nothing satisfies, and several do that
-    nothing lower does."""
-    if not 8 <= len(table.generalizations) <= 40 or not table.satisfying:
+    nothing lower does. Of a few tables only the top satisfies, and of a few nothing."""
+    if not 8 <= len(table.generalizations) <= 40:
         return False
+    if number % 12 in (5, 11):
+        return len(table.satisfying) == (1 if number % 12 == 5 else 0)
     return len(table.minimal) > 1 and len(table.satisfying) < 0.8 * len(table.generalizations)
 
 
 def _draw(drawn: random.Random, number: int, of_classes: bool) -> SmallTable:
-    trees = {name: _tree(drawn) for name in drawn.sample(QUASI, drawn.choice([2, 2, 3]))}
-    combinations = _combinations(drawn, list(trees.values()), unknown=number % 5 == 0)
+    trees = {name: _tree(drawn, of_classes) for name in drawn.sample(QUASI, drawn.choice([2, 2, 3]))}
+    combinations = _combinations(drawn, list(trees.values()), unknown=number % 5 == 0, many=of_classes)
     sensitive = {name: _tree(drawn) if drawn.random() < 0.5 else None for name in SENSITIVE[: drawn.choice([1, 1, 2])]}
     person = "mover" if number % 2 else None
     rows = [
@@ -149,12 +150,18 @@ def plain_case(number: int) -> Case:
     return Case(rows, source.quasi, k=2, limit="0.5", measure="loss")
 
 
-def _tree(drawn: random.Random) -> Hierarchy:
-    """2 to 5 values under 1 to 3 levels, uneven; groups may be called like one of their values."""
-    pool: Sequence[Value] = (
-        (0, 1, 2, 7, 10, -3) if drawn.random() < 0.4 else ("v0", "v1", "it's", "a b", "é", "NULL", "007")
-    )
-    ground = drawn.sample(pool, drawn.choice([2, 3, 4, 5]))
+def local_case(number: int) -> Case:
+    """The rows of a table of classes, its suppression limit and weights, and k alone to be met."""
+    case = small_table(number, of_classes=True).case
+    rows = [tuple(row[name] for name in case.source.quasi) for row in case.source.rows]
+    return Case(rows, case.source.quasi, case.privacy["k"], case.limit, "loss", weights=case.weights)
+
+
+def _tree(drawn: random.Random, many: bool = False) -> Hierarchy:
+    """2 to 5 values, or 5 to 9, under 1 to 3 levels, uneven; groups may be called like one of their values."""
+    numbers, texts = (0, 1, 2, 7, 10, -3, 15, 4, 30), ("v0", "v1", "it's", "a b", "é", "NULL", "007", "v2", "V0")
+    pool: Sequence[Value] = numbers if drawn.random() < (0.6 if many else 0.4) else texts
+    ground = drawn.sample(pool, drawn.choice([5, 6, 7, 9] if many else [2, 3, 4, 5]))
     height, by_member = drawn.choice([1, 2, 2, 3]), drawn.random() < 0.3
     paths = {value: [value] for value in ground}
     groups: list[list[Value]] = [[value] for value in ground]
@@ -169,8 +176,8 @@ def _tree(drawn: random.Random) -> Hierarchy:
     return Hierarchy({value: (*path, "*") for value, path in paths.items()})
 
 
-def _combinations(drawn: random.Random, trees: list[Hierarchy], unknown: bool) -> list[Row]:
-    """8 to 30 rows: a few combinations that repeat, so that classes are about k, and some at random."""
+def _combinations(drawn: random.Random, trees: list[Hierarchy], unknown: bool, many: bool) -> list[Row]:
+    """8 to 30 rows, or 20 to 60: combinations that repeat, so that classes are about k, and some at random."""
 
     def row(odd: bool = False) -> Row:
         found: list[Value] = []
@@ -180,8 +187,9 @@ def _combinations(drawn: random.Random, trees: list[Hierarchy], unknown: bool) -
             found.append(drawn.choice(rare if odd and drawn.random() < 0.25 else values))
         return tuple(found)
 
-    heaps = [one for _ in range(drawn.randint(2, 6)) for one in [row()] * drawn.randint(1, 6)]
-    return [*heaps, *(row(odd=True) for _ in range(drawn.randint(2, 8)))][:30]
+    heaps = drawn.randint(6, 14) if many else drawn.randint(2, 6)
+    repeated = [one for _ in range(heaps) for one in [row()] * drawn.randint(1, 6)]
+    return [*repeated, *(row(odd=True) for _ in range(heaps if many else drawn.randint(2, 8)))][: 60 if many else 30]
 
 
 def _value(drawn: random.Random, tree: Hierarchy | None) -> Value:
@@ -223,7 +231,8 @@ def _privacy(drawn: random.Random, number: int, source: Source, of_classes: bool
     able = OF_CLASSES if of_classes else (*OF_TABLES, *OF_CLASSES)
     kinds = drawn.sample(able, drawn.choice([0, 0, 1]))
     kinds += [] if of_classes else [able[number // 2 % len(able)]]
-    for kind in [*kinds, *([drawn.choice(OF_A_POPULATION)] if source.population is not None else [])]:
+    kinds += [] if source.population is None else [OF_A_POPULATION[number // 4 % len(OF_A_POPULATION)]]
+    for kind in kinds:
         privacy[kind] = _requirement(drawn, source, kind)
     return privacy
 
@@ -244,7 +253,7 @@ def _requirement(drawn: random.Random, source: Source, kind: str) -> Any:
         "average_risk": drawn.choice([0.5, 0.3, 0.2]),
         "sample_uniqueness": drawn.choice([0.1, 0.05]),
         "k_map": drawn.choice([2, 3, 5]),
-        "delta_presence": {"max": drawn.choice([1, 0.8, 2.0]), "min": drawn.choice([0, 0.1, 0.25])},
+        "delta_presence": {"max": drawn.choice([1, 0.8, 2.0]), "min": drawn.choice([0.1, 0.25, 0.5])},
         "null_map": {"max": drawn.choice([0, 0.1, 0.3])},
     }
     return made[kind]

@@ -13,6 +13,7 @@ import test_privacy_properties as privacy_properties
 from conftest import draw_tables, examples, make_policy
 from hypothesis import given, settings
 from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, adult, asked, check_privacy, task_of
+from small_tables import local_case
 from strategies import Case
 from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, thorough
@@ -92,6 +93,14 @@ def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: i
                 kept = plain.kept(placed, k)
                 lost = sum(plain.n.values()) - plain.rows(kept)
                 assert lost > plain.allowed or plain.loss(kept) >= plain.loss(found) - 1e-9, (i, node)
+
+
+@pytest.mark.whole
+@pytest.mark.cases(4)
+@pytest.mark.parametrize("number", range(16))
+def test_no_split_is_left_that_costs_less(number: int) -> None:
+    case = local_case(number)
+    check(case, [number % 3] * len(case.hierarchies))
 
 
 @pytest.mark.slow

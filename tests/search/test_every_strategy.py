@@ -17,7 +17,9 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cache, partial
+from hashlib import sha256
 from itertools import takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ import pytest
 from oracle import Levels
 from oracle_privacy import Record, Release, Source
 from small_tables import ROW, SmallTable, numbered, small_table
+from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 from test_datafly import steps_of_datafly
 from test_privacy_properties import WITH_SUPPRESSION, arrow_table, columns_of, policy_of
 from test_quality_bounds import holds
@@ -68,6 +71,7 @@ LOCAL = [name for name, one in STRATEGIES.items() if one.traits.local]
 VARIANTS = {
     **{name: {"strategy": name} for name in LOCAL},
     "mondrian median": {"strategy": "mondrian", "summary": "median"},
+    "mondrian exact": {"strategy": "mondrian", "summary": "median", "ends": "exact"},
     "k-similar set": {"strategy": "k-similar", "summary": "set"},
     "cells": {"strategy": "optimal", "suppression": "cells"},
 }
@@ -180,6 +184,8 @@ def policy(table: SmallTable, directory: Path) -> sqlanon.Policy:
 # The full domain
 
 
+@pytest.mark.whole
+@pytest.mark.cases(13)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_strategy_of_the_full_domain(number: int) -> None:
     table = small_table(number)
@@ -188,6 +194,8 @@ def test_every_strategy_of_the_full_domain(number: int) -> None:
             check_full_domain(table, prepared, strategy)
 
 
+@pytest.mark.whole
+@pytest.mark.cases(10)
 @pytest.mark.parametrize(("shape", "kind", "persons"), HARD_TABLES)
 def test_every_strategy_where_not_all_that_is_higher_satisfies(
     shape: str, kind: str, persons: hard_cases.Persons
@@ -195,6 +203,30 @@ def test_every_strategy_where_not_all_that_is_higher_satisfies(
     asked, limits = WITH_SUPPRESSION[kind], ("0.2", "0.5")
     case = hard_cases.tight(2, asked, persons) if shape == "tight" else hard_cases.not_monotone(2, asked, limits)
     table = numbered(case)
+    with prepared_table(table) as prepared:
+        for strategy in FULL_DOMAIN:
+            check_full_domain(table, prepared, strategy)
+
+
+AS_LARGE = {
+    SMALL_SET: 5,
+    COARSE_SET: 4,
+    ROWS_PER_CODE: 1,
+    "sqlanon.search.vectors.PAIRS": 20,
+    "sqlanon.search.memory.CONSIDERED": 2,
+    "sqlanon.search.dive.LARGE": 4,
+    "sqlanon.search.lattice.ROOM": 3,
+}
+"""From which sizes on frequency sets are made, values coded, parts searched one after the other, and tops bred."""
+
+
+@pytest.mark.whole
+@pytest.mark.cases(7)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_strategy_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, least in AS_LARGE.items():
+        monkeypatch.setattr(name, least)
+    table = small_table(number)
     with prepared_table(table) as prepared:
         for strategy in FULL_DOMAIN:
             check_full_domain(table, prepared, strategy)
@@ -300,6 +332,8 @@ def written() -> dict[tuple[int, str], str]:
     return {(int(number), name): told for (number, _, name), (_, _, told) in zip(places, lines, strict=True)}
 
 
+@pytest.mark.whole
+@pytest.mark.cases(7)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_local_strategy(number: int) -> None:
     check_written(number, VARIANTS)
@@ -323,14 +357,16 @@ def local_releases(number: int, variants: Iterable[str]) -> Iterator[tuple[str, 
             except sqlanon.InfeasibleError:
                 yield variant, "nothing"
                 continue
-            check_local(table, prepared, recoding, found, asked["strategy"])
-            figures = recoding.figures
-            yield variant, f"{found.score:.9g}, {figures.classes} classes, {figures.suppressed_rows} rows suppressed"
+            rows, figures = check_local(table, prepared, recoding, found, asked["strategy"]), recoding.figures
+            told = f"{found.score:.9g}, {figures.classes} classes, {figures.suppressed_rows} rows suppressed"
+            yield variant, f"{told}, rows {sha256(repr(rows).encode()).hexdigest()[:8]}"
 
 
-def check_local(table: SmallTable, prepared: Prepared, recoding: Recoding, found: SearchResult, strategy: str) -> None:
-    """Each class, as its readers see it, meets the policy, and so few are left out as may be."""
-    source, rows = table.source, prepared.rows(recoding)
+def check_local(
+    table: SmallTable, prepared: Prepared, recoding: Recoding, found: SearchResult, strategy: str
+) -> list[tuple[Any, ...]]:
+    """Each class, as its readers see it, meets the policy, and so few are left out as may be. Its rows, by number."""
+    source, rows = table.source, sorted(prepared.rows(recoding), key=itemgetter(-1))
     numbers = [row[-1] for row in rows]
     assert len(set(numbers)) == len(numbers), "no row is released twice"
     width = len(source.quasi)
@@ -348,6 +384,7 @@ def check_local(table: SmallTable, prepared: Prepared, recoding: Recoding, found
         assert all(released.meets(one) for one in classes), strategy
         lost = released.suppressed if source.person is None else released.suppressed_persons
         assert lost <= oracle.allowed_rows(table.case.limit, source.count(source.rows)), strategy
+    return rows
 
 
 class Local(Release):
