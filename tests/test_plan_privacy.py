@@ -41,6 +41,7 @@ EVERYTHING = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("persons", [False, True])
 def test_the_statements_of_a_plan_make_all_that_they_use(persons: bool) -> None:
     """Run one after the other in the database of the source, on tables that are empty."""

@@ -118,6 +118,7 @@ def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
             assert (found > 0) == (finding.victims > 0)
 
 
+@pytest.mark.slow
 def test_two_releases_at_other_levels_tell_more_than_each(all_of_them: Attacks) -> None:
     """The cost is everybody's own: joined on it, everybody has a ZIP and an age group."""
     found = all_of_them["complementary_release"]

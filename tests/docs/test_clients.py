@@ -220,6 +220,7 @@ def test_a_reader_that_has_the_old_release_keeps_it(public: Path) -> None:
         assert third.execute(count).fetchall() == new
 
 
+@pytest.mark.slow
 def test_an_attached_release_is_the_old_one_until_it_is_detached(public: Path) -> None:
     attach, count = f"ATTACH %s '{public / 'first.duckdb'}' AS r (READ_ONLY)", "SELECT count(*) FROM r.patients"
     with duckdb.connect() as connection:

@@ -30,7 +30,7 @@ def spelled(postgres: Server) -> Iterator[Server]:
     postgres.run(*drop)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("which", SPELLINGS)
 def test_spellings_of_a_person_are_one_person(spelled: Server, which: str) -> None:
     kind, *texts = SPELLINGS[which]

@@ -590,6 +590,7 @@ def test_partial_dates_equal_plain_python(bench: Bench, values: list[tuple[date,
         assert labels == (value, value[:7], quarter, value[:4], f"{value[:3]}0s", "*")
 
 
+@pytest.mark.slow
 @given(st.from_regex(r"[012][089][0-9][0-9]-[01][0-9]-[0-3][0-9]", fullmatch=True))
 @example("1900-02-29")
 @example("2000-02-29")

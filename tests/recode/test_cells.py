@@ -227,6 +227,7 @@ def test_a_blank_is_no_wildcard(tmp_path: Path) -> None:
     assert all(matches(found, row) >= 5 for row in found)
 
 
+@pytest.mark.slow
 def test_weights_say_which_cell_is_blanked(tmp_path: Path) -> None:
     rows = [*[("a", "x")] * 3, *[("b", "x")] * 2, *[("a", "y")] * 2, *[("c", "z")] * 60]
     dear = {"role": "quasi", "hierarchy": "suppress", "weight": 5.0}

@@ -66,6 +66,7 @@ def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> N
         assert finish(task, outcome).score(measure_of(task.prepared)) == pytest.approx(counted, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS, classes=CLASS_LISTS)
 def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[int], classes: list[str]) -> None:

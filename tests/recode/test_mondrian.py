@@ -544,6 +544,7 @@ def test_ten_patients_are_all_released(privacy: dict[str, Any]) -> None:
             assert all(len(set(diseases)) >= 2 for diseases in classes.values())
 
 
+@pytest.mark.slow
 def test_null_and_dates() -> None:
     """NULL is in no range, and a range of dates can be read; a month is no range."""
     statement = """CREATE TABLE t AS FROM (VALUES

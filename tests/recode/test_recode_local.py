@@ -158,6 +158,7 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.recode.local.iterative.run", on_combinations(at_random))
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=5))
 @given(cases())
 def test_what_is_placed_is_released(case: Case) -> None:

@@ -224,6 +224,7 @@ def test_the_release_of_the_command_line_holds_no_private_value(
             assert value not in text
 
 
+@pytest.mark.slow
 def test_a_release_has_no_default_index_type_or_sequence(release: Path) -> None:
     if release.suffix == ".parquet":
         pytest.skip("a Parquet file has none")

@@ -230,6 +230,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.R
     assert str(published.manifest.released_rows) in view
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "statements",
     some(

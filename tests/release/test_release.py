@@ -321,6 +321,7 @@ TAMPERING = {
 }
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("what", some(TAMPERING, 3))
 def test_verify_finds_tampering(what: str, copy: Path) -> None:
     statements, expected = TAMPERING[what]
@@ -519,6 +520,7 @@ def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(sourc
     assert fails_against_source(copy, policy_for(source))
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "changed",
     some(

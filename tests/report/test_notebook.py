@@ -121,6 +121,7 @@ def test_a_failed_verification_says_so(shown: dict[str, Any]) -> None:
     assert "NOT verified" in text and "FAILED" in text and HOSTILE in text
 
 
+@pytest.mark.slow
 def test_a_comparison_is_a_relation(shown: dict[str, Any]) -> None:
     comparison = shown["comparison"]
     assert comparison.filter("strategy = 'optimal'").fetchall()[0][0] == "optimal"
