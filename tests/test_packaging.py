@@ -64,6 +64,7 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert first.startswith(f"## [{sqlanon.__version__}]")
 
 
+@pytest.mark.slow
 def test_the_import_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not HEAVY & loaded_by("import sqlanon", tmp_path)
 

@@ -116,6 +116,7 @@ def told_apart(connection: duckdb.DuckDBPyConnection, relation: str, directory: 
     return found
 
 
+@pytest.mark.slow
 def test_every_type_has_odd_values() -> None:
     """A type that DuckDB gets later is looked at, too."""
     with duckdb.connect() as connection:

@@ -87,6 +87,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.slow
 def test_bob_in_his_thirties_has_cancer(db: duckdb.DuckDBPyConnection) -> None:
     query = dc.homogeneity(table("inpatients"), ["zip", "age"], "condition")
     assert db.execute(query.sql("duckdb")).fetchall() == [("130**", "3*", "cancer", 4)]
@@ -94,6 +95,7 @@ def test_bob_in_his_thirties_has_cancer(db: duckdb.DuckDBPyConnection) -> None:
     assert db.execute(query.sql("duckdb")).fetchall() == []
 
 
+@pytest.mark.slow
 def test_umeko_who_is_unlikely_to_have_a_heart_disease_has_an_infection(db: duckdb.DuckDBPyConnection) -> None:
     query = dc.background_knowledge(table("inpatients"), ["zip", "age"], "condition", 1)
     found = sorted(db.execute(query.sql("duckdb")).fetchall())
@@ -109,6 +111,7 @@ def test_all_have_something_with_the_stomach(db: duckdb.DuckDBPyConnection) -> N
     assert db.execute(query.sql("duckdb")).fetchall() == [("476**", "2*", 1, "of the stomach", 3)]
 
 
+@pytest.mark.slow
 def test_who_has_no_disease_is_of_no_kind_with_others(db: duckdb.DuckDBPyConnection) -> None:
     make(db, "wards", ["ward", "disease"], [("a", "gastritis"), ("a", None), ("b", "flu"), ("b", "bronchitis")])
     query = dc.similarity(table("wards"), ["ward"], "disease", table("diseases"), 2)

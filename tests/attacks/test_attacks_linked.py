@@ -159,6 +159,7 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tupl
     return connection.execute(query.sql("duckdb")).fetchall()
 
 
+@pytest.mark.slow
 @quick
 @given(releases())
 def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
@@ -255,6 +256,7 @@ def test_both_of_sweeneys_releases_are_2_anonymous() -> None:
         assert min(release.count(row) for row in release) == 2
 
 
+@pytest.mark.slow
 def test_linked_on_the_problem_they_are_not(db: duckdb.DuckDBPyConnection) -> None:
     """Figure 5: two of the linked tuples are alone."""
     query = complementary_release(link("gt1", "gt3", sweeney(db), "Problem"), 2)
@@ -264,6 +266,7 @@ def test_linked_on_the_problem_they_are_not(db: duckdb.DuckDBPyConnection) -> No
     ]
 
 
+@pytest.mark.slow
 def test_a_release_that_is_based_on_the_earlier_one_tells_no_more(db: duckdb.DuckDBPyConnection) -> None:
     """Sweeney's remedy: no value is finer than the earlier release's."""
     based = [("person" if race != "black" or year == "1965" else race, "1960-69", *rest) for race, year, *rest in GT1]
@@ -410,6 +413,7 @@ def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
         assert victims == [(len(found), oracle.composition_victims(*arguments))]
 
 
+@pytest.mark.slow
 @quick
 @given(releases())
 def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
@@ -443,6 +447,7 @@ def test_classes_follow_one_another_if_each_is_one_run(rows: list[Row]) -> None:
     assert found == (len(runs) == len(set(runs)))
 
 
+@pytest.mark.slow
 @quick
 @given(releases(shared=0, only_shared=True))
 def test_linking_is_what_plain_python_finds(case: dict[str, Any]) -> None:
@@ -470,6 +475,7 @@ def figure_3(connection: duckdb.DuckDBPyConnection, order: list[int]) -> list[Li
     ]
 
 
+@pytest.mark.slow
 def test_example_5_in_the_order_of_the_source_the_table_comes_back() -> None:
     with duckdb.connect() as connection:
         attributes = figure_3(connection, list(range(12)))
@@ -516,6 +522,7 @@ def test_in_the_order_of_classes_places_say_no_more_than_labels() -> None:
     assert ordered == [True, False]
 
 
+@pytest.mark.slow
 def test_example_5_with_the_remedy() -> None:
     """In a random order, rows that agree are as many as chance gives."""
     order = list(range(12))
@@ -529,6 +536,7 @@ def test_example_5_with_the_remedy() -> None:
 # --- composition, as of Ganta, Kasiviswanathan and Smith (figure 1): two hospitals, one patient
 
 
+@pytest.mark.slow
 def test_what_two_classes_have_in_common_is_one_value() -> None:
     """Alice is 28, of 13012, and in both hospitals."""
     with duckdb.connect() as connection:
@@ -545,6 +553,7 @@ def test_what_two_classes_have_in_common_is_one_value() -> None:
 # --- linking: a voter list, and hospital data
 
 
+@pytest.mark.slow
 def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() -> None:
     with duckdb.connect() as connection:
         make(connection, "zips", ["level_0", "level_1"], [("02138", "*"), ("02139", "*")])
@@ -560,6 +569,7 @@ def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() ->
         assert rows_of(connection, linkage(link("release", "voters", [told]), 2)) == [(0, 0, 0, 3, 0, 0)]
 
 
+@pytest.mark.slow
 def test_whom_a_masked_row_fits_too_is_not_identified() -> None:
     """Each of the two rows fits nobody else."""
     with duckdb.connect() as connection:

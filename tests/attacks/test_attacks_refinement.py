@@ -71,6 +71,7 @@ def of_q(connection: duckdb.DuckDBPyConnection, problems: list[str]) -> FullDoma
     return FullDomainRelease(table("release"), table("source"), quasi, {"disease": "disease"}, requirements)
 
 
+@pytest.mark.slow
 def test_the_two_of_q1_have_hiv() -> None:
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
@@ -78,6 +79,7 @@ def test_the_two_of_q1_have_hiv() -> None:
         assert found(connection, downcoding(release)) == {}
 
 
+@pytest.mark.slow
 def test_a_class_that_need_not_be_whole_tells_nothing_of_its_parts() -> None:
     """But its values could be finer."""
     with duckdb.connect() as connection:
@@ -86,6 +88,7 @@ def test_a_class_that_need_not_be_whole_tells_nothing_of_its_parts() -> None:
         assert found(connection, downcoding(release)) == {("Q",): ("qid", 7)}
 
 
+@pytest.mark.slow
 def test_a_class_that_is_whole_for_k_tells_nothing() -> None:
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])

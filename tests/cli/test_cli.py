@@ -226,6 +226,7 @@ def test_the_figures_of_the_contract_on_adult_and_progress_on_a_terminal(data: P
     assert 0 < printed["lattice"]["checked"] < 4320 / 10
 
 
+@pytest.mark.slow
 def test_risk_says_how_risky_the_source_is(folder: Path) -> None:
     with duckdb.connect(folder / "hospital.duckdb", read_only=True) as connection:
         sizes = [n for (n,) in connection.execute("SELECT count(*) FROM patients GROUP BY zip, age").fetchall()]
@@ -634,6 +635,7 @@ def test_verify_of_what_is_no_release_is_2(make: Callable[[Path], None] | None, 
         assert "internal error" not in ended.err
 
 
+@pytest.mark.slow
 def test_verify_with_a_wrong_policy_is_2(published: Path, tmp_path: Path) -> None:
     for path in (a_missing_file(tmp_path), a_directory(tmp_path)):
         ended = cli("verify", published / "release.duckdb", "--policy", path)

@@ -41,6 +41,7 @@ def test_the_suggested_policy_has_the_keys_and_runs(folder: Path) -> None:
     assert cli("verify", "people_release.duckdb", "--policy", "policy.toml", cwd=folder).status == 0
 
 
+@pytest.mark.slow
 def test_a_refusal_says_how_the_command_takes_the_key(folder: Path) -> None:
     done = cli("suggest", "people.csv", cwd=folder)
     assert done.status == 2

@@ -50,6 +50,7 @@ def test_the_form_is_told_and_its_keys_read_the_file_alike(case: str, tmp_path: 
         assert db.anonymize(policy, record=False).rows == found.rows
 
 
+@pytest.mark.slow
 def test_the_screen_shows_types_and_values_that_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("id,age,born\n1,21,2001-02-03\n2,NA,2002-03-04\n3,45,unknown\n4,50,\n")
     done = cli("inspect", "people.csv", cwd=tmp_path)
@@ -116,6 +117,7 @@ def test_a_refused_file_is_described_and_refused(tmp_path: Path) -> None:
     assert refused.refusal == str(caught.value), "the refusal of the other verbs"
 
 
+@pytest.mark.slow
 def test_several_files_have_the_keys_that_they_share(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("age;sex\n1;m\n")
     (tmp_path / "b.csv").write_text("x\nsex;age\nw;2\n")

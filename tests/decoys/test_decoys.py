@@ -254,6 +254,7 @@ def statistic(pairs: Iterable[tuple[str, str]], shares: Mapping[str, float]) -> 
     )
 
 
+@pytest.mark.slow
 def test_the_distribution_of_what_is_drawn() -> None:
     """Each attribute as the donors have it, and independent of the others.
 
@@ -502,6 +503,7 @@ def test_who_does_not_ask_gets_none(little: Path) -> None:
     assert release.manifest.decoys is None
 
 
+@pytest.mark.slow
 def test_all_classes_too_small_is_infeasible_as_ever() -> None:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT 'p' || i AS place FROM range(3) AS r(i)")
@@ -510,6 +512,7 @@ def test_all_classes_too_small_is_infeasible_as_ever() -> None:
         db.anonymize(asked)
 
 
+@pytest.mark.slow
 def test_rows_with_unknown_values_stay_suppressed() -> None:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'a', 'a', 'b', 'unknown', 'unknown']) AS place")
@@ -579,6 +582,7 @@ def test_noise_and_decoys() -> None:
         plain_policy(roles)
 
 
+@pytest.mark.slow
 def test_compare_knows_of_no_decoys(little: Path) -> None:
     with sqlanon.connect() as db:
         rows = db.compare(filed(little), ["optimal", "mondrian"]).fetchall()
@@ -830,6 +834,7 @@ def test_other_decoys_beside_the_first_are_refused(little: Path) -> None:
     assert not (little / "second.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_no_release_is_based_on_one_with_decoys(little: Path) -> None:
     published(little)
     with sqlanon.connect() as db, pytest.raises(PolicyError, match=r"release\.after: release\.duckdb has decoys"):

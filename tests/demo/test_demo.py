@@ -62,6 +62,7 @@ def test_the_hospital_has_the_columns_that_it_should(db: duckdb.DuckDBPyConnecti
     assert fetch(db, "SELECT count(*) FROM patients") == (ROWS,)
 
 
+@pytest.mark.slow
 def test_no_value_is_missing_and_every_zip_has_five_digits(db: duckdb.DuckDBPyConnection) -> None:
     for table in ("patients", "voters"):
         rows, complete = fetch(db, f"SELECT count(*), count(*) FILTER (t IS NOT NULL) FROM {table} AS t")
@@ -199,6 +200,7 @@ def test_labels_are_those_of_the_rules(attribute: str, labels: list[str]) -> Non
     assert made == labels
 
 
+@pytest.mark.slow
 def test_the_hospital_gives_its_patients_away(hospital: Path) -> None:
     found = attack(hospital, hospital, GROUND)
     assert found.linkage.rows == ROWS
@@ -252,6 +254,7 @@ def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert found.matched == found.rows == demo.after.linkage.rows
 
 
+@pytest.mark.slow
 def test_the_demo_leaves_the_policy_that_the_docs_start_from(tmp_path: Path) -> None:
     with pytest.raises(InfeasibleError):
         run_demo(tmp_path, 3)

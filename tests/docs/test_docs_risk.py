@@ -50,6 +50,7 @@ def test_the_example_of_a_macro(name: str, example: str, practice: duckdb.DuckDB
     assert sorted(rows) == [line.removeprefix("-- ") for line in shown.splitlines()]
 
 
+@pytest.mark.slow
 def test_every_macro_has_an_example(practice: duckdb.DuckDBPyConnection) -> None:
     query = "SELECT DISTINCT function_name, parameters FROM duckdb_functions() WHERE schema_name = 'sqlanon'"
     of_attacks = re.findall(r"MACRO sqlanon\.(\w+)", sql_text("macros_attacks.sql"))  # on a page of their own

@@ -109,10 +109,12 @@ def policy_of(source: Mapping[str, Any], folder: Path | None = None, person: str
     )
 
 
+@pytest.mark.slow
 def test_white_space_is_that_of_python() -> None:
     assert set(WHITE_SPACE) == {chr(code) for code in range(0x110000) if chr(code).isspace()}
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 def test_padded_ids_are_counted_as_persons(place: Place) -> None:
     with duckdb_place(STRIPPED) as (db, source):

@@ -55,6 +55,7 @@ def test_the_answer_many(strategy: str, data: st.DataObject) -> None:
     test_search_properties.check(data.draw(strategies.cases()), strategy)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(4))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements(case: PrivacyCase) -> None:
@@ -172,6 +173,7 @@ def test_a_small_table_is_read_once_by_columns_and_twice_by_rows(
     assert len(statements) == 1
 
 
+@pytest.mark.slow
 def test_a_large_table_is_coded_once_and_counted_from_its_codes(
     database: sqlanon.Database, statements: list[str]
 ) -> None:

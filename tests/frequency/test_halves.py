@@ -63,6 +63,7 @@ def test_the_optimum(case: Case) -> None:
     test_search_properties.check(case, "optimal")
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(5))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements(case: PrivacyCase) -> None:
@@ -107,6 +108,7 @@ def test_what_half_of_the_classes_prove_has_no_figures_in_the_lattice_table(
     assert halved > 0
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("measure", ["discernibility", "average_class_size", "distinct"])
 def test_measures_that_learn_from_what_fails_count_all_classes(shares: list[float], measure: str) -> None:
@@ -120,6 +122,7 @@ def test_strategies_that_tell_of_what_fails_count_all_classes(shares: list[float
     assert shares == []
 
 
+@pytest.mark.slow
 def test_no_table_of_a_half_is_left() -> None:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE people AS {people(20_000)}")

@@ -32,6 +32,7 @@ def told(labels: Iterable[str | None], kind: RangeKind) -> dict[str | None, tupl
     return {label: (low, high) for label, low, high in duckdb.connect().execute(query.sql("duckdb")).fetchall()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -99,6 +100,7 @@ NO_RANGES: Sequence[str | None] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["integer", "number", "date"])
 def test_what_is_no_range_has_no_bounds(kind: RangeKind) -> None:
     assert told(NO_RANGES, kind) == dict.fromkeys(NO_RANGES, (None, None))
@@ -190,6 +192,7 @@ def test_intervals_of_dates(width: int, values: list[date]) -> None:
         assert found[label] == (first, first + timedelta(days=width - 1))
 
 
+@pytest.mark.slow
 def test_a_level_0_that_became_text(bench: Bench) -> None:
     moment = datetime(1999, 12, 31, 23, 59, 59, 5)
     made = [(7, "TINYINT", (7, 7)), (Decimal("-2.50"), "DECIMAL(5,2)", (-2.5, -2.5)), (1e300, "DOUBLE", (1e300, 1e300))]

@@ -176,6 +176,7 @@ def test_mask_with_levels_ends_with_the_top(bench: Bench) -> None:
     assert bench.labels() == {"abc": ("ab*", "a**", "*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [[], [None], [""], ["", None], ["a"]])
 def test_mask_of_nearly_nothing_has_one_level(bench: Bench, values: list[str | None]) -> None:
     assert bench.build(MaskRule(mask="right"), values, "VARCHAR").height == 1
@@ -233,6 +234,7 @@ def test_intervals_of_negative_integers(bench: Bench) -> None:
     assert labels == {-1: "-05--01", -5: "-05--01", -6: "-10--06", 0: "00-04", 11: "10-14"}
 
 
+@pytest.mark.slow
 def test_intervals_with_open_ends(bench: Bench) -> None:
     bench.build(intervals(5, 10, below=0, above=100), [-7, 0, 7, 99, 100, 2000], "SMALLINT")
     assert bench.labels() == {
@@ -310,6 +312,7 @@ def test_floats_are_what_they_look_like(bench: Bench) -> None:
     assert [row[1] for row in bench.rows()] == ["[0.7, 0.8)"]
 
 
+@pytest.mark.slow
 def test_values_without_an_interval(bench: Bench) -> None:
     values = [1.0, math.nan, math.inf, -math.inf, 1e300, None]
     message = bench.refused(intervals(5), values, "DOUBLE")
@@ -319,6 +322,7 @@ def test_values_without_an_interval(bench: Bench) -> None:
     assert (hierarchy.leaves, set(bench.labels())) == (2, {1.0, None})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column_type", ["HUGEINT", "UHUGEINT", "BIGINT", "UBIGINT"])
 def test_the_largest_integers(bench: Bench, column_type: str) -> None:
     largest = {"HUGEINT": 2**126, "UHUGEINT": 2**126, "BIGINT": 2**63 - 1, "UBIGINT": 2**64 - 1}[column_type]
@@ -434,6 +438,7 @@ def interval_rules(draw: st.DrawFn, scale: int) -> IntervalsRule:
     )
 
 
+@pytest.mark.slow
 @few
 @given(
     interval_rules(0),
@@ -453,6 +458,7 @@ def test_intervals_of_integers_equal_plain_python(
     check_intervals(bench, rule, Decimal)
 
 
+@pytest.mark.slow
 @few
 @given(interval_rules(2), st.lists(st.decimals(-9999, 9999, places=3), unique=True))
 def test_intervals_of_decimals_equal_plain_python(bench: Bench, rule: IntervalsRule, values: list[Decimal]) -> None:
@@ -460,6 +466,7 @@ def test_intervals_of_decimals_equal_plain_python(bench: Bench, rule: IntervalsR
     check_intervals(bench, rule, Decimal)
 
 
+@pytest.mark.slow
 @few
 @given(
     interval_rules(1),
@@ -518,11 +525,13 @@ def test_the_last_nanoseconds_of_a_day_are_of_it(column_type: str, day: str) -> 
         assert row.fetchone() == (date.fromisoformat(day),)
 
 
+@pytest.mark.slow
 def test_weeks_have_the_iso_year(bench: Bench) -> None:
     bench.build(DatesRule(dates=("day", "week")), [date(1980, 1, 2), date(2021, 1, 3)], "DATE")
     assert [row[2] for row in sorted(bench.rows())] == ["1980-W01", "2020-W53"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column_type", ["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"])
 def test_dates_of_timestamps(bench: Bench, column_type: str) -> None:
     bench.build(DatesRule(dates=("day", "year")), ["1999-12-31 23:59:59"], column_type)
@@ -540,6 +549,7 @@ def test_dates_with_a_time_zone_are_in_utc(bench: Bench) -> None:
     assert bench.engine.rows(exp.select("level_1").from_(TARGET)) == [("1999-12-31",)]
 
 
+@pytest.mark.slow
 def test_dates_out_of_the_calendar_have_no_label(bench: Bench) -> None:
     values = ["infinity", "-infinity", "12020-01-01", "0044-03-15 (BC)", "2000-01-01"]
     assert "(4 rows)" in bench.refused(DatesRule(dates=("week",)), values, "DATE")
@@ -547,6 +557,7 @@ def test_dates_out_of_the_calendar_have_no_label(bench: Bench) -> None:
     assert bench.labels() == {date(2000, 1, 1): ("1999-W52", "*")}
 
 
+@pytest.mark.slow
 @few
 @given(st.lists(st.dates(), unique=True))
 def test_dates_equal_plain_python(bench: Bench, values: list[date]) -> None:
@@ -573,6 +584,7 @@ def test_partial_dates_have_the_label_of_the_shortest_period_that_they_tell(benc
     }
 
 
+@pytest.mark.slow
 def test_each_month_without_a_day_is_in_its_quarter(bench: Bench) -> None:
     bench.build(DatesRule(dates=("quarter",)), [f"1980-{month:02}" for month in range(1, 13)], "VARCHAR")
     quarters = [quarter for _, (quarter, _) in sorted(bench.labels().items())]
@@ -635,6 +647,7 @@ def test_categories_with_one_root_need_no_other_top(bench: Bench) -> None:
     assert bench.labels()[None] == (None, "any")
 
 
+@pytest.mark.slow
 def test_categories_of_other_types(bench: Bench) -> None:
     bench.build(categories({"y": [True], "n": [False]}), [True], "BOOLEAN")
     assert bench.labels() == {True: ("y", "*"), False: ("n", "*")}
@@ -651,6 +664,7 @@ def test_a_category_under_two_parents_is_no_tree(bench: Bench) -> None:
     assert "between levels 1 and 2: 'same' lies under 'A' and 'B'" in bench.refused(categories(tree), [], "VARCHAR")
 
 
+@pytest.mark.slow
 def test_levels_cut_a_hierarchy(bench: Bench, file: Callable[..., FileRule]) -> None:
     bench.build(categories({"A": {"a": ["x"]}, "B": {"b": ["y"]}}, levels=1), [], "VARCHAR")
     assert bench.labels() == {"x": ("a", "*"), "y": ("b", "*")}
@@ -673,6 +687,7 @@ def test_a_file_lists_all_ground_values(bench: Bench, file: Callable[..., FileRu
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "rows"),
     [
@@ -693,6 +708,7 @@ def test_ways_to_write_a_file(
     assert bench.labels() == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a[1]*?.csv", "x=1/y.csv", 'it\'s; "quoted".csv', "h.csv.gz", "~.csv"])
 def test_names_of_files_are_names(bench: Bench, file: Callable[..., FileRule], name: str) -> None:
     bench.build(file("a;*\nb;*\n", name), ["a"], "VARCHAR")
@@ -702,6 +718,7 @@ def test_names_of_files_are_names(bench: Bench, file: Callable[..., FileRule], n
 cells = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_size=5)
 
 
+@pytest.mark.slow
 @few
 @given(
     st.dictionaries(cells, cells, min_size=1, max_size=5),
@@ -777,6 +794,7 @@ def test_a_hierarchy_of_height_0(bench: Bench, file: Callable[..., FileRule]) ->
     assert "NULL (2 rows)" in bench.refused(file("a"), ["a", None], "VARCHAR")
 
 
+@pytest.mark.slow
 def test_a_table(bench: Bench) -> None:
     bench.connection.execute("CREATE SCHEMA geo")
     bench.connection.execute(
@@ -832,6 +850,7 @@ def test_rules_compose(bench: Bench, file: Callable[..., FileRule]) -> None:
     assert bench.labels() == {"0213": ("Middlesex", "MA", "all"), None: (None, None, "all")}
 
 
+@pytest.mark.slow
 def test_a_rule_before_the_last_gives_its_levels_without_its_top(bench: Bench, file: Callable[..., FileRule]) -> None:
     bench.build([intervals(5), intervals(20, 100)], [7], "INTEGER")
     assert bench.labels() == {7: ("5-9", "00-19", "00-99", "*")}
@@ -847,6 +866,7 @@ def test_a_rule_before_the_last_gives_its_levels_without_its_top(bench: Bench, f
     assert bench.labels() == {"a": ("z", "*")}
 
 
+@pytest.mark.slow
 def test_a_composed_hierarchy_is_checked_as_one_tree(bench: Bench) -> None:
     rules: list[Rule] = [MaskRule(mask="right", levels=1), categories({"x": ["ab"], "y": ["ac", "bb"]})]
     message = bench.refused(rules, ["ab", "ac", "bb", "zz"], "VARCHAR")
@@ -921,6 +941,7 @@ def test_the_hierarchies_of_real_tables(bench: Bench, data: Path, name: str) -> 
 # What it costs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ["", "a;x;X;*\n", "a;x;X;*\nb;y;X;*\nc;z;Z;*\n"], ids=["suppress", "one", "three"])
 def test_a_sound_hierarchy_takes_two_statements(bench: Bench, tmp_path: Path, keys: str) -> None:
     """One that makes it, and one that tells that nothing is wrong with it."""

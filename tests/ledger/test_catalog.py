@@ -89,6 +89,7 @@ def contents(path: Path) -> tuple[set[str], set[str]]:
 # init
 
 
+@pytest.mark.slow
 def test_init_makes_a_private_file_with_the_catalog_and_the_macros(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +116,7 @@ def test_init_can_be_repeated_and_keeps_what_is_there(tmp_path: Path) -> None:
     assert fetch(path, "SELECT run_id, digest FROM sqlanon.releases") == [("r", "d")]
 
 
+@pytest.mark.slow
 def test_init_of_a_database_that_is_there_keeps_its_tables_and_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "mine.duckdb"
     with duckdb.connect(path) as connection:
@@ -182,6 +184,7 @@ def test_the_catalog_is_beside_the_policy_and_private(after: tuple[Path, Any]) -
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_is_a_row_with_the_figures_of_the_run(after: tuple[Path, Any]) -> None:
     path, printed = after
     folder = path.parent
@@ -199,6 +202,7 @@ def test_a_run_is_a_row_with_the_figures_of_the_run(after: tuple[Path, Any]) -> 
     assert json.loads(row["policy"])["source"]["table"] == "patients"
 
 
+@pytest.mark.slow
 def test_the_release_is_a_row_that_leads_to_the_file(after: tuple[Path, Any]) -> None:
     path, printed = after
     query = "SELECT path, table_name, released_rows, digest FROM sqlanon.releases SEMI JOIN sqlanon.runs USING (run_id)"
@@ -221,6 +225,7 @@ def test_the_lattice_can_be_asked(after: tuple[Path, Any]) -> None:
     assert min(row[5] for row in rows if row[5] is not None) == printed["score"]
 
 
+@pytest.mark.slow
 def test_the_hierarchies_are_tables_leaf_to_root(after: tuple[Path, Any]) -> None:
     path, _ = after
     query = "SELECT attribute, rule, height, leaves, table_name FROM sqlanon.hierarchies ORDER BY attribute DESC"
@@ -301,6 +306,7 @@ def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
     assert not (folder / "sqlanon.catalog.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_a_release_or_the_source_is_no_catalog(after: tuple[Path, Any]) -> None:
     """Policies, ground values and the secret would go to the readers of the release."""
     folder = after[0].parent
@@ -315,6 +321,7 @@ def test_a_release_or_the_source_is_no_catalog(after: tuple[Path, Any]) -> None:
     assert not (folder / "second.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_names_in_the_catalog_are_read_as_the_documentation_writes_them(after: tuple[Path, Any]) -> None:
     """In sqlanon.catalog.duckdb the name sqlanon is that of the database, too."""
     path, _ = after
@@ -394,6 +401,7 @@ def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
     assert {name: oct(bits) for name, bits in seen.items() if bits & 0o077} == {}
 
 
+@pytest.mark.slow
 def test_a_new_catalog_is_private_before_it_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who opens it in the moment before a chmod reads on for ever after."""
     made: list[int] = []
@@ -475,6 +483,7 @@ def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> Non
         init_database(path)
 
 
+@pytest.mark.slow
 def test_a_catalog_that_is_no_database_is_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     letter(folder / "sqlanon.catalog.duckdb")
     assert cli("anonymize", folder / "policy.toml").status == 2

@@ -35,6 +35,7 @@ from sqlanon.release.manifest import ReleasedColumn
 __all__ = ["hospital"]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(4), deadline=None)
 @given(releases(), st.booleans())
 def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ordered: bool) -> None:

@@ -275,6 +275,7 @@ def test_the_catalog_has_hashes_of_people_as_long_as_their_release_stands(clinic
         assert catalog.execute(query).fetchall()[0][0] == PEOPLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other"),
     [

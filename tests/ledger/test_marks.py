@@ -16,6 +16,7 @@ from sqlanon.ledger.marks import EarlierAttribute, marked, marks, rows_there, un
 from sqlanon.policy.names import EARLIER
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> None:

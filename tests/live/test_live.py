@@ -134,6 +134,7 @@ def test_the_alarms_go_off_where_there_is_no_barrier(reader: duckdb.DuckDBPyConn
             reader.execute(f"SELECT ward FROM patients WHERE {alarm}").fetchall()
 
 
+@pytest.mark.slow
 def test_statistics_tell_nothing_of_suppressed_rows(reader: duckdb.DuckDBPyConnection) -> None:
     for column in ("ward", "diagnosis", "cost", "since"):
         of_table = str(reader.execute(f"SELECT stats({column}) FROM patients LIMIT 1").fetchone())
@@ -292,6 +293,7 @@ def test_null_is_a_value_of_its_own(connection: duckdb.DuckDBPyConnection) -> No
     )
 
 
+@pytest.mark.slow
 def test_values_that_are_new_to_a_hierarchy_are_suppressed_at_its_top_too(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
@@ -314,6 +316,7 @@ def test_a_column_of_one_value_gets_others(connection: duckdb.DuckDBPyConnection
     assert all_of(connection) == [("x", 1)] * 4
 
 
+@pytest.mark.slow
 def test_a_forbidden_label_is_never_shown(connection: duckdb.DuckDBPyConnection) -> None:
     """The search takes a level at which no value of the source has it; later there may be one."""
     tree = {"a": ["a1", "a2"], "b": ["b1", "b2"]}
@@ -580,6 +583,7 @@ def test_noise_and_decoys_are_refused() -> None:
             assert [problem.place for problem in refused.value.problems] == [place]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "place"),
     [({"strategy": "mondrian"}, "search.strategy"), ({"suppression": "cells"}, "search.suppression")],

@@ -53,6 +53,7 @@ def test_the_search_finds_the_best_by_it(tmp_path: Path, seed: int, strategy: st
     assert result.optimal
 
 
+@pytest.mark.slow
 def test_a_release_below_the_full_domain_is_scored_by_it(tmp_path: Path) -> None:
     """By the sums of its levels; what `whole-classes` releases is at the levels of the optimum."""
     both = ("whole-classes", "optimal")
@@ -78,6 +79,7 @@ def test_its_score_is_published_verified_and_reported(tmp_path: Path) -> None:
     assert cli("verify", "release.duckdb", cwd=tmp_path).status == 1
 
 
+@pytest.mark.slow
 def test_strategies_are_compared_by_it(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(1), "optimal", 0.2, "steepest")
     with sqlanon.connect() as db:

@@ -51,6 +51,7 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.slow
 @pytest.mark.cases(3)
 @pytest.mark.parametrize("measure", MEASURES)
 def test_the_optimum_of_each_measure(measure: str, live: duckdb.DuckDBPyConnection) -> None:

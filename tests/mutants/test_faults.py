@@ -83,6 +83,7 @@ def test_what_no_test_notices_survives(
     assert (tmp_path / "sqlanon" / "few.py").read_text() == "def few(n):\n    return n < 5\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["first.toml", "second.toml"])
 def test_each_fault_of_a_list_can_be_planted(name: str) -> None:
     """Its text stands once in its file: a change of that line has to change the list, too."""

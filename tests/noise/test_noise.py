@@ -253,6 +253,7 @@ def test_noise_is_for_numbers_and_dates(type_: str) -> None:
     assert "noise" in str(caught.value) and "numbers" in str(caught.value) and "dates" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_floats_are_multiples_of_a_power_of_two() -> None:
     """A grid that is made from the range of a class would show the range in the digits: π / 1024 here."""
     values = ", ".join(f"({math.pi * i / 40!r})" for i in range(41))
@@ -295,6 +296,7 @@ def test_the_granularity_covers_the_grid_of_the_range(type_: str, noise: dict[st
     anonymized(values, type_, noise, check)
 
 
+@pytest.mark.slow
 def test_a_granularity_in_decimals_is_released_in_floats() -> None:
     """0.1 is no binary fraction: the released value is the double that is nearest to a multiple of it."""
     values = ", ".join(f"({i * 0.7!r})" for i in range(60))
@@ -306,6 +308,7 @@ def test_a_granularity_in_decimals_is_released_in_floats() -> None:
     anonymized(values, "DOUBLE", {"round": 0.1}, check)
 
 
+@pytest.mark.slow
 def test_zero_has_no_sign() -> None:
     """-0.0 is no other value than 0.0, and reads as one."""
 
@@ -329,6 +332,7 @@ def test_dates_are_whole_days_and_rounded_from_1970() -> None:
     anonymized(values, "DATE", {"round": 7}, check)
 
 
+@pytest.mark.slow
 def test_dates_stay_dates_however_large_the_noise() -> None:
     """Years 1 to 9999: what is beyond is at the end."""
     values = ", ".join(f"(DATE '0900-01-01' + {i * 30_000})" for i in range(100))
@@ -342,6 +346,7 @@ def test_dates_stay_dates_however_large_the_noise() -> None:
     anonymized(values, "DATE", {"epsilon": 0.001}, check)
 
 
+@pytest.mark.slow
 def test_bounds_are_the_least_and_the_greatest() -> None:
     values = ", ".join(f"({i})" for i in range(100))
 
@@ -353,6 +358,7 @@ def test_bounds_are_the_least_and_the_greatest() -> None:
     anonymized(values, "INTEGER", {"bounds": [10, 90]}, check)
 
 
+@pytest.mark.slow
 def test_by_default_the_range_of_a_class_bounds_nothing() -> None:
     values = ", ".join(f"({i})" for i in range(200))
 
@@ -380,6 +386,7 @@ def test_bounds_are_of_the_type_of_the_column(bounds: list[Any], type_: str) -> 
         anonymized(values, type_, {"bounds": bounds}, lambda result: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("round_", "type_"), some([(0.5, "INTEGER"), (1.5, "BIGINT"), (0.25, "DATE"), (0.05, "DECIMAL(5,1)")], 3)
 )
@@ -409,6 +416,7 @@ def test_a_class_of_one_value_gets_no_noise(tmp_path: Path) -> None:
     assert Counter(min(deltas) for deltas in oracle_noise.ranges(records).values()) == {0.0: 2}
 
 
+@pytest.mark.slow
 def test_a_class_of_one_value_is_rounded_where_that_is_asked() -> None:
     def check(result: sqlanon.Result) -> None:
         assert set(column(result)) == {7.5}
@@ -468,6 +476,7 @@ def test_a_value_that_no_noise_can_be_added_to_is_an_error(value: str) -> None:
     assert "1.1e" not in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["NULL", *rarely("'nan'", "'inf'", "-1.1e100")])
 def test_rows_of_unknown_values_are_suppressed_where_that_is_asked(value: str) -> None:
     def check(result: sqlanon.Result) -> None:
@@ -625,6 +634,7 @@ def test_noise_only_where_it_is_declared(source: Path, published: sqlanon.Releas
     assert fetch(published.path, claims + "sqlanon.manifest") == fetch(other.path, claims + "sqlanon.manifest")
 
 
+@pytest.mark.slow
 def test_identifiers_are_removed_and_rows_are_shuffled(published: sqlanon.Release) -> None:
     rows = fetch(published.path, "SELECT id FROM patients")
     assert rows != sorted(rows) and rows != sorted(rows, reverse=True)
@@ -656,6 +666,7 @@ def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(
     assert sum(one[:3] == two[:3] for one, two in zip(rows[0], again, strict=True)) < ROWS / 20
 
 
+@pytest.mark.slow
 def test_noise_is_never_in_a_view(usual: sqlanon.Result, published: sqlanon.Release) -> None:
     """Who reads a view with a random function in it often enough averages the noise away."""
     views = fetch(published.path, "SELECT sql FROM duckdb_views() WHERE NOT internal")
@@ -847,6 +858,7 @@ def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
     assert any("5-anonymity" in failure for failure in failures(copy))
 
 
+@pytest.mark.slow
 def test_verify_alone_finds_a_changed_value_by_the_digest(copy: Path) -> None:
     change(copy, "UPDATE patients_v1 SET height = height + 1 WHERE rowid = 5")
     assert failures(copy) != ()
@@ -890,6 +902,7 @@ def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: P
     assert failures(copy, policy_for(source)) != ()
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "changed",
@@ -1349,6 +1362,7 @@ def test_noise_is_drawn_on_as_many_threads_as_may_be(threads: int, monkeypatch: 
     assert asked == [threads]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type_", "bounds"), [("INTEGER", [0, 77.3]), ("DECIMAL(9, 1)", [0.25, 5])])
 def test_bounds_are_values_of_the_type(type_: str, bounds: list[float]) -> None:
     with pytest.raises(sqlanon.SourceError, match=r"bounds, .*, must be a multiple of"):
@@ -1367,6 +1381,7 @@ def test_risk_counts_what_is_to_get_noise() -> None:
     assert [(one.requirement, one.holds) for one in found.requirements] == [("5-anonymity", True)]
 
 
+@pytest.mark.slow
 def test_rounding_hides_nobody_from_confidence() -> None:
     """51 is released as 100, which it alone comes to: of what is released nothing is near, of what was drawn it is."""
     values = ", ".join(["(49.0)"] * 19 + ["(51.0)"])
@@ -1426,6 +1441,7 @@ def test_a_granularity_is_a_number_that_can_be_counted_with(round_: Decimal) -> 
         make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0, "round": round_}}})
 
 
+@pytest.mark.slow
 def test_a_confidence_next_to_1() -> None:
     noise = {"role": "quasi", "noise": {"epsilon": 1.0}}
     table = pyarrow.table({"q": ["a"] * 9, "x": list(range(9)), "y": list(range(9))})

@@ -163,6 +163,7 @@ def test_noise_of_each_class_is_laplace_with_its_own_scale(j: int, records: list
         assert low - slack <= sum(map(abs, own)) / len(own) <= high + slack
 
 
+@pytest.mark.slow
 def test_noise_does_not_depend_on_the_value(records: list[Noisy]) -> None:
     """Those at the least and the greatest value of their class have the noise of the others."""
     for j in (0, 1):
@@ -299,6 +300,7 @@ BUDGETS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", BUDGETS)
 def test_opendp_accounts_for_no_more_than_epsilon(epsilon: float) -> None:
     """In its own accounting, which rounds up: two values of a class are at most 1024 steps apart."""

@@ -486,6 +486,7 @@ def worked(
 PLAIN_TREES = {"age": {"intervals": [5, 10]}, "sex": "suppress", "zip": {"mask": "right"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", some(["strict", "relaxed"], 2))
 def test_the_patients_of_the_paper(cuts: str) -> None:
     """The multidimensional 2-anonymization that the paper shows of its six patients."""

@@ -236,6 +236,7 @@ def smallest(sizes: Counter[Any], names: Sequence[str]) -> int:
     return min(counts.values())
 
 
+@pytest.mark.slow
 def test_combinations_are_safe_and_a_patient_is_alone() -> None:
     """Gender and ZIP are in no combination together, so that nobody sees that one of them is single."""
     sizes = classes_of(PATIENTS, {"birth": "most", "race": "more"}, 0.1)
@@ -247,6 +248,7 @@ def test_combinations_are_safe_and_a_patient_is_alone() -> None:
     assert smallest(sizes, NAMES) == 1
 
 
+@pytest.mark.slow
 def test_all_combinations_of_three_are_safe_and_everybody_is_alone() -> None:
     rows = list(itertools.product(("black", "white"), ("1964", "1965"), ("female", "male"), ("02138", "02139")))
     sizes = classes_of(rows, {}, 0)
@@ -255,6 +257,7 @@ def test_all_combinations_of_three_are_safe_and_everybody_is_alone() -> None:
     assert smallest(sizes, NAMES) == 1
 
 
+@pytest.mark.slow
 def test_cells_of_a_rare_row_are_blanked() -> None:
     """Of two single rows, the cells in most unsafe combinations go; what is left of them reads alike."""
     sizes = classes_of(PATIENTS, {"birth": "most", "zip": "more"}, 0.2)

@@ -114,6 +114,7 @@ def test_sql_speaks_other_dialects(live: duckdb.DuckDBPyConnection) -> None:
     assert text.partition("ORDER BY")[0].rstrip().endswith("AS `released`")
 
 
+@pytest.mark.slow
 def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "born DATE, size DECIMAL(4,1), n SMALLINT", [(("1980-01-02", 1.5, 1), 2), (("1980-01-03", 1.5, 2), 2)])
     policy = make_policy({"born": {"dates": ["month"]}, "size": {"intervals": [1]}, "n": {"intervals": [5]}}, k=3)
@@ -126,6 +127,7 @@ def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnect
     assert {(born, str(size), n) for born, size, n in rows} == {("1980-01", "1.5", "0-4")}
 
 
+@pytest.mark.slow
 def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     live.execute("CREATE TABLE t AS SELECT 1 AS cost, 'x' AS name, 'a' AS letter, 2 AS age FROM range(3)")
     roles = {"age": "suppress", "letter": "suppress", "name": "identifying", "cost": "sensitive"}
@@ -136,6 +138,7 @@ def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, t
     assert rows == {(1, "a", 2): 3}
 
 
+@pytest.mark.slow
 def test_rows_come_in_another_order(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     live.execute("CREATE TABLE t AS SELECT i AS number, 'a' AS letter FROM range(1000) AS r(i)")
     with connected(live) as db:
@@ -147,6 +150,7 @@ def test_rows_come_in_another_order(live: duckdb.DuckDBPyConnection, tmp_path: P
     assert sorted(order) == list(range(1000)) != order
 
 
+@pytest.mark.slow
 def test_the_source_is_read_once_and_sorted_narrow(live: duckdb.DuckDBPyConnection) -> None:
     """Suppression is an anti join with the few classes that are suppressed; labels come behind the sort."""
     live.execute(
@@ -211,6 +215,7 @@ def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path)
 # Suppression
 
 
+@pytest.mark.slow
 def test_no_more_than_has_to_be_is_suppressed(live: duckdb.DuckDBPyConnection) -> None:
     """Every class of at least k stays whole: a superset of the rows would hold a smaller class."""
     chance = random.Random(11)
@@ -227,6 +232,7 @@ def test_no_more_than_has_to_be_is_suppressed(live: duckdb.DuckDBPyConnection) -
     assert result.suppressed_rows == 99 - sum(kept.values()) > 0
 
 
+@pytest.mark.slow
 def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "letter VARCHAR, number INTEGER, cost INTEGER",
          [(("a", 1, 10), 5), (("b", 2, 20), 1), (("c", 3, 30), 1), (("d", None, 40), 1)])  # fmt: skip
@@ -249,6 +255,7 @@ def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection
     assert (verification.manifest.classes, verification.manifest.smallest_class) == (2, 3)
 
 
+@pytest.mark.slow
 def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 5), (("b", 2), 1), (("c", 3), 1)])
     policy = make_policy({"letter": quasi(TREE), "number": quasi("suppress")}, k=3, **masking(0.5))
@@ -265,6 +272,7 @@ def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnecti
     assert release.verify().verified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "masked"), [(0.25, True), (0.24, False)])
 def test_a_masked_row_that_is_alone_is_alone_in_its_class(
     live: duckdb.DuckDBPyConnection, limit: float, masked: bool
@@ -280,6 +288,7 @@ def test_a_masked_row_that_is_alone_is_alone_in_its_class(
     assert (result.suppressed_rows, result.released_rows) == (1, 4 if masked else 3)
 
 
+@pytest.mark.slow
 def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Where the generalization is the top, they read the same: together they have to meet the policy."""
     unknown = quasi({"categories": {"low": ["a"], "high": ["c"]}}, on_unknown="suppress", min_level=2)
@@ -294,6 +303,7 @@ def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnect
     assert release.verify().verified
 
 
+@pytest.mark.slow
 def test_unknown_values_are_masked(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "letter VARCHAR, number INTEGER",
          [(("a", 1), 4), (("x", 1), 1), (("y", 1), 1), (("x", 2), 1), ((None, 1), 3), (("a", 3), 1)])  # fmt: skip
@@ -334,6 +344,7 @@ def test_unknown_values_are_suppressed_at_every_level(
     assert release.verify().verified
 
 
+@pytest.mark.slow
 def test_unknown_values_are_an_error_unless_told(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR", [(("a",), 4), (("x",), 2)])
     with connected(live) as db:
@@ -381,6 +392,7 @@ def check_solution(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
             assert (caught.value.suppressed_rows, caught.value.allowed_rows) == (len(rows), 0)
 
 
+@pytest.mark.slow
 def test_a_release_with_no_rows_is_no_solution(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR", [(("a",), 2)])
     for suppressed in ("drop", "mask"):
@@ -389,6 +401,7 @@ def test_a_release_with_no_rows_is_no_solution(live: duckdb.DuckDBPyConnection) 
             db.anonymize(make_policy({"letter": "suppress"}, k=3, **sections))
 
 
+@pytest.mark.slow
 def test_level_limits_hold(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 3), (("b", 2), 3)])
     with connected(live) as db:
@@ -400,6 +413,7 @@ def test_level_limits_hold(live: duckdb.DuckDBPyConnection) -> None:
         assert all(letter >= 1 and number <= 1 for (letter, number), *_ in result.lattice.fetchall())
 
 
+@pytest.mark.slow
 def test_level_limits_can_make_it_infeasible(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 4), (("b", 2), 1), (("c", 3), 1)])
     limited = {"letter": quasi(TREE, max_level=1), "number": quasi("suppress")}
@@ -416,6 +430,7 @@ def test_level_limits_can_make_it_infeasible(live: duckdb.DuckDBPyConnection) ->
             db.anonymize(make_policy({"letter": quasi(TREE, min_level=3), "number": "suppress"}))
 
 
+@pytest.mark.slow
 def test_the_limit_is_exact(live: duckdb.DuckDBPyConnection) -> None:
     """0.29 × 100 is less than 29 in binary."""
     fill(live, "letter VARCHAR", [(("a",), 71), (("b",), 29)])
@@ -428,6 +443,7 @@ def test_the_limit_is_exact(live: duckdb.DuckDBPyConnection) -> None:
 # NULL
 
 
+@pytest.mark.slow
 def test_nulls_are_a_class_of_their_own(live: duckdb.DuckDBPyConnection) -> None:
     """Equal to NULL only, however many others it could stand for."""
     fill(live, "letter VARCHAR, number INTEGER", [((None, 1), 3), (("a", 1), 3), (("a", None), 2), ((None, None), 1)])
@@ -438,6 +454,7 @@ def test_nulls_are_a_class_of_their_own(live: duckdb.DuckDBPyConnection) -> None
     assert made(live, result)[0] == {(None, 1): 3, ("a", 1): 3, ("a", None): 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("type_", "rule", "values"),
     some(
@@ -475,6 +492,7 @@ def test_null_stays_null_below_the_top_and_is_the_top_there(
     assert (None,) not in top
 
 
+@pytest.mark.slow
 def test_null_counts_as_a_leaf(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR", [(("a",), 2), ((None,), 2)])
     with connected(live) as db:

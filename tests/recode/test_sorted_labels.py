@@ -98,6 +98,7 @@ def test_labels_of_numbers_sort_as_text(values: st.SearchStrategy[Any]) -> None:
     check()
 
 
+@pytest.mark.slow
 def test_numbers_are_what_the_engine_writes() -> None:
     values = [7, -7, 2.5, 1e-05, 1.5e-05, 1e16, -1.25e17, 0.0001, 1e15, 1e300, 7.0, Decimal("12.50"), Decimal("0.00")]
     types = [{Decimal: "DECIMAL(9, 2)", float: "DOUBLE", int: "BIGINT"}[type(value)] for value in values]
@@ -110,6 +111,7 @@ def test_numbers_are_what_the_engine_writes() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_widths_follow_from_what_is_released() -> None:
     labels = ["7-9", "12", "1000-2000", "8"]
     assert sorted_of(labels, ["7-9", "12"]) == {"7-9": "07-09", "12": "12", "1000-2000": "1000-2000", "8": "08"}
@@ -123,6 +125,7 @@ def test_labels_of_hierarchies_stay() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nothing_is_padded_that_would_read_the_same_as_something_else() -> None:
     for labels in (["7", "07", "12"], ["1-2", "01-02", "10-12"]):
         assert sorted_of(labels, labels) == {label: label for label in labels}

@@ -143,6 +143,7 @@ def released(
         return sorted(connection.execute("SELECT *, count(*) FROM t GROUP BY ALL").fetchall())
 
 
+@pytest.mark.slow
 def test_only_the_subtree_with_rare_values_is_generalized(tmp_path: Path) -> None:
     rows = [("Kiel",), ("Celle",), *[("Ulm",)] * 2, *[("Isny",)] * 3]
     town = {"role": "quasi", "hierarchy": {"categories": TOWNS}}

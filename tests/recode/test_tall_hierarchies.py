@@ -22,6 +22,7 @@ def nodes_of_height(height: int) -> exp.Query:
     return nodes(coded, table("hierarchy"), 10, "*", 0, height, tuple(range(height + 1)), col("level_0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query_of_height",
     [

@@ -60,6 +60,7 @@ def found(engine: DuckDBEngine, names: list[str]) -> str:
     return str(engine.rows(digest_by_value(table("t"), engine.columns(table("t")), names))[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("type_", VALUES)
 @pytest.mark.parametrize("beside", ["VARCHAR", "BIGINT", "DECIMAL(9,2)"])

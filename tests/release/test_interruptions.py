@@ -602,6 +602,7 @@ def test_the_directory_of_a_dead_run_is_removed_by_the_next(parent: Path) -> Non
         assert directory.is_dir()
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_removal_that_was_killed_is_removed(parent: Path) -> None:
     """The order in which a tree is removed is nobody's promise: the lock may be gone before a private value is."""
     left = dead(parent)
@@ -634,6 +635,7 @@ with private_directory(Path(sys.argv[1]), sys.argv[2]):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), [("tempfile", "mkdtemp"), ("os", "open"), ("fcntl", "flock")])
 def test_a_run_that_is_killed_while_it_makes_its_directory(module: str, name: str, parent: Path) -> None:
     done = subprocess.run([sys.executable, "-c", DIE_AFTER, parent, PREFIX, module, name], check=False)

@@ -174,6 +174,7 @@ def test_no_private_value_is_in_a_release(release: Path, suppressed: str, source
     assert [what for what, value in needles(source, suppressed).items() if value in content] == []
 
 
+@pytest.mark.slow
 def test_the_search_finds_every_needle_where_it_is(source: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """The control of the other half: a file that does hold the private values."""
     source.execute(f"ATTACH '{tmp_path / 'private.duckdb'}' AS private (STORAGE_VERSION 'v1.0.0')")
@@ -390,6 +391,7 @@ def test_an_error_of_a_hierarchy_shows_at_most_five_values(
     assert said.count("Secret Person") <= 5
 
 
+@pytest.mark.slow
 def test_the_error_of_a_policy_that_cannot_be_met_names_no_value(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -150,6 +150,7 @@ def test_it_is_what_all_pairs_of_persons_say(data: st.DataObject) -> None:
             }
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None)
 @given(
     st.lists(
@@ -484,6 +485,7 @@ def test_placeholders_do_not_hide_a_key(tmp_path: Path) -> None:
         db.anonymize(policy).publish()
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
@@ -496,6 +498,7 @@ def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
     assert all(f'"{name}"' in stage.sql[-2] for name in ("district", "diagnosis", "cost", "zip"))
 
 
+@pytest.mark.slow
 def test_plan_shows_nothing_where_there_is_nothing_to_measure(hospital: Path) -> None:
     attributes = {
         name: {"role": "identifying"} if name in ("district", "diagnosis", "cost") else one

@@ -186,6 +186,7 @@ def test_a_table_cannot_have_the_name_of_what_a_release_has_itself(name: str, fo
 # What tells about a release
 
 
+@pytest.mark.slow
 def test_class_sizes_and_quality_are_those_of_the_rows(published: sqlanon.Release) -> None:
     rows = fetch(published.path, "SELECT zip, age, birth FROM patients")
     sizes = Counter(Counter(rows).values())
@@ -214,6 +215,7 @@ def test_the_overview_says_what_was_done_to_each_attribute(published: sqlanon.Re
         assert told == "unchanged" if level == 0 else told.startswith(f"level {level} of {height}: ")
 
 
+@pytest.mark.slow
 def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.Release) -> None:
     columns = dict(
         fetch(
@@ -230,6 +232,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.R
     assert str(published.manifest.released_rows) in view
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "statements",

@@ -114,6 +114,7 @@ def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
 # What is in the file
 
 
+@pytest.mark.slow
 def test_a_release_verifies(published: sqlanon.Release) -> None:
     verification = published.verify()
     assert verification.verified
@@ -122,6 +123,7 @@ def test_a_release_verifies(published: sqlanon.Release) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_manifest_has_the_figures_of_the_file(published: sqlanon.Release) -> None:
     with duckdb.connect(published.path, read_only=True) as connection:
         found = connection.execute("FROM sqlanon.manifest")
@@ -185,6 +187,7 @@ def test_the_manifest_names_no_file_or_table_of_a_rule(source: Path, tmp_path: P
     assert source.name not in text
 
 
+@pytest.mark.slow
 def test_any_client_can_check_a_release_with_its_own_macros(published: sqlanon.Release) -> None:
     digest, classes, smallest = fetch(published.path, "SELECT digest, classes, smallest_class FROM sqlanon.manifest")[0]
     k = fetch(published.path, "FROM sqlanon.k_anonymity('patients', ['city', 'age'])")[0]
@@ -194,6 +197,7 @@ def test_any_client_can_check_a_release_with_its_own_macros(published: sqlanon.R
     assert (len(sizes), min(sizes)[0]) == (classes, smallest)
 
 
+@pytest.mark.slow
 def test_the_macros_work_wherever_the_file_is_attached_or_moved(published: sqlanon.Release, tmp_path: Path) -> None:
     """A macro body that named the alias of the writing run would break here."""
     moved = Path(shutil.copy(published.path, tmp_path / "renamed file.db"))
@@ -321,6 +325,7 @@ TAMPERING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("what", some(TAMPERING, 3))
 def test_verify_finds_tampering(what: str, copy: Path) -> None:
@@ -384,6 +389,7 @@ def test_a_database_without_a_version_is_refused(copy: Path) -> None:
         verify_file(copy)
 
 
+@pytest.mark.slow
 def test_a_digest_by_no_known_algorithm_verifies_nothing(copy: Path) -> None:
     change(copy, "UPDATE sqlanon.manifest SET digest_algorithm = 'crc32'")
     assert "manifest" in failed_alone(copy)
@@ -520,6 +526,7 @@ def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(sourc
     assert fails_against_source(copy, policy_for(source))
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "changed",
@@ -572,6 +579,7 @@ def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, "()\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [
@@ -638,6 +646,7 @@ def test_verify_finds_tampering_in_parquet(what: str, published_parquet: sqlanon
     assert expected <= failed_alone(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clause", ["WHERE stay <> 7", "UNION ALL SELECT * FROM '{path}' WHERE stay = 7"])
 def test_verify_finds_rows_removed_or_repeated_in_parquet(
     clause: str, published_parquet: sqlanon.Release, tmp_path: Path
@@ -701,6 +710,7 @@ def unfinished(path: Path) -> None:
 NO_RELEASES = (other_database, text_file, empty_file, directory, unfinished)
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("make", "name"), some([(make, name) for name in ("r.duckdb", "r.parquet") for make in NO_RELEASES], 4)
@@ -775,6 +785,7 @@ def test_the_source_is_unharmed_where_the_target_is_a_link_to_it(link: str, copy
     assert copy.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_parquet_source_is_never_replaced(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "source.parquet"))
     before = path.read_bytes()
@@ -897,6 +908,7 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
     assert [path.name for path in tmp_path.iterdir()] == ["r.duckdb"]
 
 
+@pytest.mark.slow
 def test_the_audit_finds_a_column_that_the_policy_does_not_release(
     usual: sqlanon.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -924,6 +936,7 @@ def umask() -> Iterator[Callable[[int], int]]:
 MODES = ((0o022, 0o644), (0o077, 0o600), (0o007, 0o660))
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("mask", "expected", "name"), some([(*modes, name) for name in ("r.duckdb", "r.parquet") for modes in MODES], 4)
@@ -1042,6 +1055,7 @@ def test_verify_finds_a_manifest_that_looks_away(copy: Path, statement: str) -> 
     assert failed_alone(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["DELETE FROM sqlanon.manifest", "UPDATE sqlanon.manifest SET policy = '[]'"])
 def test_a_broken_manifest_is_a_no(copy: Path, statement: str) -> None:
     with duckdb.connect(str(copy)) as db:

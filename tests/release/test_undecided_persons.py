@@ -57,6 +57,7 @@ def test_a_release_is_refused_whose_classes_are_single_persons(key: str, role: s
     assert f"60 classes (360 rows) hold fewer than 5 values of '{key}'" in problem.message
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_release() -> None:
     """The first 30 persons share their values in groups of six, the others are alone."""
     connection = visits()
@@ -98,6 +99,7 @@ def test_classes_of_enough_persons_need_no_decision() -> None:
         assert db.anonymize(policy).suppressed_rows == 0
 
 
+@pytest.mark.slow
 def test_padded_texts_are_one_person() -> None:
     """Five rows of one person, each padded in its own way, are no class of five persons."""
     connection = duckdb.connect()
@@ -253,6 +255,7 @@ def test_k_of_some_columns_decides_as_k_of_all() -> None:
         db.anonymize(every)
 
 
+@pytest.mark.slow
 def test_spaces_of_any_kind_around_an_id_make_no_person() -> None:
     connection = duckdb.connect()
     connection.execute("""
@@ -271,6 +274,7 @@ def test_spaces_of_any_kind_around_an_id_make_no_person() -> None:
     assert (result.persons, result.generalization) == (6, {"ward": 1})
 
 
+@pytest.mark.slow
 def test_an_empty_id_is_nobodys() -> None:
     connection = duckdb.connect()
     connection.execute("""

@@ -377,6 +377,7 @@ def test_the_page_of_a_policy_shows_what_its_release_shows(pages: Pages) -> None
     assert policy == release
 
 
+@pytest.mark.slow
 def test_the_figures_of_the_page(pages: Pages) -> None:
     text = read(pages["public"]).text
     assert f"rows released{ROWS}rows left out{ODD}" in text
@@ -739,6 +740,7 @@ def with_policy(release: Path, target: Path, **changed: Any) -> Path:
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(("privacy", "few"), [
     ({"k": 2}, 2),

@@ -57,6 +57,7 @@ def adult(data: Path) -> Sizes:
 # ---- the reference's figures
 
 
+@pytest.mark.slow
 def test_adult_in_the_population_of_the_usa(adult: Sizes) -> None:
     assert (rows_of(adult), adult[1]) == (30_162, 15_512)
     assert round(pitman(adult, USA), 4) == 0.0389
@@ -177,6 +178,7 @@ def drawn(alpha: float, beta: float, pi: float) -> tuple[float, float]:
     return ones, twos
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pi", [0.1, 0.3, 0.6])
 def test_snb_solves_the_equations_of_its_model(pi: float) -> None:
     sizes = {1: 300, 2: 80, 3: 40, 4: 20, 9: 6}
@@ -225,6 +227,7 @@ def test_a_larger_population_has_a_smaller_share_of_uniques(sizes: Sizes, times:
         assert second <= first * (1 + TINY) or math.isnan(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", get_args(Estimator))
 @given(sizes=samples)
 def test_where_the_sample_is_the_population_nothing_is_estimated(name: Estimator, sizes: Sizes) -> None:
@@ -304,6 +307,7 @@ def zipfs_population(rng: random.Random, rows: int) -> list[int]:
     return rng.choices(range(2 * rows), weights, k=rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fraction", [0.05, 0.1, 0.4])
 def test_pitman_finds_the_uniques_of_a_population_of_its_kind(fraction: float) -> None:
     rng = random.Random(11)
@@ -324,6 +328,7 @@ def test_snb_finds_the_uniques_of_a_population_of_its_kind(fraction: float) -> N
     assert math.isclose(snb(sizes_of(sample), len(population)), truth, rel_tol=0.35)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fraction", [0.05, 0.1, 0.2, 0.5])
 def test_the_choice_comes_near_the_truth_in_a_skewed_population(fraction: float) -> None:
     rng = random.Random(13)

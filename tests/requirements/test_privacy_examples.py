@@ -88,6 +88,7 @@ def classes(connection: duckdb.DuckDBPyConnection, *values: Iterable[Any], type_
 # --- Sweeney: k-anonymity: a model for protecting privacy (2002) -------------------------------------
 
 
+@pytest.mark.slow
 def test_figure_2_of_sweeney(connection: duckdb.DuckDBPyConnection) -> None:
     """2-anonymous over race, birth, gender and ZIP: t1 and t2, t3 and t4, t5 and t6, t7 to t9, t10 and t11 agree."""
     rows = [
@@ -109,6 +110,7 @@ INCOME_1 = ((3, 4, 5), (6, 8, 11), (7, 9, 10))
 INCOME_2 = ((3, 5, 9), (6, 8, 11), (4, 7, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "ninths", "t"), some([(INCOME_1, (27, 12, 17), 0.375), (INCOME_2, (12, 12, 6), 0.16666666666666666)], 2)
 )
@@ -170,6 +172,7 @@ def test_similar_diseases(connection: duckdb.DuckDBPyConnection) -> None:
     assert not close(8 / 27 - 1e-9)
 
 
+@pytest.mark.slow
 def test_skewness(connection: duckdb.DuckDBPyConnection) -> None:
     """One in a hundred of the table is positive, and every second of one class: 2-diverse, and not close."""
     classes(connection, ["negative", "positive"] * 50, ["negative"] * 9850 + ["positive"] * 50)
@@ -264,6 +267,7 @@ def test_homogeneity(inpatients: Inpatients) -> None:
         assert passes(*inpatients, {"k": 4, "l_diversity": [{**S, **kind, "l": 2}]}, FIGURE_2, search=allowed)
 
 
+@pytest.mark.slow
 def test_three_diverse(inpatients: Inpatients) -> None:
     """Figure 3: every class has one value twice and two once."""
     assert passes(*inpatients, {"l_diversity": [{**S, "kind": "distinct", "l": 3}]}, FIGURE_3)
@@ -273,6 +277,7 @@ def test_three_diverse(inpatients: Inpatients) -> None:
     assert not passes(*inpatients, {"l_diversity": [{**S, "kind": "entropy", "l": 2.83}]}, FIGURE_3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("c", "least", "expected"),
     some([(1, 2, False), (1.01, 2, True), (2, 3, False), (2.01, 3, True), (1000, 4, False), (0.001, 1, True)], 3),
@@ -283,6 +288,7 @@ def test_recursive_diversity(inpatients: Inpatients, c: float, least: int, expec
     assert passes(*inpatients, diverse, FIGURE_3) is expected
 
 
+@pytest.mark.slow
 def test_the_recursive_border_is_exact(connection: duckdb.DuckDBPyConnection) -> None:
     """55 < 2.2 × 25 does not hold, and binary floating point says it does."""
     assert 55 < 2.2 * 25
@@ -291,6 +297,7 @@ def test_the_recursive_border_is_exact(connection: duckdb.DuckDBPyConnection) ->
     assert passes(connection, X_AND_S, {"l_diversity": [{**S, "kind": "recursive", "c": 2.21, "l": 2}]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("least", "times"), some([(least, times) for least in (2, 3, 5, 6, 7, 10, 11, 49) for times in (1, 7)], 4)
 )
@@ -302,6 +309,7 @@ def test_exactly_l_equally_frequent_values_are_entropy_l_diverse(
     assert not passes(connection, X_AND_S, {"l_diversity": [{**S, "kind": "entropy", "l": least + 0.001}]})
 
 
+@pytest.mark.slow
 def test_several_sensitive_attributes(connection: duckdb.DuckDBPyConnection) -> None:
     """Section 4.3: each is diverse by itself; who knows one of them knows the other."""
     rows = [("x", s, v) for s, v in (("flu", "aspirin"), ("flu", "aspirin"), ("cancer", "chemo"), ("cancer", "chemo"))]
@@ -316,6 +324,7 @@ def test_several_sensitive_attributes(connection: duckdb.DuckDBPyConnection) -> 
     assert not passes(connection, attributes, {"l_diversity": [{**each[1], "joint": True}]})
 
 
+@pytest.mark.slow
 def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -> None:
     """The diagnoses of the second class are 2-diverse, and its drugs are not: each attribute has its own figures."""
     rows = [("a", "flu", "aspirin"), ("a", "flu", "ibuprofen"), ("a", "cold", "aspirin")]
@@ -351,6 +360,7 @@ def test_k_map(connection: duckdb.DuckDBPyConnection) -> None:
     assert not passes(connection, attributes, {"k_map": 3}, population={"table": "people", "person": "name"}), "persons"
 
 
+@pytest.mark.slow
 def test_a_class_that_only_the_population_has_is_none(connection: duckdb.DuckDBPyConnection) -> None:
     """Of both values of it there are rows, but not of both together."""
     people = [(zip_, sex) for zip_, sex in (("1", "f"), ("2", "m"), ("1", "m")) for _ in range(3)]
@@ -381,6 +391,7 @@ def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
         assert not {"null_map", "wrong_map"} & result.to_dict().keys()
 
 
+@pytest.mark.slow
 def test_a_limit_on_the_null_map(connection: duckdb.DuckDBPyConnection) -> None:
     """Of five rows one has a zip that nobody in town has; one level up, somebody has one like it."""
     create(connection, "people", "zip VARCHAR", [("02138",), ("02139",), ("02142",)])
@@ -407,6 +418,7 @@ def patients_and_people(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]
     return {"source": {"person": "who"}, "population": {"table": "people", "person": "name"}}
 
 
+@pytest.mark.slow
 def test_a_limit_on_the_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
     sections = patients_and_people(connection)
     attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
@@ -436,6 +448,7 @@ def test_the_wrong_map_by_level(
         result.publish(tmp_path / "release.duckdb")
 
 
+@pytest.mark.slow
 def test_what_no_hierarchy_knows_matches_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:
     """In the population ann has a zip that is in no hierarchy: everybody's at the top, and nobody's below."""
     create(connection, "people", "zip VARCHAR, who VARCHAR", [("?", "ann"), ("02139", "bob")])
@@ -496,6 +509,7 @@ def test_delta_presence(connection: duckdb.DuckDBPyConnection) -> None:
 # --- persons, not rows ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_five_rows_of_one_patient_are_one_person(connection: duckdb.DuckDBPyConnection) -> None:
     rows = [("a", "ann", "flu")] * 5 + [("b", f"p{i}", "flu" if i else "cold") for i in range(5)]
     create(connection, "t", "x VARCHAR, who VARCHAR, s VARCHAR", rows)
@@ -515,6 +529,7 @@ def test_five_rows_of_one_patient_are_one_person(connection: duckdb.DuckDBPyConn
         assert "who" not in result.sql()
 
 
+@pytest.mark.slow
 def test_distributions_are_of_persons_and_values(connection: duckdb.DuckDBPyConnection) -> None:
     """ann has flu in five rows; bob a cold in one."""
     rows = [("a", "ann", "flu")] * 5 + [("a", "bob", "cold")]
@@ -530,6 +545,7 @@ def test_distributions_are_of_persons_and_values(connection: duckdb.DuckDBPyConn
 # --- others -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_delta_disclosure(connection: duckdb.DuckDBPyConnection) -> None:
     """flu is a third of the table and half of a class: ln(3/2) = 0.405; cold ln(3/4) = -0.288, b: ln(1/2), ln(5/4)."""
     classes(connection, ["flu", "cold"] * 3, ["flu"] + ["cold"] * 5)
@@ -539,6 +555,7 @@ def test_delta_disclosure(connection: duckdb.DuckDBPyConnection) -> None:
     assert not passes(connection, X_AND_S, {"delta_disclosure": [{**S, "delta": 100}]}), "a value is missing"
 
 
+@pytest.mark.slow
 def test_beta_likeness(connection: duckdb.DuckDBPyConnection) -> None:
     """rare: 1 in 10 of the table, 1 in 4 of a class: gain 1.5, under -ln 0.1 = 2.3.
     usual: 9 in 10 of the table, all of the other: gain 0.111, above -ln 0.9 = 0.105."""
@@ -553,6 +570,7 @@ def test_beta_likeness(connection: duckdb.DuckDBPyConnection) -> None:
         assert passes(connection, X_AND_S, {"beta_likeness": [spec]}) is expected, spec
 
 
+@pytest.mark.slow
 def test_alpha_k(connection: duckdb.DuckDBPyConnection) -> None:
     classes(connection, ["flu", "cold", "flu", None], [None, None, None, "flu", "cold"])
     for alpha, expected in ((0.6, True), (0.59, False)):
@@ -560,6 +578,7 @@ def test_alpha_k(connection: duckdb.DuckDBPyConnection) -> None:
     assert not passes(connection, X_AND_S, {"k": 5, "alpha_k": [{**S, "alpha": 0.6}]})
 
 
+@pytest.mark.slow
 def test_null_comes_first_in_order(connection: duckdb.DuckDBPyConnection) -> None:
     """NULL, 2020, 2021: all NULLs are as far from the mean as all of 2021; dates have their own order."""
     days = [None, "2020-12-31", "2021-01-01"]
@@ -569,6 +588,7 @@ def test_null_comes_first_in_order(connection: duckdb.DuckDBPyConnection) -> Non
         assert passes(connection, X_AND_S, {"t_closeness": [{**S, "distance": "ordered", "t": t}]}) is expected
 
 
+@pytest.mark.slow
 def test_conditions_on_the_kept_table(connection: duckdb.DuckDBPyConnection) -> None:
     classes(connection, *(["v"] * n for n in (5, 3, 1, 1)))
     for privacy, expected in (
@@ -589,6 +609,7 @@ def test_conditions_on_the_kept_table(connection: duckdb.DuckDBPyConnection) -> 
 XYZ = dict.fromkeys("xyz", SUPPRESS)
 
 
+@pytest.mark.slow
 def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
     """Suppressing for one makes classes of the other too small: only what holds for both stays."""
     rows = [("a", "a", i) for i in range(4)] + [("a", "b", 1), ("a", "b", 2), ("c", "b", 3)]

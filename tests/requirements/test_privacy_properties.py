@@ -195,6 +195,7 @@ def test_each_requirement(kind: str, strategy: str, data: st.DataObject) -> None
     check(data.draw(strategies_privacy.privacy_cases(kind)), strategy)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(6))
 @given(case=strategies_privacy.privacy_cases())
 def test_requirements_together(case: PrivacyCase) -> None:

@@ -39,6 +39,7 @@ def test_a_group_of_one_value_beside_a_diverse_one_breaks_joint_recursive_divers
         anonymized("('a', 'f', 'x'), ('a', 'f', 'y'), ('a', 'g', 'x')", "q, u, s", attributes, asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> None:
     """Thirty strangers took thirty rows from the limit: the better generalization was thought to be hopeless."""
@@ -187,6 +188,7 @@ def test_what_no_persons_could_meet_is_refuted_without_them(requirement: dict[st
     assert any("of s" in f or "each s" in f for f in verify_file(path).failures)
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_population_is_said_of_the_population(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q")

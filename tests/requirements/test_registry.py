@@ -121,6 +121,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
     return release, policy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(6), 3))
 def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> None:
     rows = patients(seed, 40)
@@ -138,6 +139,7 @@ def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> N
     assert result.suppressed_rows == sum(len(one) for one in found if not holds(one))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_met_is_named(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(), POLICY.replace("rows = 2", "rows = 50"))
     with sqlanon.connect() as db, pytest.raises(InfeasibleError, match="50 others of illness"):
@@ -156,6 +158,7 @@ def test_a_release_is_audited_and_verified(published: Published) -> None:
     assert ended.status == 0 and "2 others of illness" in ended.out
 
 
+@pytest.mark.slow
 def test_the_audit_does_not_believe_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = write(tmp_path, [("021", 20 + i % 2, "flu") for i in range(20)])
     monkeypatch.setattr(Others, "condition", lambda self: self.distribution.column("others") >= 0)
@@ -174,6 +177,7 @@ def test_a_release_that_was_changed_does_not_verify(
     assert check.passed is False and check.message == "a class has 0"
 
 
+@pytest.mark.slow
 def test_a_policy_knows_it(tmp_path: Path) -> None:
     policy = write(tmp_path, patients())
     assert policy.privacy.others == (Others(attribute="illness", rows=2),)
@@ -214,6 +218,7 @@ def test_it_is_registered_once() -> None:
         register(Others)
 
 
+@pytest.mark.slow
 def test_the_risk_of_a_source_has_it(tmp_path: Path) -> None:
     rows = patients()
     policy = write(tmp_path, rows)
@@ -250,6 +255,7 @@ def test_a_live_view_keeps_it(tmp_path: Path) -> None:
     assert view is not None and found and all(map(holds, found.values()))
 
 
+@pytest.mark.slow
 def test_a_warehouse_audits_it(published: Published) -> None:
     release, policy = published
     with sqlanon.connect() as db:
@@ -268,6 +274,7 @@ def test_a_warehouse_audits_it(published: Published) -> None:
             assert (connection.execute(query.sql("duckdb")).fetchall() == []) is met
 
 
+@pytest.mark.slow
 def test_no_other_module_names_a_requirement() -> None:
     """But k, and k of some attributes, which several stages are about; two are also figures of a result. What
     translates the criteria of another tool has to name ours."""
@@ -331,6 +338,7 @@ def test_a_requirement_on_the_table_goes_all_the_way(tmp_path: Path) -> None:
         write(tmp_path, rows, FEW.replace('"relative_height"', '"loss"\nstrategy = "mondrian"'))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_classes")
 def test_a_limit_on_the_table_that_cannot_be_met_is_named(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(), FEW.replace("few_classes = 4", "few_classes = 1\nk = 61"))

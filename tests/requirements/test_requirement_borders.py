@@ -19,6 +19,7 @@ from sqlanon.requirements.l_diversity import LDiversity
 from sqlanon.resources import CHECKS, macros
 
 
+@pytest.mark.slow
 def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None:
     """One of two persons has three of four rows."""
     policy = sqlanon.Policy(
@@ -63,6 +64,7 @@ def test_a_shield_over_some_promises_nothing_of_all(quasi: list[str], promised: 
     assert promised_k(section, ["Zip"]) == 5
 
 
+@pytest.mark.slow
 def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'b', 'c']) AS ward")
@@ -75,6 +77,7 @@ def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
             assert db.anonymize(policy).generalization == {"ward": 0}
 
 
+@pytest.mark.slow
 def test_a_class_of_the_population_alone_counts_beside_sensitive_values() -> None:
     """Nobody of ward b is in the source: with ward a as it is, whoever is of b is known to be absent."""
     with duckdb.connect() as connection:
@@ -97,6 +100,7 @@ def audited(connection: duckdb.DuckDBPyConnection, *sensitive: str, private: Pri
     return Audited(DuckDBEngine(connection), "t", ["ward"], sensitive, rows=2, private=private)
 
 
+@pytest.mark.slow
 def test_a_population_is_audited_by_its_persons() -> None:
     """One of two persons of the ward has three of its four rows."""
     with duckdb.connect() as connection:

@@ -122,6 +122,7 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
         assert all(every[part] <= every[one] + 1e-9 for n in range(1, len(one)) for part in combinations(one, n))
 
 
+@pytest.mark.slow
 @MANY
 @given(rows=TABLES, most=st.integers(1, 2), at_once=st.integers(1, 3), time=st.integers(0, 31))
 def test_what_is_proven_when_the_time_is_over(rows: list[Any], most: int, at_once: int, time: int) -> None:
@@ -379,6 +380,7 @@ def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duck
         assert found.levels[level].gain == pytest.approx(oracle.leakage_of_persons(labelled, [0], 1), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_values_that_are_not_there(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", 1, None, 0)] * 2 + [("b", 1, None, 0)])
     (file := tmp_path / "n.csv").write_text("2;*\n")

@@ -140,6 +140,7 @@ def test_the_classes_that_break_a_requirement(what: str, live: duckdb.DuckDBPyCo
     assert risk.requirements[-1] == RequirementRisk(name, False, classes, rows)
 
 
+@pytest.mark.slow
 def test_each_requirement_is_by_itself(live: duckdb.DuckDBPyConnection) -> None:
     """In the order of their kinds; none takes classes away from another."""
     specs = [BROKEN[what] for what in ("distinct", "ordered", "alpha", "a shield")]
@@ -169,6 +170,7 @@ def test_what_holds(live: duckdb.DuckDBPyConnection) -> None:
     assert (risk.k, risk.rows_below_k) == (None, 0)
 
 
+@pytest.mark.slow
 def test_persons_are_counted(live: duckdb.DuckDBPyConnection) -> None:
     """A: p1, p2, p3. B: p1, p4. C: p5 and nobody. D: p6. Seven persons, nobody among them."""
     privacy = {"k": 3, "k_anonymity": [{"quasi": ["x"], "k": 3}], "average_risk": 0.6, "sample_uniqueness": 0.1}
@@ -192,6 +194,7 @@ def test_the_risk_of_a_person_does_not_fall_with_its_rows(live: duckdb.DuckDBPyC
     assert (risk.highest_risk, risk.average_risk) == (1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_values_are_of_persons(live: duckdb.DuckDBPyConnection) -> None:
     """A: flu of p1 and p3, cold of p2: two thirds, not three quarters."""
     alpha = {"alpha_k": [{**OF_DIAGNOSIS, "alpha": 0.7}]}
@@ -201,6 +204,7 @@ def test_values_are_of_persons(live: duckdb.DuckDBPyConnection) -> None:
     assert assessed(live, asked(alpha, persons=True)).requirements == (RequirementRisk(name, False, 2, 3),)
 
 
+@pytest.mark.slow
 def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(live: duckdb.DuckDBPyConnection) -> None:
     """Flu: p1, p3, p4; cold: p2 and nobody; NULL: p5 and nobody; gout: p6. B has flu only: 5/8 away."""
     near, far = ({"t_closeness": [{**OF_DIAGNOSIS, "distance": "equal", "t": t}]} for t in (0.626, 0.624))
@@ -228,6 +232,7 @@ def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnec
     )
 
 
+@pytest.mark.slow
 def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -> None:
     """Classes that the population alone has break nothing."""
     privacy = {"k_map": 2, **BROKEN["distinct"][0]}
@@ -256,6 +261,7 @@ def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path:
             db.risk(policy("strange"))
 
 
+@pytest.mark.slow
 def test_the_estimate_of_population_uniqueness(live: duckdb.DuckDBPyConnection) -> None:
     def found(**spec: Any) -> RequirementRisk:
         (one,) = assessed(live, asked({"population_uniqueness": spec})).requirements
@@ -277,6 +283,7 @@ def test_the_estimate_of_population_uniqueness(live: duckdb.DuckDBPyConnection) 
         found(limit=0.1, population=9)
 
 
+@pytest.mark.slow
 def test_where_there_is_no_estimate_no_limit_holds(live: duckdb.DuckDBPyConnection) -> None:
     live.execute("CREATE OR REPLACE TABLE few AS SELECT unnest([1, 2, 3, 4, 4, 4]) AS x")
     spec = {"limit": 1, "population": 1000, "estimator": "snb"}
@@ -352,6 +359,7 @@ def everything(table: str, persons: bool, folder: Path) -> sqlanon.Policy:
     return of(attributes, privacy, source=source, population={"table": "people", "person": "named"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persons", [False, True])
 def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = everything("nobody", persons, tmp_path)
@@ -387,6 +395,7 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
     assert len(counts) == 10
 
 
+@pytest.mark.slow
 def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> None:
     """For its values, and for the codes of them; and all of them once more for what narrows them."""
     with connected(live) as db:

@@ -96,6 +96,7 @@ def check(risk: Any, rows: list[tuple[Any, ...]], quasi: int, person: bool) -> N
     assert ranked == sorted(ranked)
 
 
+@pytest.mark.slow
 @FEW
 @given(rows=ROWS, quasi=st.integers(1, 4), person=st.booleans())
 def test_figures_of_random_tables(
@@ -165,6 +166,7 @@ def test_what_is_nearly_unique_is_left_out(live: duckdb.DuckDBPyConnection, monk
     check(risk, rows, 4, person=False)
 
 
+@pytest.mark.slow
 @FEW
 @given(rows=ROWS, data=st.data(), person=st.booleans())
 def test_individual_and_household_risk(
@@ -244,6 +246,7 @@ def test_francdat(live: duckdb.DuckDBPyConnection) -> None:
     assert risk.individual.population == 765.5
 
 
+@pytest.mark.slow
 def test_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
     """27 women and 33 men; print has 0.99 and 0.16, whose digits are cut off."""
     fill(live, [("F" if i < 27 else "M", None, None, None, i, None) for i in range(60)])
@@ -275,6 +278,7 @@ def test_adult_in_the_population_of_the_usa(data: Path) -> None:
 # --- populations ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_journalist_and_a_population_table(live: duckdb.DuckDBPyConnection) -> None:
     """Classes of 2, 1 and 1 rows, which match 4, 5 and nobody. |J|/ΣF = 2/9; Σ f/F = 2/4 + 1/5."""
     fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b", "z"])])
@@ -316,6 +320,7 @@ def test_the_journalist_and_random_populations(
     assert risk.journalist.average == pytest.approx(max(from_population, expected / counted) if counted else 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given_", [{"population": 40}, {"sampling_fraction": 0.1}])
 def test_the_journalist_and_the_size_of_the_population(given_: Any, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b", "z"])])
@@ -395,6 +400,7 @@ def test_a_policy_without_the_section_is_what_it_was() -> None:
     assert sqlanon.Policy(**json.loads(asked.model_dump_json())).fingerprint() == asked.fingerprint()
 
 
+@pytest.mark.slow
 def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, "h")] * 4)
     asked = policy(4, risk={"weights": "weight", "household": "home"}).model_copy()
@@ -544,6 +550,7 @@ def test_what_is_unique_in_a_population_by_level(
     assert there.rows[0][0] == (journalist.rows_at_highest if journalist.highest == 1 else 0)
 
 
+@pytest.mark.slow
 def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", None, None, 1, 1, "h")])
     with connected(live) as db:
@@ -561,6 +568,7 @@ def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path
             db.uniques_matrix(asked, *NAMES[:2])
 
 
+@pytest.mark.slow
 def test_the_histogram() -> None:
     sizes = ClassSizes.of({1: 3, 2: 2, 3: 1, 5: 1, 16: 2, 17: 1})
     assert sizes.histogram == {"1": 3, "2": 2, "3-4": 1, "5-8": 1, "9-16": 2, "17-32": 1}

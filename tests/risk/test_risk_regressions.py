@@ -190,6 +190,7 @@ def test_the_risks_of_rows_are_those_of_the_table(
         assert "individual" not in highest
 
 
+@pytest.mark.slow
 def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.DuckDBPyConnection) -> None:
     people.execute(SEVERAL)
     with connected(people) as db:
@@ -257,6 +258,7 @@ def test_special_uniques_on_the_command_line_know_it_too(
     assert (found["suda"]["fraction"], found["suda"]["fraction_by"]) == (0.5, "policy")
 
 
+@pytest.mark.slow
 def test_the_shares_of_rows_above_a_threshold(
     people: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -330,6 +332,7 @@ def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, thr
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["['nope']", "['ward', 'nope']", "['w.*']", "[]", "NULL"])
 def test_a_name_that_is_not_there_is_an_error(names: str, people: duckdb.DuckDBPyConnection) -> None:
     people.execute(sql_text("macros_risk.sql"))
@@ -337,6 +340,7 @@ def test_a_name_that_is_not_there_is_an_error(names: str, people: duckdb.DuckDBP
         people.execute(f"FROM sqlanon.journalist_risk('t', {names}, 't')")
 
 
+@pytest.mark.slow
 def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Path) -> None:
     """`verify` compares them so: what is read is what was written, in any DuckDB."""
     query = "SELECT function_name, macro_definition FROM duckdb_functions() WHERE schema_name = 'sqlanon' AND "

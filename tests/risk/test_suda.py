@@ -131,6 +131,7 @@ def check(found: Suda, rows: Sequence[Row], names: Sequence[str], size: int, fra
 NAMES = ('my "col"', "score", "class", "q0", "Größe", "a'b")
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(24), deadline=None)
 @given(st.data())
 def test_it_is_what_brute_force_finds(data: st.DataObject) -> None:
@@ -196,6 +197,7 @@ def test_the_scores_of_the_guide() -> None:
     assert [round(one, 4) for one in scores_of(GUIDE, "dis_ihsn_score")] == shown
 
 
+@pytest.mark.slow
 def test_the_scores_of_the_book() -> None:
     assert scores_of(BOOK, "score")[4:] == [4, 2, 6, 8]
 
@@ -246,6 +248,7 @@ def test_what_is_wrong_is_told_at_once() -> None:
             db.suda_sql(policy_of("a"), 0)
 
 
+@pytest.mark.slow
 def test_the_statements_run_and_say_the_same() -> None:
     """They are shown for attributes of up to three values."""
     rows = [("a", "x", "u"), ("a", "x", "v"), ("a", "y", "u"), ("b", "y", "u"), ("b", "y", None), ("b", "y", None)]
@@ -263,6 +266,7 @@ def names_in(connection: duckdb.DuckDBPyConnection, query: str) -> list[str]:
     return [name for (name,) in connection.execute(query).fetchall()]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_the_database_of_the_user() -> None:
     with table_of(GUIDE, "abcd") as connection:
         with sqlanon.connect(connection) as db:

@@ -62,6 +62,7 @@ def test_json_has_an_object_for_each_strategy(folder: Path) -> None:
     assert (k_minimal["optimal"], datafly["optimal"]) == (False, False)
 
 
+@pytest.mark.slow
 def test_the_table(folder: Path) -> None:
     ended = cli("compare", rewrite(folder, "0.1", '0.1\nmeasure = "distinct"'), "--strategies", "optimal, datafly")
     assert (ended.status, ended.err) == (0, "")
@@ -78,6 +79,7 @@ def test_the_table(folder: Path) -> None:
     assert float(by_name["optimal * ="][2]) > 0
 
 
+@pytest.mark.slow
 def test_no_column_stands_twice_and_the_table_is_narrow(folder: Path) -> None:
     ended = cli("compare", folder / "policy.toml", "--strategies", "samarati-binary,mu-argus")
     assert (ended.status, ended.err) == (0, "")
@@ -121,6 +123,7 @@ def test_a_statement_without_end_is_interrupted() -> None:
             raise ZeroDivisionError
 
 
+@pytest.mark.slow
 def test_a_search_that_is_stopped_shows_its_best_and_says_so(folder: Path) -> None:
     more = ("--set", "search.time_limit=0.000001", "--strategies", "optimal,datafly")
     ended = cli("compare", folder / "policy.toml", *more)
@@ -129,12 +132,14 @@ def test_a_search_that_is_stopped_shows_its_best_and_says_so(folder: Path) -> No
     assert "+ stopped by a time limit: with more time it may find better" in ended.out
 
 
+@pytest.mark.slow
 def test_nothing_is_published_or_recorded(folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
     assert cli("compare", folder / "policy.toml", "--strategies", "optimal").status == 0
     assert {path.name for path in folder.iterdir()} == before == {"hospital.duckdb", "policy.toml"}
 
 
+@pytest.mark.slow
 def test_limits_of_the_machine_are_taken(folder: Path) -> None:
     limits = ("--memory-limit", "1GB", "--threads", "1")
     assert cli("compare", folder / "policy.toml", "--strategies", "optimal", *limits).status == 0
@@ -173,6 +178,7 @@ def test_where_nothing_is_found_the_answer_is_no(folder: Path) -> None:
         assert one["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_source_is_an_error(folder: Path) -> None:
     ended = cli("compare", rewrite(folder, '"patients"', '"visitors"'), "--strategies", "optimal,datafly")
     assert (ended.status, ended.out) == (2, "")

@@ -93,6 +93,7 @@ def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> Non
     check(limited_case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "expected"), [(2, (0, 1)), (3, (1, 1))])
 def test_figure_3_of_sweeney(k: int, expected: Levels) -> None:
     """4 ZIPs, then 3 races, are the most: with k = 3 it goes past {1, 0}, which is 3-minimal."""
@@ -119,6 +120,7 @@ PATIENTS = [
 ]
 
 
+@pytest.mark.slow
 def test_the_example_of_sweeney() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (race VARCHAR, birth DATE, gender VARCHAR, zip VARCHAR)")
@@ -132,6 +134,7 @@ def test_the_example_of_sweeney() -> None:
     assert not result.optimal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weights", "expected"), [({"ZIP": 4.0}, (1, 0)), ({"ZIP": 4.0, "race": 4.0}, (0, 1)), ({"race": 0.5}, (1, 0))]
 )
@@ -155,6 +158,7 @@ def test_the_engine_counts_the_same_values(case: Case) -> None:
     assert [own[:-1] for own in counted] == [own[:-1] for own in expected]
 
 
+@pytest.mark.slow
 def test_values_that_only_the_population_has_do_not_count() -> None:
     """Two zips and three ages are in the source; of zips the population has five."""
     with duckdb.connect() as connection:

@@ -48,6 +48,7 @@ def every_lattice_is_large() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measure", "aggregate"), ASKED)
 def test_a_dive_ends_at_a_satisfying_generalization_and_the_proof_stays(measure: str, aggregate: str | None) -> None:
     draw = random.Random(11)
@@ -164,6 +165,7 @@ def test_no_key_is_above_a_score_many(case: Case, step: float) -> None:
     check_keys(case, step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measure", "aggregate"), ASKED)
 def test_no_key_is_above_a_score_by_each_measure(measure: str, aggregate: str | None) -> None:
     draw = random.Random(17)
@@ -181,6 +183,7 @@ def test_bounds_rise_with_what_has_to_be_suppressed() -> None:
     assert any(box.key > search.measure.bound(box.low) for box in seen)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(20, usual=10))
 @given(case=strategies.cases())
 def test_a_stopped_dive_is_honest(case: Case) -> None:

@@ -124,6 +124,7 @@ def test_a_label_that_the_hierarchy_does_not_have_is_a_mistake(people: Any) -> N
 # The levels that are left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forbidden", "level"),
     some(
@@ -158,6 +159,7 @@ def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> Non
     assert listed <= {(0,), (2,), (3,)}
 
 
+@pytest.mark.slow
 def test_numbers_dates_and_nulls_are_told_by_their_text(people: Any) -> None:
     people.execute("CREATE TABLE u AS SELECT DATE '2020-01-01' + (i // 2)::INT AS day, i // 2 AS n FROM range(8) r(i)")
     rules = {"day": {"dates": ["month"]}, "n": {"intervals": [2]}}
@@ -174,6 +176,7 @@ def test_numbers_dates_and_nulls_are_told_by_their_text(people: Any) -> None:
     assert dict(result.generalization) == {"day": 1, "n": 2}
 
 
+@pytest.mark.slow
 def test_values_that_are_never_released_do_not_count(people: Any) -> None:
     """Of unknown values all rows are suppressed; a population is not released."""
     rule = {"categories": {"all": {"north": ["Kiel"], "south": ["Ulm"]}}}
@@ -200,6 +203,7 @@ def test_no_level_left_is_infeasible(people: Any) -> None:
     assert levels_of(people, town("Kiel", "inland", "south")) == {"town": 3, "age": 0}
 
 
+@pytest.mark.slow
 def test_what_comes_nearest_is_what_may_be_released(people: Any) -> None:
     """All inland or in the hills would do; but that level is forbidden, and so is the top."""
     attribute = town("harbour", "south", "*")
@@ -208,6 +212,7 @@ def test_what_comes_nearest_is_what_may_be_released(people: Any) -> None:
     assert caught.value.nearest == {"town": 0, "age": 1}
 
 
+@pytest.mark.slow
 def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None:
     people.execute("INSERT INTO t VALUES ('Isny', 1), ('Emden', 1)")
     search, release = {"suppression_limit": 0.2}, {"suppressed": "mask"}

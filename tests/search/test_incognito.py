@@ -76,6 +76,7 @@ def test_what_a_subset_rules_out_is_never_asked() -> None:
     assert len(asked) < search.lattice.size
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(20, usual=6))
 @given(limited_case=limited())
 def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
@@ -101,6 +102,7 @@ def oracle_levels(case: Limited) -> list[Levels]:
     return [(a, b, c) for a in case.levels[0] for b in case.levels[1] for c in case.levels[2]]
 
 
+@pytest.mark.slow
 def test_not_monotone_under_suppression_each_is_checked() -> None:
     """Six of eight rows may go: the lower one satisfies, the top above it does not (see test_search_limits)."""
     with duckdb.connect() as connection:

@@ -43,12 +43,14 @@ def refused(
     return raised.value
 
 
+@pytest.mark.slow
 def test_a_single_requirement_is_named() -> None:
     error = refused({"l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]})
     assert "The requirement is distinct 6-diversity of dx" in str(error)
     assert (error.suppressed_rows, error.allowed_rows) == (16, 0)
 
 
+@pytest.mark.slow
 def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_suppressed() -> None:
     error = refused(
         {
@@ -102,6 +104,7 @@ def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -
         assert db.anonymize(enough).suppressed_rows == 1
 
 
+@pytest.mark.slow
 def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_nothing() -> None:
     def gives_up(search: Search) -> Outcome:
         search.ask(search.lattice.top)
@@ -121,6 +124,7 @@ def test_a_strategy_that_looks_at_everything_does(strategy: str) -> None:
     assert "no generalization meets the policy" in str(refused({"k": 17}, strategy=strategy))
 
 
+@pytest.mark.slow
 def test_what_the_table_does_not_meet_as_a_whole_is_named() -> None:
     error = refused({"average_risk": 0.01})
     assert "It does not meet average risk of at most 0.01" in str(error)
@@ -133,11 +137,13 @@ def test_it_is_said_by_how_much() -> None:
     assert "It does not meet wrong-map of at most 0.1 (here 1)" in str(error)
 
 
+@pytest.mark.slow
 def test_population_classes_that_nobody_is_released_of_are_named() -> None:
     error = refused({"delta_presence": {"min": 0.99, "max": 1}}, population={"table": "everybody"}, limit=0.5)
     assert "(0.99, 1)-presence" in str(error)
 
 
+@pytest.mark.slow
 def test_persons_are_counted() -> None:
     """Sixteen rows of one person are no two persons."""
     error = refused({"k": 2}, source={"person": "person"})
@@ -171,6 +177,7 @@ def test_the_command_line_says_it_and_exits_with_1(tmp_path: Any) -> None:
     assert not (tmp_path / "r.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_two_requirements_with_nearly_the_same_parameter_stay_two() -> None:
     """Their names tell all digits: else one would stand for both."""
     with duckdb.connect() as connection:

@@ -67,6 +67,7 @@ def test_what_lower_generalizations_need_not_suppress_is_not_held_against_them()
         assert search_by("optimal", search).levels == expected, seed
 
 
+@pytest.mark.slow
 def test_of_equal_scores_the_lower_generalization_is_taken() -> None:
     """Not the first in the order of their levels: (0, 2) of height 2 comes before (1, 0) there."""
     with duckdb.connect() as connection:

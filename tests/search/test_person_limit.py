@@ -54,6 +54,7 @@ def test_two_persons_who_lose_one_row_each_are_more_than_one(strategy: str) -> N
     assert levels_by(strategy, case_of(rows, "0.1")) == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.cases(3)
 @pytest.mark.parametrize("strategy", WIDE)
 def test_one_person_with_many_rows_is_one(strategy: str) -> None:
@@ -70,6 +71,7 @@ def test_rows_without_a_person_are_one_person() -> None:
     assert levels_by("optimal", case_of(rows, "0.33")) == (2,)
 
 
+@pytest.mark.slow
 def test_an_infeasible_policy_is_explained_in_persons() -> None:
     rows = visits("11 12", "11 11", "99", "99")
     case = case_of(rows, "0.25", k=3)

@@ -78,6 +78,7 @@ def check_answer(case: Case, search: Search, outcome: Outcome, best: oracle.Solu
         assert outcome.bound == search.scores[levels]
 
 
+@pytest.mark.slow
 @BOTH
 @quick
 @given(case=strategies.cases())
@@ -93,6 +94,7 @@ def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("room", [1, 4])
 @BOTH
@@ -193,6 +195,7 @@ def connection() -> Any:
 ROLES = {"a": {"intervals": [5, 10, 20, 40]}, "b": {"intervals": [5, 10, 20]}, "c": "suppress"}
 
 
+@pytest.mark.slow
 def test_a_result_tells_what_is_proven(connection: Any) -> None:
     with sqlanon.connect(connection) as db:
         whole = db.anonymize(make_policy(ROLES, k=5))
@@ -217,6 +220,7 @@ def test_a_result_tells_what_is_proven(connection: Any) -> None:
     assert json.loads(json.dumps(whole.to_dict()))["gap"] == 0
 
 
+@pytest.mark.slow
 def test_the_bound_of_what_is_maximised_is_above_the_score(connection: Any) -> None:
     search = {"measure": "distinct", "max_checks": 2}
     with sqlanon.connect(connection) as db:
@@ -226,6 +230,7 @@ def test_the_bound_of_what_is_maximised_is_above_the_score(connection: Any) -> N
     assert early.gap == (early.bound - early.score) / early.score
 
 
+@pytest.mark.slow
 def test_k_minimal_tells_the_least_that_anything_scores(connection: Any) -> None:
     """By height, the lowest k-minimal generalization is the lowest of all that satisfy."""
     search = {"measure": "height", "strategy": "k_minimal"}

@@ -75,6 +75,7 @@ def test_a_lattice_of_10_to_the_8_is_never_laid_out(strategy: str) -> None:
     assert len(search.lattice_columns()[0]) < REMEMBERED + 500
 
 
+@pytest.mark.slow
 def test_early_answers_are_good() -> None:
     """20 checks find a fair answer; with some hundreds more the dive finds one that is a tenth better."""
     few, many = wide_search(0.05, checks=20), wide_search(0.05, checks=1000)
@@ -182,6 +183,7 @@ def known() -> list[Any]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "measure", "k", "limit", "checks"), known())
 def test_known_tables_need_no_more_checks(
     workshop: Workshop, table: str, measure: str, k: int, limit: float, checks: int

@@ -194,6 +194,7 @@ def test_formats_of_dates_that_differ_are_named(tmp_path: Path) -> None:
     assert "f0.csv writes dates as %d/%m/%Y, and f1.csv writes dates as %m/%d/%Y, in column 'diagnosis'" in said
 
 
+@pytest.mark.slow
 def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
     paths = [dated(tmp_path / "f0.csv", ["13/02/2001"] * 3), dated(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
     with duckdb.connect() as connection:

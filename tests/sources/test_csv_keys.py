@@ -111,6 +111,7 @@ def test_a_file_of_shift_jis_is_read(tmp_path: Path) -> None:
     assert copy_rows(tmp_path / "people.csv", encoding="shift-jis", header=True) == [("ソポ", "東京")]
 
 
+@pytest.mark.slow
 def test_a_byte_order_mark_within_quotes_is_no_letter_of_a_name(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text('"\ufeffage";town\n21;Oslo\n53;Rome\n')
@@ -179,6 +180,7 @@ def test_a_wrong_encoding_is_refused_with_its_byte(tmp_path: Path) -> None:
     assert "line 2 has the byte 0x81, which is no cp1252; give another encoding" in message
 
 
+@pytest.mark.slow
 def test_utf_16_without_a_mark_is_recognized(tmp_path: Path) -> None:
     for encoding in ("utf-16-le", "utf-16-be"):
         (tmp_path / "people.csv").write_bytes(NAMES.encode(encoding))

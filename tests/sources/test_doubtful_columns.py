@@ -59,6 +59,7 @@ def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
     assert "footer" not in refusal(tmp_path / "x.csv", "age", ["Total", *AGES], {})
 
 
+@pytest.mark.slow
 def test_the_first_of_many_words_are_named(tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "age", [*(AGES * 10), *(f"x{i}" for i in range(20))], {})
     assert "'x4' (line 1,006), and 15 more; decide" in message and "missing = [...]" in message

@@ -89,6 +89,7 @@ def test_columns_have_the_types_of_their_cells(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("from_1904", [False, True])
 def test_days_are_those_that_excel_shows(from_1904: bool, tmp_path: Path) -> None:
@@ -193,6 +194,7 @@ def test_strict_workbooks_are_read(tmp_path: Path) -> None:
     assert value_of(path) == ("TIMESTAMP", [datetime.datetime(2020, 1, 31), NOON])
 
 
+@pytest.mark.slow
 def test_a_formula_is_its_result(tmp_path: Path) -> None:
     assert value_of(raw(tmp_path, column("<c><f>1+1</f><v>2</v></c>"))) == ("BIGINT", [2])
     path = raw(tmp_path, column("<c><f>1+1</f></c>"))
@@ -230,6 +232,7 @@ def test_a_merged_title_is_a_title(tmp_path: Path) -> None:
     assert read(path)[1] == [tuple(row) for row in ROWS]
 
 
+@pytest.mark.slow
 def test_more_titles_need_the_cell_where_the_table_begins(tmp_path: Path) -> None:
     path = people(tmp_path, [[f"title {i}"] for i in range(5)] + [HEADER, *ROWS])
     assert 'row 6 has 3; if it has the names of the columns, set table = "Patients!A6" under [source]' in refusal(path)
@@ -249,6 +252,7 @@ def test_values_without_a_name_above_them_are_refused(tmp_path: Path) -> None:
     assert read(path, "Patients!A3")[1] == [tuple(row) for row in ROWS]
 
 
+@pytest.mark.slow
 def test_a_title_of_as_many_words_as_the_header_is_no_row_of_names(tmp_path: Path) -> None:
     path = people(tmp_path, [["Report", "of"], HEADER, *ROWS])
     assert 'if row 2 has the names of the columns, set table = "Patients!A2" under [source]; if row 1' in refusal(path)
@@ -297,6 +301,7 @@ def test_a_wide_table_below_a_blank_row_is_left_out(tmp_path: Path) -> None:
     ) in refusal(path)
 
 
+@pytest.mark.slow
 def test_a_blank_row_below_the_first_row_may_be_one_below_a_title(tmp_path: Path) -> None:
     path = people(tmp_path, [["Ward", "seven"], [], ["age", "sex"], [21, "m"]])
     assert (
@@ -314,6 +319,7 @@ def test_a_blank_row_above_notes_ends_the_table_above_the_notes(tmp_path: Path) 
     ) in refusal(path)
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("word", ["Total", "SUMME", " Gesamt:", "Somme", "sum"])
 @pytest.mark.parametrize("below", [[], [["Source: ward 7"]]], ids=["alone", "above a note"])
@@ -412,6 +418,7 @@ def test_one_of_several_sheets_is_named(tmp_path: Path) -> None:
     assert read(path, "Codes")[1] == [(1, "flu")]
 
 
+@pytest.mark.slow
 def test_a_sheet_may_have_any_name(tmp_path: Path) -> None:
     path = people(tmp_path, [], more={"2020! all": [["age", "n"], [21, 3]]})
     assert read(path, "2020! all")[1] == [(21, 3)]
@@ -509,6 +516,7 @@ def test_codes_of_missing_numbers_are_null(tmp_path: Path) -> None:
     assert sorted(released(tmp_path, in_wards("age", 21, -9), {**AGE, "missing": ["-9"]}), key=str) == [21, None]
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("value", "keys", "message"),

@@ -118,6 +118,7 @@ def test_nan_of_polars_is_a_value() -> None:
     assert (types, found) == (["DOUBLE"], [("nan",), (None,), ("1.0",)])
 
 
+@pytest.mark.slow
 def test_types_of_polars() -> None:
     day = datetime.datetime(2020, 6, 1, 12)
     frame = pl.DataFrame(
@@ -227,6 +228,7 @@ def test_frames_of_spark_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
             sqlanon.connect(given)
 
 
+@pytest.mark.slow
 def test_a_frame_is_not_shown(people: duckdb.DuckDBPyRelation) -> None:
     """Neither in the repr, nor on the way there: the text of a relation runs its query."""
     frame = pd.DataFrame(PEOPLE)

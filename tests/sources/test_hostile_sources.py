@@ -76,6 +76,7 @@ def test_a_plan_is_its_statements_and_comments(source: sqlanon.Database, strateg
     assert kinds <= {duckdb.StatementType.SELECT, duckdb.StatementType.CREATE}
 
 
+@pytest.mark.slow
 def test_a_plan_steers_no_terminal(source: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)

@@ -16,6 +16,7 @@ def test_each_small_file_has_an_approved_answer() -> None:
     assert len(ANSWERS) == sum(map(len, SUBJECTS.values())) >= 290
 
 
+@pytest.mark.slow
 @pytest.mark.cases(12)
 @pytest.mark.skipif(DUCKDB_1, reason="it takes other texts for numbers and dates")
 @pytest.mark.parametrize("title", some(SMALL_FILES, 4))

@@ -565,6 +565,7 @@ def test_live_connection_of_several(live: duckdb.DuckDBPyConnection) -> None:
     assert state(live) == before
 
 
+@pytest.mark.slow
 def test_python_variables_are_no_tables(live: duckdb.DuckDBPyConnection) -> None:
     arrow_people = ARROW
     assert live.execute("SELECT count(*) FROM arrow_people").fetchall() == [(arrow_people.num_rows,)]
@@ -809,6 +810,7 @@ def test_enum_becomes_text_everywhere(live: duckdb.DuckDBPyConnection, tmp_path:
     assert b"never seen" not in (tmp_path / "release.duckdb").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "expression",

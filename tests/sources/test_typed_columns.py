@@ -199,6 +199,7 @@ KINDS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], list[Any], str
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("case", KINDS)
 def test_a_column_is_read_as_declared(case: str, tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def test_the_classes_are_those_of_the_column(name: str, db: duckdb.DuckDBPyConne
     assert Counter({(value,): size for value, size in found.fetchall()}) == counted([name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["class_size"], ["zip", "CLASS_SIZE"]])
 def test_a_column_that_is_called_class_size_is_refused(names: list[str], db: duckdb.DuckDBPyConnection) -> None:
     """Which of the two columns of that name would be the count?"""
@@ -188,6 +189,7 @@ def test_relations_are_named_by_text(relation: str, db: duckdb.DuckDBPyConnectio
     assert found == [(ROWS,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "relation", ["'nope'", "'people; DROP TABLE people'", "'(SELECT 1 AS zip)'", "''", "NULL", "'people WHERE false'"]
 )

@@ -146,6 +146,7 @@ def label_of_times(rng: random.Random) -> tuple[str, datetime | None, datetime |
     ])  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_times_are_compared_to_the_microsecond(db: Any, zone: str) -> None:
     """In any time zone of the client; a date as an end is the whole day."""
@@ -209,6 +210,7 @@ def test_members_are_what_a_set_was_made_of(db: Any) -> None:
         assert db.execute("SELECT sqlanon.members(?)", [as_set(values)]).fetchone() == (values,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["a", "*", "", None, "{", "{a", "{}", '{a"b}', "{a,b}", "{ a}", "20-24"])
 def test_what_is_no_set_is_a_member_of_itself(db: Any, label: str | None) -> None:
     assert db.execute("SELECT sqlanon.members(?)", [label]).fetchone() == ([label],)

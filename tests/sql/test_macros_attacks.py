@@ -138,6 +138,7 @@ def test_a_name_that_is_not_there_is_an_error(call: str, names: str, db: Connect
         called(db, call.format(names))
 
 
+@pytest.mark.slow
 def test_a_column_that_has_the_name_of_a_figure_is_refused(db: Connection) -> None:
     db.execute("CREATE OR REPLACE TABLE figures AS SELECT 1 AS value, 2 AS class_size, 3 AS rows, 4 AS s, 5 AS added")
     db.execute("CREATE OR REPLACE TABLE more AS FROM figures UNION ALL FROM figures")

@@ -241,6 +241,7 @@ def test_without_a_reference_the_source_is_the_table(tables: Any, db: Connection
         assert own == one(db, "t_closeness", QUASI, "s", distance=distance, reference="src.main.t")
 
 
+@pytest.mark.slow
 def test_persons_are_counted_once_a_class(tables: Any, db: Connection) -> None:
     rows, _, _ = tables
     classes = classes_of(rows)

@@ -26,6 +26,7 @@ def statements(text: str, dialect: str) -> list[exp.Expr]:
     return [one for one in found if not isinstance(one, exp.Semicolon)]
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_a_warehouse_is_asked_is_golden(dialect: str) -> None:
@@ -153,6 +154,7 @@ def spelled(value: exp.Expr) -> str:
     return value.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_part_of_a_literal_is_a_variable(dialect: str) -> None:
     literals = [exp.alias_(exp.Literal.string(label), f"c{i}") for i, label in enumerate(LABELS)]
