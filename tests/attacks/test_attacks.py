@@ -134,6 +134,7 @@ def test_two_releases_at_other_levels_tell_more_than_each(all_of_them: Attacks) 
     assert found.worst.figures["k"] == 8
 
 
+@pytest.mark.slow
 def test_of_rows_in_random_order_places_tell_nothing(all_of_them: Attacks) -> None:
     findings = all_of_them["unsorted_matching"].findings
     assert len(findings) == 3

@@ -13,7 +13,7 @@ def test_each_mistake_has_an_approved_answer() -> None:
     assert len(ANSWERS) >= 75
 
 
-@pytest.mark.cases(11)
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.title)
 def test_the_answer_is_the_approved_one(mistake: Mistake, tmp_path: Path) -> None:
     """`python tests/cli/first_hour.py` writes the file anew."""

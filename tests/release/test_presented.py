@@ -202,6 +202,7 @@ def test_class_sizes_and_quality_are_those_of_the_rows(published: sqlanon.Releas
     assert quality["optimal"] == 1
 
 
+@pytest.mark.slow
 def test_the_overview_says_what_was_done_to_each_attribute(published: sqlanon.Release) -> None:
     overview = {row[0]: row[1:] for row in fetch(published.path, "FROM release_overview")}
     assert list(overview) == list(ATTRIBUTES)

@@ -393,6 +393,7 @@ def test_the_figures_of_the_page(pages: Pages) -> None:
         assert f"{column}{kind}{done}" in text
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("name", [*PUBLIC, "private"])
 def test_the_security_policy_names_all_that_runs(name: str, pages: Pages) -> None:

@@ -23,6 +23,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    tests = Path(__file__).resolve().parents[1]
+    sys.path[:0] = [str(folder) for folder in (tests, *tests.iterdir()) if folder.is_dir()]
+
 import duckdb
 import hard_cases
 import oracle
