@@ -41,11 +41,11 @@ def data_folder() -> Path | None:
 
 
 EXAMPLES = float(os.environ.get("SQLANON_EXAMPLES", "1"))
-"""So many times the usual number of examples have the properties: more before a release, in hours nobody waits."""
+"""Factor for the usual number of examples of each property; above 1 for a run overnight before a release."""
 
 
 def examples(usual: int) -> int:
-    """How many examples a property has."""
+    """The number of examples that a property draws."""
     return max(1, round(EXAMPLES * usual))
 
 
@@ -56,10 +56,10 @@ def draw_tables(least: int, usual: int) -> int:
 
 
 SEARCHING = EXAMPLES >= 1
-"""Whether properties draw new examples on every run. Where few are drawn, as in CI, they are the same, so that what
-fails is the change."""
+"""Whether properties draw new examples on every run. If few are drawn, as in CI, they stay the same, so that a failure
+comes from the change."""
 
-# How long an example takes is a matter of what else the machine does.
+# No deadline: the time of an example depends on the load of the machine.
 settings.register_profile(
     "sqlanon",
     max_examples=examples(100),
@@ -80,9 +80,9 @@ def data() -> Path:
 
 @pytest.fixture(scope="module")
 def plain_macros() -> Iterator[None]:
-    """Release files have those macros alone that k and the digest are checked by: loading a file takes half the time.
+    """Release files get only the macros that check k and the digest: loading a file takes half the time.
 
-    For tests of what is beside the macros. What any other requirement is checked by is not in the file then.
+    For tests that need no macros of other requirements.
     """
     with pytest.MonkeyPatch.context() as patch:
         for module in (contents, targets.file):
@@ -104,7 +104,7 @@ def postgres() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def nothing_of_the_intruder_runs(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In no test does the server run a function of the hostile role with the rights of the holder."""
+    """Fail a test in which the server ran a function of the hostile role with the rights of the data holder."""
     yield
     if "postgres" in request.fixturenames:
         assert "holder" not in request.getfixturevalue("postgres").intruder.sprung()
@@ -136,7 +136,7 @@ CHEAP = {
 
 @pytest.fixture(scope="module")
 def session(spark: Any) -> Iterator[Any]:
-    """The classic session without what pays for large tables only: queries are compiled in a third of the time."""
+    """The classic session without optimizations for large tables: queries are compiled in a third of the time."""
     before = {name: spark.conf.get(name, None) for name in CHEAP}
     for name, value in CHEAP.items():
         spark.conf.set(name, value)
@@ -156,10 +156,11 @@ def spark_connect(spark_cluster: Cluster) -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``.
+    """Assign tests to lanes.
 
-    Cases beyond the number in ``cases`` are slow. Where a share of the examples is drawn, a share of the slow cases of
-    a test runs, and nothing that is thorough.
+    Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``. Cases
+    beyond the number in ``cases`` are slow. If ``SQLANON_EXAMPLES`` is below 1, no thorough test runs, and of the slow
+    cases of each test the same share, or all if it is marked ``whole``.
     """
     in_parallel = "PYTEST_XDIST_WORKER" in os.environ
     for item in items:
@@ -184,38 +185,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """To look for examples in each docstring takes a tenth of the collection: few tests have one."""
+    """Skip files without examples in docstrings: to search all docstrings takes a tenth of the collection."""
     collectors = yield
     if ">>>" in file_path.read_text(encoding="utf-8", errors="replace"):
         return collectors
-    return [one for one in collectors if not isinstance(one, DoctestModule)]
+    return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay until the end: looking through them for garbage takes a twentieth of the time."""
+    """Exempt modules and tests, which stay until the end, from garbage collection: it takes a twentieth of the time."""
     gc.freeze()
     gc.enable()
     gc.set_threshold(10_000, 10, 10)
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()  # what stays beyond the end DuckDB calls leaked
+    gc.unfreeze()  # DuckDB reports objects that outlive the process as leaks
 
 
 LEAST_CASES = 2
-"""So many slow cases of a test run, if there are, however few examples are drawn."""
+"""The number of slow cases of a test that run even if fewer examples are drawn."""
 
 
 def group_cases(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
     """The cases of each test."""
-    found: dict[str, list[pytest.Item]] = {}
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        found.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return list(found.values())
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return list(cases.values())
 
 
 def share(cases: list[Any], least: int = LEAST_CASES) -> list[Any]:
-    """As large a share of the cases as of the examples, evenly spread."""
+    """The same share of the cases as of the examples, evenly spread."""
     return spread(cases, max(least, examples(len(cases))))
 
 
@@ -226,13 +227,13 @@ def spread(cases: list[Any], number: int) -> list[Any]:
 
 
 def connection_of(db: sqlanon.Database) -> Any:
-    """The connection that reads the source of a `Database`, of a live one the user's: to look at what it made."""
+    """The connection with which a `Database` reads its source, for a live one the user's: tests look at its tables."""
     space = db._space
     return next(iter(space._readers.values()), space._engine.holder).connection
 
 
 def compacted(path: Path, compression: str = "auto") -> None:
-    """Write a release anew, without the blocks that are not in use since something in it was changed."""
+    """Write a changed release again without its unused blocks."""
     fresh = path.with_suffix(".fresh")
     with duckdb.connect() as connection:
         connection.execute(f"SET force_compression = '{compression}'")
@@ -245,8 +246,8 @@ def compacted(path: Path, compression: str = "auto") -> None:
 def make_policy(attributes: Mapping[str, Any], k: int = 2, table: str | None = "t", **sections: Any) -> sqlanon.Policy:
     """A policy from its attributes; the other sections as in TOML.
 
-    An attribute is a role, the rule of a quasi-identifier (``"mask"`` for short), or all of its own table. Noise may be
-    of any ε.
+    An attribute is a role, the rule of a quasi-identifier (``"mask"`` for short), or its whole table. Noise may have
+    any ε.
     """
     source = {"source": {"table": table}} if table is not None else {}
     attributes = {name: _attribute(spec) for name, spec in attributes.items()}
@@ -265,12 +266,12 @@ def _attribute(spec: Any) -> dict[str, Any]:
 
 
 def some(values: Iterable[Any], every: int, few: int = 1) -> list[Any]:
-    """Values as parameters, tuples spread; the first and every so manieth of the rest are in the quick lane.
+    """Values as parameters, tuples as several. Every ``every``-th value, from the first, is in the quick lane.
 
-    Of the others every ``few``-th is in the slow lane, and all are where more examples are asked for.
+    The slow lane has every ``few``-th of all values, or all if ``SQLANON_EXAMPLES`` is above 1.
     """
     return [
-        pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=[pytest.mark.slow] if i % every else [])
-        for i, one in enumerate(values)
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.slow] if i % every else [])
+        for i, value in enumerate(values)
         if not i % every or not i % few or EXAMPLES > 1
     ]

@@ -1,4 +1,4 @@
-"""What each test costs and what it runs: its seconds, and the lines of the package, by Python's monitoring (3.12).
+"""Measure the seconds of each test and the lines of the package that it runs, by Python's monitoring (3.12).
 
 Record, then list the tests that add no line within a limit of seconds, the most expensive first:
 
@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 PACKAGE = str(Path(__file__).resolve().parent.parent / "sqlanon") + os.sep
-TOOL = 3  # one of those that no debugger, profiler or coverage takes
+TOOL = 3  # no debugger, profiler or coverage tool uses this id
 
 Line = tuple[str, int]
 
@@ -85,11 +85,11 @@ def read_costs(folder: Path) -> dict[str, Cost]:
     lines: dict[str, set[Line]] = defaultdict(set)
     for path in folder.glob("*.jsonl"):
         for text in path.read_text(encoding="utf-8").splitlines():
-            one = json.loads(text)
-            test = one["test"].partition("[")[0]
-            seconds[test] += one["seconds"]
-            lines[test].update((file, line) for file, found in one["lines"].items() for line in found)
-    return {test: Cost(seconds[test], frozenset(found)) for test, found in lines.items()}
+            record = json.loads(text)
+            test = record["test"].partition("[")[0]
+            seconds[test] += record["seconds"]
+            lines[test].update((file, line) for file, numbers in record["lines"].items() for line in numbers)
+    return {test: Cost(seconds[test], frozenset(lines[test])) for test in lines}
 
 
 def choose(costs: Mapping[str, Cost], seconds: float, times: int) -> list[str]:
@@ -133,8 +133,8 @@ def main() -> None:
     chosen = choose(costs, arguments.seconds, arguments.times)
     run = {line for test in chosen for line in costs[test].lines}
     lines = {line for cost in costs.values() for line in cost.lines}
-    taken, whole = (sum(costs[test].seconds for test in tests) for tests in (chosen, costs))
-    print(f"{len(chosen)} of {len(costs)} tests in {taken:.0f} of {whole:.0f} s run {len(run)} of {len(lines)} lines")
+    seconds, total = (sum(costs[test].seconds for test in tests) for tests in (chosen, costs))
+    print(f"{len(chosen)} of {len(costs)} tests in {seconds:.0f} of {total:.0f} s run {len(run)} of {len(lines)} lines")
     for test in sorted(costs.keys() - set(chosen), key=lambda test: -costs[test].seconds):
         print(f"{costs[test].seconds:7.1f} s  {test}")
 

@@ -1,6 +1,6 @@
-"""Policies that have each pair of features: what readers get is judged in plain Python, row by row.
+"""Releases of policies that cover each pair of features, judged in plain Python as their readers see them.
 
-A column that numbers the rows is released unchanged, so that each released row is held against its own source row.
+The column ``note`` numbers the rows. It is released unchanged, so that each released row is compared with its source.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from sqlanon.errors import AuditError, InfeasibleError, ReleaseError
 Record = dict[str, Any]
 
 ROWS, QUICK, SLOW = 43, 5, 22
-"""The rows of the covering array; the first of them that are in the quick lane, and in the quick or the slow one. They
-have most pairs for what they cost."""
+"""The number of rows of the covering array; how many of the first run in the quick lane, and in the quick or slow lane.
+The first rows cover the most pairs for their cost."""
 
 QUASI = ("zip", "age", "city")
 TREES: Mapping[str, Hierarchy] = {
@@ -119,7 +119,7 @@ def store(connection: duckdb.DuckDBPyConnection, name: str, records: Sequence[Re
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the array: its policy, and what it is asked of."""
+    """A row of the array with its policy and tables."""
 
     row: Row
     policy: sqlanon.Policy
@@ -129,8 +129,8 @@ class Case:
 
     @cached_property
     def privacy(self) -> dict[str, Any]:
-        asked: dict[str, Any] = self.policy.model_dump(mode="json", exclude_none=True)["privacy"]
-        return asked
+        privacy: dict[str, Any] = self.policy.model_dump(mode="json", exclude_none=True)["privacy"]
+        return privacy
 
     @cached_property
     def by_note(self) -> dict[str, Record]:
@@ -171,13 +171,10 @@ class Case:
                 return False
         return True
 
-    def may_show_top(self) -> bool:
-        return all(self.policy.attributes[name].max_level is None for name in QUASI)
-
 
 @dataclass(frozen=True)
 class Published:
-    """A release of a case, and what its readers see."""
+    """A release of a case, as its readers see it."""
 
     case: Case
     made: Any
@@ -187,7 +184,7 @@ class Published:
     seen: Sequence[Record]
     """The rows of the release."""
     earlier: Sequence[Record]
-    """The rows of the release before, where the source has grown since."""
+    """The rows of the previous release, if the source has grown since."""
 
     @cached_property
     def classes(self) -> dict[tuple[Any, ...], list[Record]]:
@@ -196,13 +193,13 @@ class Published:
 
     @cached_property
     def recoded(self) -> oracle_privacy.Release:
-        """What the levels of a strategy of the full domain give."""
+        """The oracle's release at the levels that a full-domain strategy chose."""
         levels = tuple(self.made.generalization[name] for name in QUASI)
         return oracle_privacy.Release(self.case.source, levels, self.case.privacy)
 
     @cached_property
     def kept(self) -> set[str] | None:
-        """The rows that are not suppressed; None: they may read like masked ones."""
+        """The notes of the rows that are not suppressed, or None if masked rows cannot be told from kept ones."""
         if self.case.is_local and self.shows_masked:
             return None
         if self.case.row["decoys"] == "yes":
@@ -220,7 +217,7 @@ class Published:
         return [self.case.by_note[row["note"]] for row in released]
 
     def count(self, released: Iterable[Record]) -> int:
-        """The rows, or persons, of released rows."""
+        """The number of released rows, or of their persons."""
         return self.case.source.count(self.records_of(released))
 
 
@@ -235,20 +232,20 @@ def is_masked(row: Record) -> bool:
     return all(row[name] == "*" for name in QUASI)
 
 
-def publish(db: sqlanon.Database, connection: duckdb.DuckDBPyConnection, case: Case, grown: Sequence[Record]) -> Any:
-    """The result, the release, and the rows of the release before."""
+def publish(db: sqlanon.Database, connection: duckdb.DuckDBPyConnection, case: Case) -> Any:
+    """Publish the release of a case: the result, the release, and the rows of the previous release."""
     policy, history = case.policy, case.row["history"]
     if history == "extend":
         before = db.anonymize(policy).publish()
         earlier = read(before.path)
-        store(connection, "t", grown)
+        store(connection, "t", case.records)
         made = db.extend(policy)
         return made, made.publish(), earlier
     if history == "after":
         tree = policy.model_dump(mode="json", exclude_none=True)
         first = {"table": "released", "database": str(policy.catalog.database.with_name("first.duckdb"))}
         before = db.anonymize(sqlanon.Policy(**{**tree, "release": first})).publish()
-        store(connection, "t", grown)
+        store(connection, "t", case.records)
         made = db.anonymize(policy)
         return made, made.publish(), read(before.path)
     made = db.anonymize(policy)
@@ -258,16 +255,15 @@ def publish(db: sqlanon.Database, connection: duckdb.DuckDBPyConnection, case: C
         try:
             again = db.anonymize(policy)
             made, release = again, again.publish()
-        except (
-            AuditError
-        ):  # noise and decoys are drawn anew, and rows may be of fewer persons than the ledger can count
+        except AuditError:
+            # Noise and decoys are drawn again, and the ledger cannot count the persons of rows that move.
             assert case.row["noise"] != "none" or case.row["decoys"] == "yes" or case.row["persons"] == "moving"
             assert release.path.read_bytes() == first
     return made, release, []
 
 
 def read(path: Path, name: str = "released") -> list[Record]:
-    """The rows of a release; lists as tuples."""
+    """The rows of a release, with lists as tuples."""
     if path.suffix == ".parquet":
         rows = pq.read_table(path).to_pylist()
     else:
@@ -317,7 +313,7 @@ def judge_labels(published: Published) -> None:
 
 
 def ground_values(name: str, label: Any) -> set[Any]:
-    """What a released label may stand for."""
+    """The values that a released label may stand for."""
     everything = {*TREES[name].paths, None}
     if label is None:
         return {None}
@@ -482,7 +478,7 @@ JUDGES = (
 )
 
 
-# --- tampered with
+# --- tampering
 
 
 FORGED_DIGEST = """
@@ -491,9 +487,9 @@ FORGED_DIGEST = """
 
 
 def tamper(published: Published, target: Path, number: int) -> bool:
-    """Leave out a row, give it the labels of another class, or another sensitive value.
+    """Delete a row of a release, move it to another class, or change its sensitive value.
 
-    Of a DuckDB file, the digest is forged with it, for every second number. Whether it is."""
+    In a DuckDB file, every second number also forges the digest. Returns whether it does."""
     rows = [dict(row) for row in published.seen]
     first = next(i for i, row in enumerate(rows) if published.case.row["decoys"] == "no" or row["note"] in lone(rows))
     others = [row for row in rows if [row[name] for name in QUASI] != [rows[first][name] for name in QUASI]]
@@ -563,7 +559,7 @@ def test_a_release_is_what_its_policy_asks_for(
     store(connection, "people", case.people)
     with connected(connection) as db:
         try:
-            made, release, earlier = publish(db, connection, case, case.records)
+            made, release, earlier = publish(db, connection, case)
         except InfeasibleError:
             # Noise is drawn after the search; a strategy below the full domain looks at no shield over all rows.
             is_late = row["noise"] == "confidence" or (case.is_local and row["requirement"] == "shield")
@@ -594,4 +590,4 @@ def test_policies_refuse_the_excluded_pairs_and_no_row(tmp_path: Path) -> None:
     for pair in feature_pairs.refused_pairs():
         assert feature_pairs.refusal(feature_pairs.DEFAULTS | dict(pair), tmp_path), sorted(pair)
     for row in feature_pairs.covering_rows():
-        assert feature_pairs.refusal(row, tmp_path) == "", feature_pairs.described(row)
+        assert feature_pairs.refusal(row, tmp_path) == "", feature_pairs.describe(row)

@@ -1,4 +1,4 @@
-"""Which classes decoys take their values from, and what a release with decoys must have: each at its border."""
+"""The classes that decoys take their values from, and the checks of a release with decoys, each at its border."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 LEVELS, HEIGHTS = (0, 1), (2, 3)
-"""Two attributes: two steps up all classes are one."""
+"""Two attributes: two levels up, all classes are one."""
 
 
 def classes_of(draw: random.Random, k: int) -> list[tuple[int, int, int, bool]]:
-    """Classes by two codes, with their sizes; those with fewer than k rows are not kept, nor are some others."""
+    """Classes of two codes with their sizes. Those with fewer than k rows are not kept, nor are some others."""
     codes = draw.sample([(a, b) for a in range(4) for b in range(4)], 9)
     sizes = [draw.choice([1, k - 1, k, k + 1]) for _ in codes]
     return [(a, b, size, size >= k and draw.random() < 0.8) for (a, b), size in zip(codes, sizes, strict=True)]
@@ -92,7 +92,7 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
 
 
 KEPT = [("b", "flu"), ("b", "flu"), ("b", "flu"), ("b", "gout")]
-"""A class that was not filled, of k rows."""
+"""A class with k rows, which needs no decoys."""
 SHORT = [("a", "flu"), ("a", "HIV")]
 DECOYS = [("a", "gout"), ("a", "flu")]
 

@@ -1,4 +1,4 @@
-"""What the ledger decides, at its borders: single statements on small tables, and decisions on made-up figures."""
+"""Decisions of the ledger at their borders: single statements on small tables, and checks of made-up figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def filled(connection: duckdb.DuckDBPyConnection, name: str, columns: str, rows: list[tuple[Any, ...]]) -> Any:
+def create_table(connection: duckdb.DuckDBPyConnection, name: str, columns: str, rows: list[tuple[Any, ...]]) -> Any:
     connection.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
     if rows:
         connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
@@ -53,13 +53,13 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: Any) -> list[tuple[Any
 
 
 def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPyConnection) -> None:
-    """The release that is extended has the first bit, those that it is based on have others."""
+    """The extended release has the first bit, and the releases that it is based on have others."""
     marks = [0, 1, 2, 3, 4, 5, 6, 7]
-    rows = filled(connection, "marked", f'"{EARLIER}" BIGINT', [(mark,) for mark in marks])
+    rows = create_table(connection, "marked", f'"{EARLIER}" BIGINT', [(mark,) for mark in marks])
     assert rows_of(connection, _UNRELEASED(rows=rows, mark=col(EARLIER))) == [(0,), (2,), (4,), (6,)]
     assert rows_of(connection, rows_in_release(rows)) == [(1,), (3,), (5,), (7,)]
-    coded = filled(connection, "coded", "value BIGINT, code_0 INT", [(mark, 10 + mark) for mark in marks])
-    counted = filled(connection, "counted", "mark INT, n INT", [(10 + mark, mark) for mark in marks])
+    coded = create_table(connection, "coded", "value BIGINT, code_0 INT", [(mark, 10 + mark) for mark in marks])
+    counted = create_table(connection, "counted", "mark INT, n INT", [(10 + mark, mark) for mark in marks])
     query = _OF_UNRELEASED(relation=counted, code=col("mark"), marks=coded)
     assert rows_of(connection, query) == [(10, 0), (12, 2), (14, 4), (16, 6)]
 
@@ -73,7 +73,7 @@ def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPy
         (5, [5], 5, None),
         (5, [3], 3, 5),
         (5, [8], 5, None),
-        (5, [3, 5], 5, None),  # beside the second, parts of fewer than 5 rows are found
+        (5, [3, 5], 5, None),  # parts of 3 rows would be too few beside the second release
         (5, [3, 4], 4, 5),
         (5, [2, 9], 5, None),
         (5, [5, 5, 3], 5, None),
@@ -82,13 +82,13 @@ def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPy
 def test_parts_of_classes_have_the_k_that_they_are_held_against(
     k: int, earlier: list[int], parts: int, shield: int | None
 ) -> None:
-    """Beside each earlier release, as many rows as the smaller k of the two: the most of these."""
+    """The smaller k of the new and an earlier release; of several earlier ones the greatest of these."""
     found = _search_policy(make_policy({"zip": "mask", "age": {"intervals": [5]}}, k=k), {}, earlier, False)
     assert found.privacy.k == parts == max(min(k, one) for one in earlier)
     shields = [(one.quasi, one.k) for one in found.privacy.k_anonymity]
     assert shields == ([] if shield is None else [(("zip", "age"), shield)])
     mark = found.attributes[EARLIER]
-    assert (mark.role, mark.max_level) == ("quasi", 0)  # never generalized: parts are told apart
+    assert (mark.role, mark.max_level) == ("quasi", 0)  # never generalized, so that parts stay apart
 
 
 def test_labels_are_no_finer_than_in_earlier_releases() -> None:
@@ -128,21 +128,21 @@ def test_an_earlier_release_is_the_one_that_was_recorded() -> None:
 def test_the_figures_of_an_extended_release(connection: duckdb.DuckDBPyConnection) -> None:
     values = [("a",), ("a",), ("a",), (None,), (None,), ("b",)]
     sizes = Counter(values).values()
-    rows = filled(connection, "extended", "zip VARCHAR", values)
+    rows = create_table(connection, "extended", "zip VARCHAR", values)
     query = _CLASS_FIGURES(rows=rows, quasi=[col("zip")])
     assert rows_of(connection, query) == [(6, 3, min(sizes), sum(size * size for size in sizes))]
     assert rows_of(
-        connection, _CLASS_FIGURES(rows=filled(connection, "none", "zip VARCHAR", []), quasi=[col("zip")])
+        connection, _CLASS_FIGURES(rows=create_table(connection, "none", "zip VARCHAR", []), quasi=[col("zip")])
     ) == [(0, 0, 0, 0)]
 
 
 def test_the_persons_of_an_extended_release(connection: duckdb.DuckDBPyConnection) -> None:
-    """Of two classes; one of three new rows is added, and one person waits with a row and is in the release, too."""
+    """Two classes: one of three candidates is added, and the persons of the other two wait."""
     source = [(1, "a", 10), (2, "a", 11), (2, "a", 12), (3, "b", 13), (3, "b", 14), (4, "b", 15), (None, "b", 16)]
     candidates, added = [row for row in source if row[2] >= 14], [row for row in source if row[2] == 14]
     released = [row for row in source if row[2] < 15]
     for name, rows in {"src": source, "cand": candidates, "add": added, "rel": released}.items():
-        filled(connection, name, "who INT, zip VARCHAR, id INT", rows)
+        create_table(connection, name, "who INT, zip VARCHAR, id INT", rows)
     query = _PERSONS(
         person=col("who"),
         own_person=col("who", "c"),
@@ -165,9 +165,9 @@ def test_the_persons_of_an_extended_release(connection: duckdb.DuckDBPyConnectio
 def test_classes_of_which_too_few_rows_are_left(
     left: int, smallest: int, small: int, connection: duckdb.DuckDBPyConnection
 ) -> None:
-    """Also a class of which none is left, and of NULL; classes that are no part of the release do not count."""
-    released = filled(connection, "released", "zip VARCHAR", [("a",)] * 4 + [(None,)] * 6)
-    recoded = filled(connection, "recoded", "zip VARCHAR", [("a",)] * left + [(None,)] * 6 + [("c",)])
+    """Also a class without remaining rows, and the class of NULL; classes that are not in the release do not count."""
+    released = create_table(connection, "released", "zip VARCHAR", [("a",)] * 4 + [(None,)] * 6)
+    recoded = create_table(connection, "recoded", "zip VARCHAR", [("a",)] * left + [(None,)] * 6 + [("c",)])
     query = _CLASSES(
         keys=[named(col("zip"), "k0")],
         columns=[col("zip")],
@@ -186,7 +186,7 @@ def test_classes_of_which_too_few_rows_are_left(
 def test_all_rows_without_a_person_are_one(
     people: list[int | None], count: int, connection: duckdb.DuckDBPyConnection
 ) -> None:
-    filled(connection, "people", "who INT", [(who,) for who in people])
+    create_table(connection, "people", "who INT", [(who,) for who in people])
     size = PERSONS_OF_CLASS(person=col("who")).sql("duckdb")
     assert connection.execute(f"SELECT {size} FROM people").fetchall() == [(count,)]
 
@@ -197,7 +197,7 @@ def test_all_rows_without_a_person_are_one(
         ([1, 2, 3], 3, [1, 3], 2, 3, 1),  # both samples are of all people
         ([1, 2, 3], 3, [], 0, 3, 3),
         ([1, 2, 3], 9, [1, 3, 9], 3, 3, 1),  # people before are known up to 3
-        ([1, 2, 8], 3, [1, 2, 5], 9, 2, 0),  # people now are known up to 5, so that nobody knows of 8
+        ([1, 2, 8], 3, [1, 2, 5], 9, 2, 0),  # people now are known up to 5, so that 8 is not compared
         ([1, 2, 5], 3, [1, 2, 5], 9, 3, 0),
         ([1, 2, 8], 9, [3, 4, 5], 9, 2, 2),
     ],
@@ -211,8 +211,8 @@ def test_people_are_compared_as_far_as_both_samples_reach(
     gone: int,
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    filled(connection, "sample_before", "person INT, people INT", [(one, people_before) for one in before])
-    filled(connection, "sample_now", "person INT", [(one,) for one in now])
+    create_table(connection, "sample_before", "person INT, people INT", [(one, people_before) for one in before])
+    create_table(connection, "sample_now", "person INT", [(one,) for one in now])
     query = _OF_SAMPLES(before=table("sample_before"), now=table("sample_now"), people_now=people_now)
     assert rows_of(connection, query) == [(compared, gone, people_before)]
 
@@ -220,8 +220,8 @@ def test_people_are_compared_as_far_as_both_samples_reach(
 def test_rows_that_a_new_version_lacks_are_counted_by_class(connection: duckdb.DuckDBPyConnection) -> None:
     published = [("a",)] * 5 + [("b",)] * 3 + [(None,)] * 4 + [("c",)] * 2
     drafted = [("a",)] * 3 + [(None,)] * 4 + [("c",)] * 3 + [("d",)]
-    filled(connection, "published_rows", "zip VARCHAR", published)
-    filled(connection, "drafted_rows", "zip VARCHAR", drafted)
+    create_table(connection, "published_rows", "zip VARCHAR", published)
+    create_table(connection, "drafted_rows", "zip VARCHAR", drafted)
     query = _GONE(
         keys=[named(col("zip"), "k0")],
         columns=[col("zip")],
@@ -238,7 +238,7 @@ def test_rows_that_a_new_version_lacks_are_counted_by_class(connection: duckdb.D
 
 
 def audit_of(**parts: Any) -> JointAudit:
-    """A joint audit with nothing behind it but these parts."""
+    """A joint audit without a run: its policy, history and earlier releases are made up."""
     earlier = SimpleNamespace(after=(), by_person=(), lost=())
     history: Any = SimpleNamespace(
         spent=(),
@@ -263,10 +263,10 @@ def audit_of(**parts: Any) -> JointAudit:
 
 
 class Counts:
-    """What a `PairAudit` finds: the new rows of one part, and those that are gone."""
+    """A `PairAudit` with made-up counts of new and gone rows by part."""
 
     def __init__(self, came: dict[str, int], gone: dict[str, int], several_levels: bool) -> None:
-        self._came, self._gone, self.asked = came, gone, list[str]()
+        self._came, self._gone = came, gone
         self.linked: Any = SimpleNamespace(several_levels=several_levels, shared=(), attributes=(), swapped=None)
 
     @property
@@ -287,8 +287,8 @@ PUBLIC: Any = SimpleNamespace(swapped=None)
 @pytest.mark.parametrize("part", ["new", "class", "region", "table"])
 @pytest.mark.parametrize("several_levels", [False, True])
 def test_few_new_rows_are_looked_for_on_both_sides_and_in_all_parts(side: str, part: str, several_levels: bool) -> None:
-    """What has left the source is in no release that is based on another one; where labels are of one level, a class
-    that both have is a class."""
+    """A release that is based on the other one has no gone rows; classes and regions differ from the table only where
+    labels have several levels."""
     is_seen = several_levels or part in ("new", "table")
     counts = Counts(*(({part: 2}, {}) if side == "new" else ({}, {part: 2})), several_levels)
     one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised=4)
@@ -344,10 +344,10 @@ def spent(*epsilons: float, runs: str = "abcdef") -> dict[str, Any]:
         ((), 1.0, None, True),
         ((), None, None, True),
         ((0.5,), None, None, True),
-        ((0.5,), 1.0, None, False),  # noise is drawn again, and nobody said how much in all
+        ((0.5,), 1.0, None, False),  # noise is drawn again, and the policy sets no total
         ((0.5,), 1.0, 1.5, True),
         ((0.5,), 1.0, 1.49, False),
-        ((0.1, 0.1), 0.1, 0.3, True),  # whatever 0.1 + 0.1 + 0.1 is
+        ((0.1, 0.1), 0.1, 0.3, True),  # although 0.1 + 0.1 + 0.1 > 0.3
         ((), 1.0, 0.99, False),
     ],
 )
@@ -361,7 +361,7 @@ def test_the_noise_of_all_releases_adds_up(
     assert [check.passed for check in found] == ([] if passed else [False])
     forced = [*audit_of(policy=policy, history=spent(*before), force=True)._noise_check(new)]
     assert [check.passed for check in forced] == ([] if passed else [None])
-    # The versions of one run have drawn it once.
+    # The versions of one run count once.
     again = {"spent": [*spent(*before)["spent"], *spent(*before)["spent"]]}
     assert len([*audit_of(policy=policy, history=again)._noise_check(new)]) == (not passed)
 
@@ -411,7 +411,7 @@ def test_a_release_that_breaks_another_is_refused(
     check = audit._check(replace(published("r"), path=path), SimpleNamespace())
     assert (check.passed, len(audit.breaks)) == (passed, breaks)
     assert len(audit.refusals) == (passed is False)
-    if isinstance(attacks, Exception):  # nobody can open a release that is gone
+    if isinstance(attacks, Exception):  # a release that is gone is not compared
         gone = audit_of(**parts)
         check = gone._check(replace(published("r"), path=tmp_path / "gone.duckdb"), SimpleNamespace())
         assert (check.passed, gone.breaks, gone.refusals) == (None, [], [])
@@ -462,8 +462,8 @@ RELEASES = """
 
 
 def test_the_ledger_is_read_as_it_stands() -> None:
-    """Without what was replaced; with the hash of a file that its newest version left; and what noise has spent, also
-    of releases that were replaced, but not of drafts."""
+    """Publications are not replaced, and have the hash of the newest version of their file; the spent epsilon includes
+    replaced releases, but not drafts."""
     rows = [
         ("a", 1, "one.duckdb", 1, "old", False, None, None),
         ("b", 3, "one.duckdb", 3, "new", False, 0.5, None),
@@ -500,9 +500,10 @@ def test_the_ledger_is_read_as_it_stands() -> None:
                 "INSERT INTO sqlanon_catalog.sqlanon.exports VALUES (?, '2026-01-01', 'p', 't', 'spark', 's', ?)",
                 [name, draft],
             )
-        found = read_history(DuckDBEngine(connection))
-    assert [(one.run_id, one.sha256) for one in found.publications] == [("a", "new"), ("c", "new"), ("b", "new")]
-    assert [one.run_id for one in found.drafts] == ["e"]
-    assert [(one.run_id, one.epsilon) for one in found.spent] == [("b", 0.5), ("d", 0.25)]
-    assert [one.run_id for one in found.exports] == ["x"]
-    assert found.secret == "s"
+        history = read_history(DuckDBEngine(connection))
+    publications = [(publication.run_id, publication.sha256) for publication in history.publications]
+    assert publications == [("a", "new"), ("c", "new"), ("b", "new")]
+    assert [draft.run_id for draft in history.drafts] == ["e"]
+    assert [(record.run_id, record.epsilon) for record in history.spent] == [("b", 0.5), ("d", 0.25)]
+    assert [export.run_id for export in history.exports] == ["x"]
+    assert history.secret == "s"

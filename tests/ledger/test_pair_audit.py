@@ -1,5 +1,4 @@
-"""The audit of two releases, at its borders: on small releases with nearly all rows in common, beside plain Python; and
-on those where one row more or fewer decides."""
+"""The audit of two releases, compared with plain Python on small releases that share most rows, and at its borders."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ TREES = [
 
 
 def case_of(seed: int) -> dict[str, Any]:
-    """Two releases of tables that differ in a few rows, of one attribute or two. In every other case labels are of
-    several levels; in every third the releases have a value in common that both show unchanged."""
+    """Two releases, of one or two attributes, of tables that differ in a few rows. In every other case an attribute has
+    labels of several levels; in two of three cases both releases show a column unchanged."""
     draw = random.Random(seed)
     shared = int(seed % 3 > 0)
     several = bool(seed % 2)
@@ -38,28 +37,31 @@ def case_of(seed: int) -> dict[str, Any]:
     for place in range(draw.choice([1, 2, 2])):
         tree = TREES[0] if place == 0 and several else draw.choice(TREES)
         levels = range(tree.height + 1)
-        own, other = [draw.choice(levels)], [draw.choice(levels)]
+        first_levels, second_levels = [draw.choice(levels)], [draw.choice(levels)]
         if several and place == 0:
-            own, other = sorted(draw.sample(levels, 2)), [*levels]
+            first_levels, second_levels = sorted(draw.sample(levels, 2)), [*levels]
         where = draw.choice(["both", "both", "both", "first", "second"]) if place else "both"
         first, second = (None if where == "second" else firsts), (None if where == "first" else seconds)
         firsts, seconds = firsts + (first is not None), seconds + (second is not None)
-        attributes.append(Attribute(first, second, own, other, tree))
+        attributes.append(Attribute(first, second, first_levels, second_levels, tree))
     people = [
-        (*(draw.choice(one.tree.paths if one.tree else []) for one in attributes), draw.choice(["x", "x", "y", None]))
+        (
+            *(draw.choice(attribute.tree.paths if attribute.tree else []) for attribute in attributes),
+            draw.choice(["x", "x", "y", None]),
+        )
         for _ in range(draw.choice([5, 7, 9]))
     ]
     later = people[draw.choice([0, 0, 1, 2]) :] + [draw.choice(people) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
 
-    def released(rows: list[Any], which: str) -> list[Row]:
-        shown = [(i, getattr(one, f"{which}_levels")) for i, one in enumerate(attributes)]
-        here = [(i, levels) for i, levels in shown if getattr(attributes[i], which) is not None]
+    def release(rows: list[Any], which: str) -> list[Row]:
+        all_levels = [(i, getattr(attribute, f"{which}_levels")) for i, attribute in enumerate(attributes)]
+        shown = [(i, levels) for i, levels in all_levels if getattr(attributes[i], which) is not None]
         # As a local strategy does: rows with the same values may have labels of different levels.
-        return [(*(row[i][draw.choice(levels)] for i, levels in here), *([row[-1]] if shared else [])) for row in rows]
+        return [(*(row[i][draw.choice(levels)] for i, levels in shown), *([row[-1]] if shared else [])) for row in rows]
 
     return {
-        "first": released(people, "first"),
-        "second": released(later, "second"),
+        "first": release(people, "first"),
+        "second": release(later, "second"),
         "shared": [(firsts, seconds)] * shared,
         "attributes": attributes,
         "k": draw.choice([2, 3, 4]),
@@ -79,11 +81,11 @@ def test_the_audit_of_two_releases_finds_what_plain_python_finds(seed: int) -> N
             forwards, backwards = (first, second, shared, attributes), (second, first, pairs, back)
             unions: tuple[Union, ...] = ("class", "region", "table") if linked.several_levels else ("table",)
             for ways in (forwards, backwards):
-                found = audit if ways is forwards else audit.swapped
+                direction = audit if ways is forwards else audit.swapped
                 expected = oracle.temporal(*ways, k)
-                assert found.new_rows("new") == (len(expected), sum(expected.values()))
+                assert direction.new_rows("new") == (len(expected), sum(expected.values()))
                 for union in unions:
-                    assert found.new_rows(union) == oracle.new_in_unions(*ways, k, union), union
+                    assert direction.new_rows(union) == oracle.new_in_unions(*ways, k, union), union
         shown = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     combinations = oracle.complementary(**case)
     assert {row[:-1]: row[-1] for row in shown} == combinations and len(shown) == len(combinations)
@@ -105,17 +107,17 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-Shown = dict[Row, int]
+Counts = dict[Row, int]
 
 
-def audited(
+def run_attack(
     connection: duckdb.DuckDBPyConnection,
     build: Callable[[ReleaseLink, int], Any],
-    one: Shown,
-    two: Shown,
+    one: Counts,
+    two: Counts,
     *levels: int,
-) -> Shown:
-    """What an attack finds in two releases of a ZIP code and an illness, as counted rows, with ZIP codes at levels."""
+) -> Counts:
+    """Run an attack on two releases of ZIP codes, at these levels, and illnesses. Releases are given as row counts."""
     for name, counts in (("one", one), ("two", two)):
         connection.execute(f"DELETE FROM {name}")
         connection.executemany(f"INSERT INTO {name} VALUES (?, ?)", [*Counter(counts).elements()])
@@ -126,40 +128,40 @@ def audited(
 
 @pytest.mark.parametrize("new", [0, 1, K - 1, K, K + 1])
 def test_fewer_than_k_new_rows_of_a_class_are_found(new: int, connection: duckdb.DuckDBPyConnection) -> None:
-    """Also of several illnesses, and where the class lost others meanwhile."""
+    """Also if they have several illnesses, and if the class has lost other rows."""
     few = {("11",): new} if 0 < new < K else {}
     before = {("11", "flu"): 5, ("21", "flu"): 5, ("11", "gout"): 5}
     after = {**before, ("11", "flu"): 5 + new // 2, ("11", "cold"): new - new // 2, ("11", "gout"): 5 - new}
-    assert audited(connection, temporal, before, after) == few
-    assert audited(connection, temporal, after, {**before, ("11", "flu"): 5 + new // 2}) == few
+    assert run_attack(connection, temporal, before, after) == few
+    assert run_attack(connection, temporal, after, {**before, ("11", "flu"): 5 + new // 2}) == few
 
 
 @pytest.mark.parametrize("new", [1, K - 1, K])
 def test_new_rows_may_be_of_each_class_below_the_earlier_label(new: int, connection: duckdb.DuckDBPyConnection) -> None:
-    """Where the earlier release shows 1*, the new rows can be of 11 or of 12, each as far as it has so many. Where the
-    later one shows it, there are so many rows more of it."""
+    """If the earlier release shows 1*, the new rows can be of 11 or of 12, at most as many as each has. If the later
+    release shows it, they are new rows of 1*."""
     before, after = {("1*", "flu"): 6}, {("11", "flu"): 4 + new, ("12", "flu"): 2}
     few = {("11",): new} if new < K else {}
-    assert audited(connection, temporal, before, after, 1, 0) == few | {("12",): min(new, 2)}
+    assert run_attack(connection, temporal, before, after, 1, 0) == few | {("12",): min(new, 2)}
     before, after = {("11", "flu"): 4, ("12", "flu"): 2}, {("1*", "flu"): 6 + new}
-    assert audited(connection, temporal, before, after, 0, 1) == ({("1*",): new} if new < K else {})
+    assert run_attack(connection, temporal, before, after, 0, 1) == ({("1*",): new} if new < K else {})
 
 
 @pytest.mark.parametrize("both", [1, K - 1, K])
 def test_combinations_of_fewer_than_k_rows_are_found(both: int, connection: duckdb.DuckDBPyConnection) -> None:
-    """A label of a first release and the finer of a second: no more rows have both than each of them."""
+    """A label of the first release and a finer one of the second: the rarer of the two bounds the rows with both."""
     few = {("11",): both} if both < K else {}
     after = {("11", "flu"): both, ("12", "flu"): 6}
-    assert audited(connection, complementary_release, {("1*", "flu"): 6}, after, 1, 0) == few
-    assert audited(connection, complementary_release, {("1*", "flu"): both}, {("11", "flu"): 6}, 1, 0) == few
-    # What either of the illnesses has adds up.
+    assert run_attack(connection, complementary_release, {("1*", "flu"): 6}, after, 1, 0) == few
+    assert run_attack(connection, complementary_release, {("1*", "flu"): both}, {("11", "flu"): 6}, 1, 0) == few
+    # The bounds of both illnesses add up.
     before, after = {("1*", "flu"): both - 1, ("1*", "cold"): 1}, {("11", "flu"): 6, ("11", "cold"): 6}
-    assert audited(connection, complementary_release, before, after, 1, 0) == few
+    assert run_attack(connection, complementary_release, before, after, 1, 0) == few
 
 
 @pytest.mark.parametrize("rows", [1, K - 1, K])
 def test_two_releases_that_generalize_different_columns_share_no_more_than_the_lesser_class(rows: int) -> None:
-    """By sex alone the classes are large, by ZIP code one is small: both together show as many as the small one."""
+    """Classes by sex are large, and one by ZIP code is small: a combination has at most the rows of the small one."""
     with duckdb.connect() as connection:
         tree = make(connection, "tree", ["level_0", "level_1", "level_2"], list(ZIP))
         sexes = make(connection, "sexes", ["level_0", "level_1"], [("m", "*"), ("w", "*")])
@@ -174,5 +176,5 @@ def test_two_releases_that_generalize_different_columns_share_no_more_than_the_l
             ],
             "ill",
         )
-        found = connection.execute(complementary_release(linked, K).sql("duckdb")).fetchall()
-    assert sorted(found) == ([("11", "m", rows), ("11", "w", rows)] if rows < K else [])
+        combinations = connection.execute(complementary_release(linked, K).sql("duckdb")).fetchall()
+    assert sorted(combinations) == ([("11", "m", rows), ("11", "w", rows)] if rows < K else [])

@@ -1,4 +1,4 @@
-"""When two sources are held to be one: the estimates at their borders, and what chance makes of them."""
+"""The estimates that decide whether two sources are the same, at their borders and for agreement by chance."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_rows_in_common_are_more_than_chance() -> None:
         ((1000, 100, 95, 1000, 900, 50), 1.0),
         ((1000, 0, 0, 1000, 900, 50), 0.0),
         ((1000, 100, 50, 0, 0, 0), 0.0),
-        # Where too few rows are alone nothing is known.
+        # If too few rows are alone, the share is 0.
         ((1000, 1000, 50, 1000, round(1000 * LEAST_ALONE), 0), 1.0),
         ((1000, 1000, 50, 1000, round(1000 * LEAST_ALONE) - 1, 0), 0.0),
         ((1000, 100, 100, 1000, 400, 200), 0.0),  # as many as by chance
@@ -81,7 +81,7 @@ def test_keys_at_random_are_shared_by_the_same_people(
 
 
 def test_keys_of_a_range_that_is_half_full_are_shared_by_chance() -> None:
-    """Where a neighbour is there with a probability q, a key is taken with 1 - (1 - q)^(1/neighbours), about."""
+    """If a key has a neighbour with probability q, a key is taken with about 1 - (1 - q)^(1/neighbours)."""
     taken = 0.02
     running = 1 - math.exp(-taken * (NEIGHBOURS - 1))
     chance = taken * 1000

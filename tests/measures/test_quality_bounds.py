@@ -24,12 +24,12 @@ OBJECTIVES = [
 ]
 
 
-def at_most(one: Levels, other: Levels) -> bool:
-    return all(a <= b for a, b in zip(one, other, strict=True))
+def at_most(low: Levels, high: Levels) -> bool:
+    return all(a <= b for a, b in zip(low, high, strict=True))
 
 
 def cost(case: Case, release: Release) -> float:
-    """The score by the oracle, smaller is better."""
+    """The score by the oracle; lower is better."""
     score = oracle.score(release, case.measure, case.aggregate, case.weights)
     return -score if case.measure in oracle.MAXIMISED else score
 
@@ -39,14 +39,14 @@ def holds(bound: float, score: float) -> bool:
 
 
 def check(case: Case) -> None:
-    """Of every generalization that may be released: what is told by those below it, and above it, is true of it."""
+    """Check the score and the bounds of every generalization that meets the policy, also those from its neighbours."""
     table = Table.of(case.rows, case.hierarchies)
     if not table.size:
         return
     measure = measure_of(case, table)
-    found = {levels: Release(table, levels, case.k) for levels in oracle.lattice(table)}
-    figures = {levels: figures_of(release) for levels, release in found.items()}
-    for levels, release in found.items():
+    releases = {levels: Release(table, levels, case.k) for levels in oracle.lattice(table)}
+    figures = {levels: figures_of(release) for levels, release in releases.items()}
+    for levels, release in releases.items():
         if oracle.satisfies(release, case.limit):
             score = cost(case, release)
             assert math.isclose(measure.score(levels, figures[levels]), score, rel_tol=1e-9, abs_tol=1e-12)
@@ -72,7 +72,7 @@ def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: L
 
 @pytest.mark.parametrize(("measure", "aggregate"), OBJECTIVES)
 def test_bounds_hold(measure: str, aggregate: str | None) -> None:
-    for number in (0, 5, 10, 15, 1, 2, 3):  # the first four have values that no hierarchy knows
+    for number in (0, 5, 10, 15, 1, 2, 3):  # 0 and 5 have unknown values
         case = plain_case(number)
         weights = {next(iter(case.hierarchies)): 3.0} if aggregate in ("mean", "sum") else None
         check(replace(case, measure=measure, aggregate=aggregate, weights=weights))
@@ -95,12 +95,12 @@ def test_a_recoding_at_one_level_scores_as_its_generalization(measure: str, aggr
         kept, places = release.kept.items(), [*enumerate(levels)]
         leaves = [sum(n * (table.leaves_under[a][level][labels[a]] - 1) for labels, n in kept) for a, level in places]
         totals = Totals(tuple(map(float, leaves)), tuple(level * sum(release.kept.values()) for level in levels))
-        found = measure_of(case, table).recoded(figures_of(release), totals)
-        assert math.isclose(found, cost(case, release), rel_tol=1e-9, abs_tol=1e-12)
+        score = measure_of(case, table).recoded(figures_of(release), totals)
+        assert math.isclose(score, cost(case, release), rel_tol=1e-9, abs_tol=1e-12)
 
 
 def test_a_bound_is_raised_to_the_score_by_the_generalization_itself() -> None:
-    """For measures by attribute the lift leaves nothing out: the bounds are worth having."""
+    """For measures by attribute the lift is exact, so that bounds are as high as they can be."""
     case = Case(
         rows=[("v0", "x"), ("v0", "x"), ("v1", "y"), ("v2", "y"), ("v2", "y")],
         hierarchies={
@@ -115,16 +115,16 @@ def test_a_bound_is_raised_to_the_score_by_the_generalization_itself() -> None:
     lifted = 0
     for measure in ("loss", "precision", "entropy", "suppression"):
         for levels in oracle.lattice(table):
-            release, asked = Release(table, levels, case.k), replace(case, measure=measure)
-            bounds = measure_of(asked, table)
+            release, measured = Release(table, levels, case.k), replace(case, measure=measure)
+            bounds = measure_of(measured, table)
             lift = bounds.lift(levels, figures_of(release))
-            assert bounds.raised(bounds.bound(levels), lift) == pytest.approx(cost(asked, release), rel=1e-12)
+            assert bounds.raised(bounds.bound(levels), lift) == pytest.approx(cost(measured, release), rel=1e-12)
             lifted += lift > 0
     assert lifted
 
 
 def test_a_suppressed_row_of_an_unknown_value_is_lost_once() -> None:
-    """The bound has it already, so that only the known values of suppressed rows are a gain: of y, and then of v1."""
+    """The bound counts its unknown value already: the lift adds only the known values of suppressed rows."""
     case = Case(
         rows=[("v0", "x"), ("v0", "x"), ("?", "x"), ("v1", "y")],
         hierarchies={

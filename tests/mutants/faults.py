@@ -102,7 +102,7 @@ _WITHOUT_FAULTS = (ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.Joined
 
 
 def _excluded_spans(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where no faults are: types, imports, docstrings, and what is said of an error."""
+    """The spans of types, imports, docstrings and messages, which have no faults."""
     found: list[ast.expr | ast.stmt] = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
@@ -118,7 +118,7 @@ def _excluded_spans(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def _statements(text: str) -> set[tuple[int, int]]:
-    """Where the SQL of templates and fragments begins."""
+    """The positions at which the SQL of templates and fragments begins."""
     return {
         (one.lineno, one.col_offset)
         for node in ast.walk(ast.parse(text))

@@ -1,12 +1,15 @@
 """Mutation testing: plant small faults one by one, and list those that no test notices.
 
-`python tests/mutants/plant.py --since main --sample 20` plants faults on the lines of `sqlanon` that differ from a
-commit, `--file sqlanon/recode/local/cells.py` in a file, `--anywhere 20` draws 20 in the whole package, and
-`--list tests/mutants/first.toml` those of a list. Other arguments say which tests are run, and go to pytest: by default
-the quick tests of the folder that is named like the faulty file's, then the quick lane; with `--near` only the former.
+    python tests/mutants/plant.py --since main --sample 20                  on the lines that differ from a commit
+    python tests/mutants/plant.py --file sqlanon/recode/local/cells.py      in a file
+    python tests/mutants/plant.py --anywhere 20                             in the whole package, at random
+    python tests/mutants/plant.py --list tests/mutants/first.toml           those of a list
 
-Each fault is planted in a copy of the checkout. One that makes the tests hang is noticed, too. The exit status is 1 if
-more faults survive than `--survivors`.
+Other arguments go to pytest and select the tests. The default is the quick tests of the folder with the name of the
+faulty file's folder, then the quick lane; `--near` leaves out the latter.
+
+Each fault is planted in a copy of the checkout. A fault that makes the tests hang counts as noticed. The exit status is
+1 if more faults survive than `--survivors`.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ QUICK = ["-m", "not slow and not spark"]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault by its name: what it makes of the text of a file."""
+    """A named fault in a file; ``apply`` plants it in the text of the file."""
 
     name: str
     file: str
@@ -50,13 +53,13 @@ class Fault:
 
 
 def listed_faults(path: Path) -> list[Fault]:
-    """The faults of a list: of each ``file`` the text ``old``, which stands there once, becomes ``new``."""
+    """The faults of a list: each replaces the text ``old``, which occurs once in ``file``, by ``new``."""
     entries = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
 
     def fault(entry: dict[str, str]) -> Fault:
         def apply(text: str) -> str:
             if text.count(entry["old"]) != 1:
-                raise SystemExit(f"{entry['id']}: its text stands {text.count(entry['old'])} times in {entry['file']}")
+                raise SystemExit(f"{entry['id']}: its text occurs {text.count(entry['old'])} times in {entry['file']}")
             return text.replace(entry["old"], entry["new"])
 
         return Fault(f"{entry['id']} {entry['file']}: {entry['effect']}", entry["file"], apply)
@@ -65,7 +68,7 @@ def listed_faults(path: Path) -> list[Fault]:
 
 
 def changed_lines(commit: str) -> Iterator[tuple[str, set[int]]]:
-    """The files of the package that differ from a commit, and the lines that are new in each."""
+    """The files of the package that differ from a commit, and the new lines of each."""
     prefixes = ["--src-prefix=a/", "--dst-prefix=b/"]
     diff = _git("diff", "--unified=0", *prefixes, commit, "--", "sqlanon/*.py")
     for part in re.split(r"^diff --git .*$", diff, flags=re.MULTILINE)[1:]:
@@ -88,19 +91,19 @@ def generate_faults(file: str, lines: set[int] | None = None) -> list[Fault]:
     return [Fault(mutant.name, file, mutant.applied) for mutant in mutants_of(Path(file), text, lines)]
 
 
-def draw_faults(number: int, drawn: random.Random) -> Iterator[Fault]:
-    """Faults at random in the whole package, by the length of its files."""
+def draw_faults(number: int, rng: random.Random) -> Iterator[Fault]:
+    """Random faults in the whole package; the chance of a file is proportional to its length."""
     files = sorted((ROOT / "sqlanon").rglob("*.py"))
     lengths = [path.stat().st_size for path in files]
     while number:
-        (path,) = drawn.choices(files, lengths)
+        (path,) = rng.choices(files, lengths)
         if faults := generate_faults(path.relative_to(ROOT).as_posix()):
-            yield drawn.choice(faults)
+            yield rng.choice(faults)
             number -= 1
 
 
 class Copy:
-    """A copy of the checkout, in which one fault is planted at a time."""
+    """A copy of the checkout in which one fault is planted at a time."""
 
     def __init__(self, folder: Path, patience: float) -> None:
         self._folder, self._patience = folder, patience
@@ -112,7 +115,7 @@ class Copy:
                 shutil.copy2(source, folder / name)
 
     def notices(self, fault: Fault, runs: Sequence[Sequence[str]]) -> bool:
-        """Whether one of some runs of tests fails."""
+        """Whether one of the runs of tests fails."""
         path = self._folder / fault.file
         text = path.read_text(encoding="utf-8")
         _rewrite(path, fault.apply(text))
@@ -145,14 +148,14 @@ class Copy:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """Write a file with a later second of change, by which Python tells that its bytecode is stale."""
+    """Write a file with a later time of modification, so that Python compiles it again."""
     later = path.stat().st_mtime + 2
     path.write_text(text, encoding="utf-8")
     os.utime(path, (later, later))
 
 
 def runs_for(fault: Fault, tests: Sequence[str], near: bool = False) -> list[list[str]]:
-    """Which tests are run, one after the other until one fails."""
+    """The arguments of the runs of pytest, in their order; the first that fails notices the fault."""
     if tests:
         return [[*QUICK, *tests] if "-m" not in tests else [*tests]]
     parts = Path(fault.file).parts
@@ -172,9 +175,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="how many of them to plant, drawn at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--patience", type=float, default=1_800, metavar="SECONDS", help="of one run of tests")
-    parser.add_argument("--near", action="store_true", help="run no tests of other folders, if there are any")
-    parser.add_argument("--passed", action="store_true", help="without a fault the tests are known to pass")
-    parser.add_argument("--survivors", type=int, default=0, help="the most that may survive")
+    parser.add_argument("--near", action="store_true", help="only the tests of the faulty file's folder, if it has any")
+    parser.add_argument("--passed", action="store_true", help="the tests are known to pass without a fault")
+    parser.add_argument("--survivors", type=int, default=0, help="the number of faults that may survive")
     arguments, tests = parser.parse_known_args()
     if arguments.list:
         faults = listed_faults(arguments.list)
@@ -186,7 +189,7 @@ def main() -> int:
         faults = [fault for file in arguments.file for fault in generate_faults(file)]
     faults = [fault for fault in faults if arguments.only in fault.name]
     if not faults:
-        raise SystemExit("there is no fault to plant")
+        raise SystemExit("no fault to plant: choose other lines or another name")
     if arguments.sample is not None and arguments.sample < len(faults):
         faults = sorted(random.Random(arguments.seed).sample(faults, arguments.sample), key=lambda fault: fault.name)
     survivors, sound = list[Fault](), list[list[str]]()
@@ -196,7 +199,7 @@ def main() -> int:
             runs = runs_for(fault, tests, arguments.near)
             for run in runs:
                 if not (arguments.passed or run in sound or copy.passes(run)):
-                    raise SystemExit(f"without a fault these tests do not pass: pytest {' '.join(run)}")
+                    raise SystemExit(f"these tests fail without a fault: pytest {' '.join(run)}")
                 sound.append(run)
             started = time.perf_counter()
             is_noticed = copy.notices(fault, runs)

@@ -2,8 +2,8 @@
 
     python tests/properties/feature_pairs.py         the rows, and the pairs that are excluded
 
-A row is a policy over the table `test_feature_pairs` makes. The rows follow from `EXCLUDED` alone, so that no policy is
-read to list them; a test compares `EXCLUDED` with what policies refuse.
+A row is a policy over the table that `test_feature_pairs` makes. The rows follow from `FEATURES` and the excluded
+pairs, without reading a policy; a test compares `EXCLUDED` with the pairs that policies refuse.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ FEATURES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "weights": {"no": {}, "yes": {"attributes": {"zip": {"weight": 3.0}}}},
     "unknown": {"error": {}, "suppress": {"attributes": {"city": {"on_unknown": "suppress"}}}},
 }
-"""The values of each feature, as what they add to a policy; the first of each goes with all others."""
+"""The values of each feature, as the parts that they add to a policy. The first of each is its default."""
 
 DEFAULTS: Row = {name: next(iter(values)) for name, values in FEATURES.items()}
 
@@ -168,27 +168,27 @@ EXCLUDED: Mapping[Value, Mapping[str, Sequence[str]]] = {
         "cells": ["yes"],
     },
 }
-"""The pairs that policies refuse, each once: a value, and by feature the values that do not go with it."""
+"""The pairs that policies refuse, each once: a value, and the values of other features that it excludes."""
 
 
 def tree_of(row: Row, folder: Path) -> dict[str, Any]:
     """The policy of a row as a tree, with its files in a folder."""
     tree: dict[str, Any] = {}
     for part in (BASE, *(FEATURES[name][value] for name, value in row.items())):
-        tree = _merged(tree, part)
+        tree = _merge(tree, part)
     for section, key in (("catalog", "database"), ("release", "database"), ("release", "file")):
         if key in tree.get(section, {}):
             tree[section] = {**tree[section], key: str(folder / tree[section][key])}
     return tree
 
 
-def _merged(tree: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(tree: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
     both = {key for key in tree.keys() & part.keys() if isinstance(part[key], dict)}
-    return {**tree, **part, **{key: _merged(tree[key], part[key]) for key in both}}
+    return {**tree, **part, **{key: _merge(tree[key], part[key]) for key in both}}
 
 
 def refusal(row: Row, folder: Path) -> str:
-    """What is wrong with the policy of a row; empty: nothing."""
+    """The error message of the policy of a row, or an empty text."""
     try:
         policy = sqlanon.Policy(**tree_of(row, folder))
     except PolicyError as error:
@@ -201,18 +201,18 @@ WITHOUT_EFFECT: Mapping[Value, Mapping[str, Sequence[str]]] = {
     ("noise", "confidence"): {"limit": ["zero"]},
     ("decoys", "yes"): {"limit": ["zero"]},
 }
-"""The pairs that policies allow, and that say nothing here: the table has no release with them, or no decoys."""
+"""The pairs that policies allow but this table cannot test: it has no release with them, or no decoys."""
 
 
 # --- pairs and rows
 
 
 def all_pairs() -> list[Pair]:
-    """Each two values of different features."""
+    """Each pair of values of two features."""
     return [
-        frozenset([(one, value), (other, its)])
-        for one, other in itertools.combinations(FEATURES, 2)
-        for value, its in itertools.product(FEATURES[one], FEATURES[other])
+        frozenset([(first, first_value), (second, second_value)])
+        for first, second in itertools.combinations(FEATURES, 2)
+        for first_value, second_value in itertools.product(FEATURES[first], FEATURES[second])
     ]
 
 
@@ -227,10 +227,10 @@ def refused_pairs() -> frozenset[Pair]:
 
 def _pairs_in(table: Mapping[Value, Mapping[str, Sequence[str]]]) -> frozenset[Pair]:
     return frozenset(
-        frozenset([one, (name, value)])
-        for one, others in table.items()
-        for name, values in others.items()
-        for value in values
+        frozenset([value, (name, excluded)])
+        for value, features in table.items()
+        for name, values in features.items()
+        for excluded in values
     )
 
 
@@ -239,7 +239,7 @@ def pairs_of(row: Row) -> set[Pair]:
 
 
 CANDIDATES = 12
-"""Of so many random rows the one with most new pairs is taken."""
+"""Number of random rows of which the one with the most new pairs is taken."""
 
 COST: Mapping[Value, float] = {
     ("strategy", "subtree"): 2,
@@ -249,12 +249,12 @@ COST: Mapping[Value, float] = {
     **{("history", name): 4 for name in ("keep", "after", "extend")},
     ("target", "duckdb"): 1,
 }
-"""What a value costs beside a row of none of these, about."""
+"""The approximate cost of a value, where a row of other values costs 1."""
 
 
 @cache
 def covering_rows(seed: int = 10) -> tuple[Row, ...]:
-    """Rows that have each pair that is not excluded, those first that have many new pairs for what they cost."""
+    """Rows that cover each pair that is not excluded, ordered by new pairs per cost."""
     rows = _draw_rows(random.Random(seed))
     ordered: list[Row] = []
     missing = {*all_pairs()}
@@ -281,20 +281,20 @@ def _draw_rows(draw: random.Random) -> list[Row]:
 
 
 def _draw_row(draw: random.Random, missing: set[Pair], first: Pair) -> Row:
-    """A row with a pair, and as many other missing ones as taking one feature after another gives."""
+    """A row with this pair; each other feature, in random order, takes the value that adds the most missing pairs."""
     row = dict(sorted(first))
     for name in draw.sample(rest := [name for name in FEATURES if name not in row], len(rest)):
-        new = {value: set(_with(row, name, value)) for value in FEATURES[name]}
+        new = {value: set(_pairs_with(row, name, value)) for value in FEATURES[name]}
         allowed = [value for value, pairs in new.items() if not pairs & excluded_pairs()]
         row[name] = max(allowed, key=lambda value: (len(new[value] & missing), draw.random()))
     return {name: row[name] for name in FEATURES}
 
 
-def _with(row: Row, name: str, value: str) -> Iterator[Pair]:
+def _pairs_with(row: Row, name: str, value: str) -> Iterator[Pair]:
     return (frozenset([(name, value), item]) for item in row.items())
 
 
-def described(row: Row) -> str:
+def describe(row: Row) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if value != DEFAULTS[name]) or "the defaults"
 
 
@@ -302,5 +302,5 @@ if __name__ == "__main__":
     rows = covering_rows()
     for i, row in enumerate(rows):
         new = pairs_of(row).difference(*map(pairs_of, rows[:i]))
-        print(f"{i:3} {len(new):4} new pairs: {described(row)}")
+        print(f"{i:3} {len(new):4} new pairs: {describe(row)}")
     print(f"{len(rows)} rows, {len(all_pairs())} pairs, {len(excluded_pairs())} excluded")

@@ -1,7 +1,7 @@
-"""Small tables that differ in all that strategies may trip over, each made from a number alone.
+"""Small tables on which strategies can go wrong, each determined by a number.
 
-Ties, labels that come at several levels, NULLs, values that no hierarchy knows, level limits, forbidden labels,
-weights, persons with several rows, a population, and requirements of every kind, monotone under suppression or not.
+They have ties, labels of several levels, NULLs, unknown values, level limits, forbidden labels, weights, persons with
+several rows, a population, and requirements that are monotone under suppression or not.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from strategies import Case
 from strategies_privacy import PrivacyCase
 
 ROW = "row"
-"""A column with the number of each row, which is released as it is: by it a released row is known again."""
+"""A column that numbers the rows. It is released unchanged, so that each released row can be matched to its source."""
 
-# Names that a builder of SQL can trip over.
+# Names that SQL has to quote.
 QUASI, SENSITIVE = ("b", "select", 'a"; drop', "größe"), ("v", 'n"')
-LIMITS = ("0", "0.1", "0.29", "0.5")
-OF_CLASSES = ("l_diversity", "t_closeness", "delta_disclosure", "beta_likeness", "alpha_k", "k_anonymity")
-OF_TABLES = ("average_risk", "sample_uniqueness")
-OF_A_POPULATION = ("delta_presence", "k_map", "null_map")
+SUPPRESSION_LIMITS = ("0", "0.1", "0.29", "0.5")
+CLASS_REQUIREMENTS = ("l_diversity", "t_closeness", "delta_disclosure", "beta_likeness", "alpha_k", "k_anonymity")
+TABLE_REQUIREMENTS = ("average_risk", "sample_uniqueness")
+POPULATION_REQUIREMENTS = ("delta_presence", "k_map", "null_map")
 
 
 @dataclass(frozen=True)
 class SmallTable:
-    """A case, and what each quasi-identifier may be released as: its levels, and labels that are forbidden."""
+    """A case with the lowest and highest level and the forbidden labels of each quasi-identifier."""
 
     case: PrivacyCase
-    limits: tuple[tuple[int, int], ...]
+    level_limits: tuple[tuple[int, int], ...]
     forbidden: tuple[tuple[str, ...], ...]
 
     @property
@@ -45,17 +45,17 @@ class SmallTable:
 
     @cached_property
     def generalizations(self) -> dict[Levels, Release]:
-        """All that may be released, in lexicographic order."""
+        """The generalizations within the level limits and without forbidden labels, in lexicographic order."""
         return {levels: Release(self.source, levels, self.case.privacy) for levels in self._lattice()}
 
     @cached_property
     def satisfying(self) -> list[oracle.Figures]:
-        """Those that meet the policy."""
+        """The figures of the generalizations that meet the policy, in lexicographic order."""
         case = self.case
         return [
-            oracle.Figures(levels, self.score(levels), one.suppressed, len(one.kept))
-            for levels, one in self.generalizations.items()
-            if satisfies(one, case.limit)
+            oracle.Figures(levels, self.score(levels), release.suppressed, len(release.kept))
+            for levels, release in self.generalizations.items()
+            if satisfies(release, case.limit)
         ]
 
     @cached_property
@@ -64,9 +64,13 @@ class SmallTable:
 
     @cached_property
     def minimal(self) -> list[oracle.Figures]:
-        """The k-minimal ones."""
+        """The figures of the k-minimal generalizations."""
         figures = self.satisfying
-        return [one for one in figures if not any(oracle.strictly_lower(two.levels, one.levels) for two in figures)]
+        return [
+            candidate
+            for candidate in figures
+            if not any(oracle.strictly_lower(lower.levels, candidate.levels) for lower in figures)
+        ]
 
     def score(self, levels: Levels) -> float:
         case, release = self.case, self.generalizations[levels]
@@ -75,7 +79,7 @@ class SmallTable:
     def _lattice(self) -> Iterator[Levels]:
         table, levels = self.source.table, []
         for a, (tree, (low, high), labels) in enumerate(
-            zip(table.hierarchies, self.limits, self.forbidden, strict=True)
+            zip(table.hierarchies, self.level_limits, self.forbidden, strict=True)
         ):
             known = [value for value in table.values[a] if value is not None and tree.knows(value)]
             shown = [{str(tree.label(value, level)) for value in known} for level in range(tree.height + 1)]
@@ -83,18 +87,19 @@ class SmallTable:
         return itertools.product(*levels)
 
 
-def small_table(number: int, of_classes: bool = False) -> SmallTable:
-    """The table of a number. Every second one has persons, every fourth a population, every third limits of levels.
+def small_table(number: int, for_local: bool = False) -> SmallTable:
+    """The table of a number. Every second one has persons, every fourth a population; a third may have level limits.
 
-    With ``of_classes`` all that is asked is asked of each class by itself, often no more than k.
+    With ``for_local`` the table is larger, and each class can be checked by itself, as local strategies need: its only
+    requirement is often k.
     """
-    drawn = (_draw(random.Random(f"{number} {i}"), number, of_classes) for i in count())
-    return next(table for table in drawn if _is_telling(table, number))
+    candidates = (_draw(random.Random(f"{number} {i}"), number, for_local) for i in count())
+    return next(table for table in candidates if _is_discriminating(table, number))
 
 
-def _is_telling(table: SmallTable, number: int) -> bool:
-    """Whether there is something to find, and to get wrong: neither all nor nothing satisfies, and several do that
-    nothing lower does. Of a few tables only the top satisfies, and of a few nothing."""
+def _is_discriminating(table: SmallTable, number: int) -> bool:
+    """Whether a search of this table can go wrong: some generalizations meet the policy, others do not, and several are
+    k-minimal. In one table of twelve a single generalization meets the policy, and in one none does."""
     if not 8 <= len(table.generalizations) <= 40:
         return False
     if number % 12 in (5, 11):
@@ -102,41 +107,43 @@ def _is_telling(table: SmallTable, number: int) -> bool:
     return len(table.minimal) > 1 and len(table.satisfying) < 0.8 * len(table.generalizations)
 
 
-def _draw(drawn: random.Random, number: int, of_classes: bool) -> SmallTable:
-    trees = {name: _tree(drawn, of_classes) for name in drawn.sample(QUASI, drawn.choice([2, 2, 3]))}
-    combinations = _combinations(drawn, list(trees.values()), unknown=number % 5 == 0, many=of_classes)
-    sensitive = {name: _tree(drawn) if drawn.random() < 0.5 else None for name in SENSITIVE[: drawn.choice([1, 1, 2])]}
+def _draw(rng: random.Random, number: int, for_local: bool) -> SmallTable:
+    trees = {name: _tree(rng, for_local) for name in rng.sample(QUASI, rng.choice([2, 2, 3]))}
+    combinations = _combinations(rng, list(trees.values()), unknown=number % 5 == 0, many=for_local)
+    sensitive = {name: _tree(rng) if rng.random() < 0.5 else None for name in SENSITIVE[: rng.choice([1, 1, 2])]}
     person = "mover" if number % 2 else None
     rows = [
-        {ROW: i} | dict(zip(trees, one, strict=True)) | {name: _value(drawn, tree) for name, tree in sensitive.items()}
-        for i, one in enumerate(combinations)
+        {ROW: i}
+        | dict(zip(trees, combination, strict=True))
+        | {name: _value(rng, tree) for name, tree in sensitive.items()}
+        for i, combination in enumerate(combinations)
     ]
     if person is not None:
-        rows = [row | {person: who} for row, who in zip(rows, _persons(drawn, combinations), strict=True)]
-    people = _population(drawn, trees, combinations) if number % 4 == 2 and not of_classes else None
+        rows = [row | {person: who} for row, who in zip(rows, _persons(rng, combinations), strict=True)]
+    people = _population(rng, trees, combinations) if number % 4 == 2 and not for_local else None
     source = Source(rows, trees, sensitive, person, people)
-    limits, forbidden = [], []
+    level_limits, forbidden = [], []
     for tree in trees.values():
-        low = drawn.choice([0, 0, 1]) if number % 3 == 0 and tree.height else 0
-        high = drawn.choice([tree.height, tree.height, max(low, tree.height - 1)]) if number % 3 == 0 else tree.height
-        limits.append((low, high))
+        low = rng.choice([0, 0, 1]) if number % 3 == 0 and tree.height else 0
+        high = rng.choice([tree.height, tree.height, max(low, tree.height - 1)]) if number % 3 == 0 else tree.height
+        level_limits.append((low, high))
         labels = sorted({str(label) for path in tree.paths.values() for label in path})
-        forbidden.append((drawn.choice(labels),) if number % 3 == 1 and drawn.random() < 0.4 else ())
-    measure, aggregate, weights = _objective(drawn, list(trees), of_classes)
+        forbidden.append((rng.choice(labels),) if number % 3 == 1 and rng.random() < 0.4 else ())
+    measure, aggregate, weights = _objective(rng, list(trees), for_local)
     case = PrivacyCase(
         source,
-        _privacy(drawn, number, source, of_classes),
-        drawn.choice(LIMITS),
+        _privacy(rng, number, source, for_local),
+        rng.choice(SUPPRESSION_LIMITS),
         measure,
         aggregate,
         weights,
         declared=number % 4 == 1,
     )
-    return SmallTable(case, tuple(limits), tuple(forbidden))
+    return SmallTable(case, tuple(level_limits), tuple(forbidden))
 
 
-def numbered(case: PrivacyCase) -> SmallTable:
-    """A case without limits; its rows get numbers."""
+def number_rows(case: PrivacyCase) -> SmallTable:
+    """Number the rows of a case; its levels are not limited."""
     source = case.source
     rows = [{ROW: i} | dict(row) for i, row in enumerate(source.rows)]
     free = tuple((0, tree.height) for tree in source.quasi.values())
@@ -144,31 +151,31 @@ def numbered(case: PrivacyCase) -> SmallTable:
 
 
 def plain_case(number: int) -> Case:
-    """The rows of a table, of which half may be suppressed, and k alone to be met."""
+    """The rows of a table with k as the only requirement; half of them may be suppressed."""
     source = small_table(number).source
     rows = [tuple(row[name] for name in source.quasi) for row in source.rows]
     return Case(rows, source.quasi, k=2, limit="0.5", measure="loss")
 
 
 def local_case(number: int) -> Case:
-    """The rows of a table of classes, its suppression limit and weights, and k alone to be met."""
-    case = small_table(number, of_classes=True).case
+    """The rows, suppression limit and weights of a table for local strategies, with k as the only requirement."""
+    case = small_table(number, for_local=True).case
     rows = [tuple(row[name] for name in case.source.quasi) for row in case.source.rows]
     return Case(rows, case.source.quasi, case.privacy["k"], case.limit, "loss", weights=case.weights)
 
 
-def _tree(drawn: random.Random, many: bool = False) -> Hierarchy:
-    """2 to 5 values, or 5 to 9, under 1 to 3 levels, uneven; groups may be called like one of their values."""
+def _tree(rng: random.Random, many: bool = False) -> Hierarchy:
+    """2 to 5 values (``many``: 5 to 9) under 1 to 3 uneven levels; a group may have the name of one of its values."""
     numbers, texts = (0, 1, 2, 7, 10, -3, 15, 4, 30), ("v0", "v1", "it's", "a b", "é", "NULL", "007", "v2", "V0")
-    pool: Sequence[Value] = numbers if drawn.random() < (0.6 if many else 0.4) else texts
-    ground = drawn.sample(pool, drawn.choice([5, 6, 7, 9] if many else [2, 3, 4, 5]))
-    height, by_member = drawn.choice([1, 2, 2, 3]), drawn.random() < 0.3
+    pool: Sequence[Value] = numbers if rng.random() < (0.6 if many else 0.4) else texts
+    ground = rng.sample(pool, rng.choice([5, 6, 7, 9] if many else [2, 3, 4, 5]))
+    height, by_member = rng.choice([1, 2, 2, 3]), rng.random() < 0.3
     paths = {value: [value] for value in ground}
     groups: list[list[Value]] = [[value] for value in ground]
     for level in range(1, height):
         joined: dict[int, list[Value]] = {}
         for group in groups:
-            joined.setdefault(drawn.randrange(len(groups)), []).extend(group)
+            joined.setdefault(rng.randrange(len(groups)), []).extend(group)
         groups = [joined[key] for key in sorted(joined)]
         for i, group in enumerate(groups):
             for value in group:
@@ -176,84 +183,84 @@ def _tree(drawn: random.Random, many: bool = False) -> Hierarchy:
     return Hierarchy({value: (*path, "*") for value, path in paths.items()})
 
 
-def _combinations(drawn: random.Random, trees: list[Hierarchy], unknown: bool, many: bool) -> list[Row]:
-    """8 to 30 rows, or 20 to 60: combinations that repeat, so that classes are about k, and some at random."""
+def _combinations(rng: random.Random, trees: list[Hierarchy], unknown: bool, many: bool) -> list[Row]:
+    """Up to 30 rows (``many``: 60): repeated combinations, so that classes have about k rows, and random ones."""
 
     def row(odd: bool = False) -> Row:
-        found: list[Value] = []
+        values_of_row: list[Value] = []
         for tree in trees:
             values: list[Value] = [*tree.paths]
             rare: list[Value] = [None, *([] if not unknown else [90 if isinstance(values[0], int) else "u0"])]
-            found.append(drawn.choice(rare if odd and drawn.random() < 0.25 else values))
-        return tuple(found)
+            values_of_row.append(rng.choice(rare if odd and rng.random() < 0.25 else values))
+        return tuple(values_of_row)
 
-    heaps = drawn.randint(6, 14) if many else drawn.randint(2, 6)
-    repeated = [one for _ in range(heaps) for one in [row()] * drawn.randint(1, 6)]
-    return [*repeated, *(row(odd=True) for _ in range(heaps if many else drawn.randint(2, 8)))][: 60 if many else 30]
+    heaps = rng.randint(6, 14) if many else rng.randint(2, 6)
+    repeated = [combination for _ in range(heaps) for combination in [row()] * rng.randint(1, 6)]
+    return [*repeated, *(row(odd=True) for _ in range(heaps if many else rng.randint(2, 8)))][: 60 if many else 30]
 
 
-def _value(drawn: random.Random, tree: Hierarchy | None) -> Value:
+def _value(rng: random.Random, tree: Hierarchy | None) -> Value:
     values: list[Value] = ["flu", "flu", "gout", None] if tree is None else [*tree.paths][:3]
-    return drawn.choice(values)
+    return rng.choice(values)
 
 
-def _persons(drawn: random.Random, combinations: list[Row]) -> list[Value]:
-    """Anybody's row, or of one combination each; nobody's at times."""
-    if drawn.random() < 0.5:
-        return [drawn.choice([*(f"p{i}" for i in range(12)), None]) for _ in combinations]
-    numbers = {one: i for i, one in enumerate(dict.fromkeys(combinations))}
-    return [f"{numbers[one]} {drawn.randrange(4)}" for one in combinations]
+def _persons(rng: random.Random, combinations: list[Row]) -> list[Value]:
+    """The person of each row: at random, or None; or persons whose rows all have one combination."""
+    if rng.random() < 0.5:
+        return [rng.choice([*(f"p{i}" for i in range(12)), None]) for _ in combinations]
+    numbers = {combination: i for i, combination in enumerate(dict.fromkeys(combinations))}
+    return [f"{numbers[combination]} {rng.randrange(4)}" for combination in combinations]
 
 
-def _population(drawn: random.Random, trees: dict[str, Hierarchy], combinations: list[Row]) -> list[Record]:
-    """Most of the rows, some several times, and others."""
-    there = [one for one in combinations for _ in range(drawn.choice([1, 1, 2, 0]))]
-    others = [tuple(drawn.choice([*tree.paths]) for tree in trees.values()) for _ in range(4)]
-    return [dict(zip(trees, one, strict=True)) for one in (*there, *others)]
+def _population(rng: random.Random, trees: dict[str, Hierarchy], combinations: list[Row]) -> list[Record]:
+    """Most combinations of the source, some of them twice, and four random ones."""
+    from_source = [combination for combination in combinations for _ in range(rng.choice([1, 1, 2, 0]))]
+    random_rows = [tuple(rng.choice([*tree.paths]) for tree in trees.values()) for _ in range(4)]
+    return [dict(zip(trees, combination, strict=True)) for combination in (*from_source, *random_rows)]
 
 
 def _objective(
-    drawn: random.Random, names: list[str], of_classes: bool
+    rng: random.Random, names: list[str], for_local: bool
 ) -> tuple[str, str | None, dict[str, float] | None]:
-    of_rows = ["precision", "discernibility", "average_class_size", "distinct"]  # whatever their levels are
-    measure = drawn.choice(["loss", "loss", "loss", *(of_rows if of_classes else oracle.MEASURES)])
+    local_measures = ["precision", "discernibility", "average_class_size", "distinct"]
+    measure = rng.choice(["loss", "loss", "loss", *(local_measures if for_local else oracle.MEASURES)])
     if measure not in oracle.PER_ATTRIBUTE:
         return measure, None, None
-    aggregate = drawn.choice([None, None, *oracle.AGGREGATES])
-    if aggregate in ("geometric", "max") or drawn.random() < 0.5:
+    aggregate = rng.choice([None, None, *oracle.AGGREGATES])
+    if aggregate in ("geometric", "max") or rng.random() < 0.5:
         return measure, aggregate, None
-    return measure, aggregate, {drawn.choice(names): drawn.choice([0.5, 2.0, 3.0])}
+    return measure, aggregate, {rng.choice(names): rng.choice([0.5, 2.0, 3.0])}
 
 
-def _privacy(drawn: random.Random, number: int, source: Source, of_classes: bool) -> dict[str, Any]:
-    """k, and up to two requirements more: each takes its turn, with persons and without."""
-    privacy: dict[str, Any] = {"k": drawn.choice([2, 2, 3, 4])}
-    able = OF_CLASSES if of_classes else (*OF_TABLES, *OF_CLASSES)
-    kinds = drawn.sample(able, drawn.choice([0, 0, 1]))
-    kinds += [] if of_classes else [able[number // 2 % len(able)]]
-    kinds += [] if source.population is None else [OF_A_POPULATION[number // 4 % len(OF_A_POPULATION)]]
+def _privacy(rng: random.Random, number: int, source: Source, for_local: bool) -> dict[str, Any]:
+    """k and up to three other requirements, which take turns, with persons and without."""
+    privacy: dict[str, Any] = {"k": rng.choice([2, 2, 3, 4])}
+    eligible = CLASS_REQUIREMENTS if for_local else (*TABLE_REQUIREMENTS, *CLASS_REQUIREMENTS)
+    kinds = rng.sample(eligible, rng.choice([0, 0, 1]))
+    kinds += [] if for_local else [eligible[number // 2 % len(eligible)]]
+    kinds += [] if source.population is None else [POPULATION_REQUIREMENTS[number // 4 % len(POPULATION_REQUIREMENTS)]]
     for kind in kinds:
-        privacy[kind] = _requirement(drawn, source, kind)
+        privacy[kind] = _requirement(rng, source, kind)
     return privacy
 
 
-def _requirement(drawn: random.Random, source: Source, kind: str) -> Any:
-    attribute = drawn.choice([*source.sensitive])
+def _requirement(rng: random.Random, source: Source, kind: str) -> Any:
+    attribute = rng.choice([*source.sensitive])
     distances = ["equal", "ordered", *(["hierarchical"] if source.sensitive[attribute] else [])]
-    diversity: dict[str, Any] = {"attribute": attribute, "kind": drawn.choice(["distinct", "entropy", "recursive"])}
+    diversity: dict[str, Any] = {"attribute": attribute, "kind": rng.choice(["distinct", "entropy", "recursive"])}
     diversity |= {"l": 1.5 if diversity["kind"] == "entropy" else 2}
-    diversity |= {"c": drawn.choice([1, 2.0, 3.0])} if diversity["kind"] == "recursive" else {}
-    made: dict[str, Any] = {
+    diversity |= {"c": rng.choice([1, 2.0, 3.0])} if diversity["kind"] == "recursive" else {}
+    specs: dict[str, Any] = {
         "l_diversity": [diversity],
-        "t_closeness": [{"attribute": attribute, "distance": drawn.choice(distances), "t": drawn.choice([0.2, 0.3])}],
-        "delta_disclosure": [{"attribute": attribute, "delta": drawn.choice([0.7, 1.0, 1.5])}],
-        "beta_likeness": [{"attribute": attribute, "beta": drawn.choice([0.5, 1, 2.0])}],
-        "alpha_k": [{"attribute": attribute, "alpha": drawn.choice([0.4, 0.5, 0.6, 0.75])}],
-        "k_anonymity": [{"quasi": drawn.sample([*source.quasi], drawn.choice([1, 2])), "k": drawn.choice([3, 4, 6])}],
-        "average_risk": drawn.choice([0.5, 0.3, 0.2]),
-        "sample_uniqueness": drawn.choice([0.1, 0.05]),
-        "k_map": drawn.choice([2, 3, 5]),
-        "delta_presence": {"max": drawn.choice([1, 0.8, 2.0]), "min": drawn.choice([0.1, 0.25, 0.5])},
-        "null_map": {"max": drawn.choice([0, 0.1, 0.3])},
+        "t_closeness": [{"attribute": attribute, "distance": rng.choice(distances), "t": rng.choice([0.2, 0.3])}],
+        "delta_disclosure": [{"attribute": attribute, "delta": rng.choice([0.7, 1.0, 1.5])}],
+        "beta_likeness": [{"attribute": attribute, "beta": rng.choice([0.5, 1, 2.0])}],
+        "alpha_k": [{"attribute": attribute, "alpha": rng.choice([0.4, 0.5, 0.6, 0.75])}],
+        "k_anonymity": [{"quasi": rng.sample([*source.quasi], rng.choice([1, 2])), "k": rng.choice([3, 4, 6])}],
+        "average_risk": rng.choice([0.5, 0.3, 0.2]),
+        "sample_uniqueness": rng.choice([0.1, 0.05]),
+        "k_map": rng.choice([2, 3, 5]),
+        "delta_presence": {"max": rng.choice([1, 0.8, 2.0]), "min": rng.choice([0.1, 0.25, 0.5])},
+        "null_map": {"max": rng.choice([0, 0.1, 0.3])},
     }
-    return made[kind]
+    return specs[kind]

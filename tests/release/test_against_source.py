@@ -1,5 +1,4 @@
-"""The checks of `verify` with a policy, at their borders: figures, rows and labels of a release beside those that its
-source gives."""
+"""The checks of `verify` with a policy, at their borders: figures, rows and labels compared with the source."""
 
 from __future__ import annotations
 
@@ -32,7 +31,10 @@ from sqlanon.release.verify import Verification
 SAME = SourceChange(datetime(2026, 1, 2), 100, 100, withdrawn_persons=0, missing_rows=0)
 
 
-def prepared(limit: SuppressionLimit = SuppressionLimit(5), late: bool = False, masks: bool = False) -> Any:  # noqa: B008
+LIMIT = SuppressionLimit(5)
+
+
+def prepared(limit: SuppressionLimit = LIMIT, late: bool = False, masks: bool = False) -> Any:
     return SimpleNamespace(limit=limit, policy=SimpleNamespace(suppresses_last=late, masks=masks))
 
 
@@ -120,7 +122,7 @@ def test_where_rows_are_counted_nothing_is_said_of_persons() -> None:
         ({"deleted_rows": 0, "changed_rows": 1}, True, False, False),
         ({"deleted_rows": 0, "new_rows": 1}, True, False, False),
         ({"relabelled": ("zip",)}, True, False, False),
-        ({"missing_rows": None}, False, False, True),  # nobody can tell
+        ({"missing_rows": None}, False, False, True),  # unknown
         ({"missing_rows": None, "deleted_rows": 0}, False, False, False),
     ],
 )
@@ -191,7 +193,7 @@ def test_checks_fail_because_of_a_change_only_where_there_may_be_one(change: Sou
     if not is_explained:
         assert found == before
         return
-    # What was wrong with the release alone stays wrong.
+    # Failures of the release alone stay failures.
     assert [check.passed for check in found.checks] == [True, False, None, False]
     assert (found.source_change, found.verified) == (change, False)
 
@@ -231,7 +233,7 @@ def fill(engine: DuckDBEngine, name: str, rows: list[tuple[Any, ...]], types: di
         ([*ROWS, ROWS[0]], 1, 0),  # each row as often
         (ROWS[1:], 0, 1),
         ([*ROWS[1:], ("3", 0.5)], 1, 1),
-        ([*ROWS[:2], ("", 2.0), ROWS[3]], 1, 1),  # NULL is no empty text
+        ([*ROWS[:2], ("", 2.0), ROWS[3]], 1, 1),  # NULL is not an empty text
         ([*ROWS[:3], ("2", 0.0)], 1, 1),
         ([], 0, 4),
     ],
@@ -254,7 +256,7 @@ def test_rows_are_compared_as_often_as_they_are_there(
 def same_rows(
     engine: DuckDBEngine, claimed: dict[str, str], error: Exception | None = None, columns: bool = True
 ) -> Any:
-    """What the check of rows says of ``released``, whose manifest claims columns, beside ``recoded``."""
+    """The check that compares the rows of ``released``, whose manifest claims these columns, with ``recoded``."""
 
     @contextmanager
     def rows(*_: Any) -> Iterator[Any]:
@@ -285,8 +287,8 @@ def test_rows_of_other_columns_are_not_those_of_the_source(engine: DuckDBEngine)
 
 @pytest.mark.parametrize("least", [2, 3])
 def test_suppressed_rows_are_shown_by_labels_with_enough_of_both(least: int, engine: DuckDBEngine) -> None:
-    """As many suppressed rows as released ones, at least; labels that only the source has, or only unknown values, do
-    not count; NULL is a label."""
+    """Each has at least ``least`` suppressed and released rows. Labels without released rows and unknown values do not
+    count; NULL is a label."""
     source = {("a", True): 6, ("b", True): 5, (None, True): 7, ("d", True): 4, ("e", True): 9, ("f", False): 9}
     released = {"a": 3, "b": 3, None: 4, "d": 2, "f": 5}
     fill(

@@ -1,4 +1,4 @@
-"""What a manifest claims, at the border of each claim: one row, person, decoy or level more or less."""
+"""The claims of a manifest, each at its border: one row, person, decoy or level more or less."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ PERSONS = replace(
     suppressed_persons=3,
     partly_released_persons=3,
 )
-"""All suppressed rows are of different persons, each of whom has a released row, too."""
+"""The suppressed rows belong to different persons, who all have released rows, too."""
 DECOYS = replace(with_policy(decoys=True), decoys=4, released_rows=21)
 NOISE = replace(
     with_policy(
@@ -95,7 +95,7 @@ def test_sound_claims_are_consistent(manifest: Manifest) -> None:
         ({"digest_algorithm": "sum"}, "format"),
         ({"released_rows": 18}, "row counts"),
         ({"released_rows": 16}, "row counts"),
-        ({"released_rows": 20}, "row counts"),  # what it is with masked rows
+        ({"released_rows": 20}, "row counts"),  # right if rows are masked
         ({"generalization": {}}, "generalization"),
         ({"generalization": {"zip": 1, "illness": 0}}, "generalization"),
         ({"columns": (*COLUMNS[:1], replace(COLUMNS[1], role="insensitive"))}, "roles"),
@@ -252,7 +252,7 @@ def shows(measure: str, manifest: Manifest = PLAIN, **search: Any) -> bool:
 
 
 def test_a_score_is_shown_where_it_follows_from_the_release() -> None:
-    """Heights follow from levels, class sizes from the rows; loss needs the values of the source."""
+    """Heights follow from levels, and class sizes from the rows; loss needs the values of the source."""
     classes, levels = ("discernibility", "average_class_size", "distinct"), ("height", "relative_height")
     assert all(map(shows, (*classes, *levels, "suppression")))
     assert not any(map(shows, ("loss", "entropy")))
@@ -273,7 +273,7 @@ def test_a_score_is_shown_where_it_follows_from_the_release() -> None:
 
 
 def test_the_top_of_a_mask_hides_its_height() -> None:
-    """It is shown as level 1 of 1, so that what counts steps would show how long the longest text is."""
+    """The release shows level 1 of 1: a measure that counts levels would show the length of the longest text."""
     mask = with_policy(attributes={"ZIP": {"role": "quasi", "hierarchy": [{"rule": "mask"}]}})
     assert not shows("height", mask)
     assert shows("relative_height", mask)
@@ -299,7 +299,7 @@ def test_the_score_is_worked_out_from_the_release(measure: str, score: float) ->
 
 
 def failures(found: dict[str, int], expected: dict[str, Any]) -> list[str]:
-    """What `against_the_run` says of a release with these figures, of a run that expects others."""
+    """The differences between a release with these figures and a run that expects others."""
     manifest = replace(PLAIN, **{"released_rows": 12, "classes": 3, "smallest_class": 4, **found})
     wanted = SimpleNamespace(
         **{"rows": 12, "classes": 3, "smallest_class": 4, "masked_rows": 0, "digest": None} | expected
@@ -353,8 +353,8 @@ def test_columns_and_manifest_are_those_that_were_written() -> None:
 
 
 def test_what_is_shown_of_suppressed_rows_leaves_each_hidden_label_open() -> None:
-    """Hidden labels have at most ``least - 1`` suppressed rows each. What is left over must be none, or so many rows
-    that it is no small count, and so few that any hidden label may have none."""
+    """Hidden labels have at most ``least - 1`` suppressed rows each. The rows that are not shown must be 0, or at least
+    ``least`` and few enough that any hidden label may have none."""
     for least, labels, count, rest in itertools.product((2, 3, 5), range(1, 5), range(4), range(14)):
         if count > labels:
             continue

@@ -1,7 +1,7 @@
-"""What is asked of a class, held against plain Python for very many classes at once; and what a search may conclude.
+"""Each class requirement on 90 classes at once, compared with plain Python; and the lower bound on suppressed rows.
 
-A check tells how many rows are lost further down, too (``lost``): no finer generalization may suppress fewer. Each
-group is split here into the largest part that meets the requirement, and the rest: a bound too high is seen at once.
+``lost``, a figure of each check, is a lower bound on the rows that finer generalizations suppress. The tables of its
+test split each group into the largest part that meets the requirement, and the rest: a bound that is too high fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from test_every_strategy import prepared_table
 from sqlanon.measures import Figures
 
 S = {"attribute": "s"}
-ASKED: dict[str, dict[str, Any]] = {
+REQUIREMENTS: dict[str, dict[str, Any]] = {
     "k": {"k": 4},
     "shield": {"k": 2, "k_anonymity": [{"quasi": ["class"], "k": 5}]},
     "distinct": {"l_diversity": [{**S, "kind": "distinct", "l": 3}]},
@@ -44,7 +44,7 @@ VALUES = Hierarchy({value: (value, value // 2 + 100, "*") for value in range(4)}
 def table_of(
     rows: Sequence[tuple[int, str, Record]], privacy: Mapping[str, Any], person: str | None = None
 ) -> SmallTable:
-    """Rows by group and class; a class is at level 0, and a group at level 1."""
+    """A table of rows with a group and a class: level 0 shows classes, level 1 groups."""
     classes = {name: (name, f"group {group}", "*") for group, name, _ in rows}
     records = [{ROW: i, "class": name} | dict(record) for i, (_, name, record) in enumerate(rows)]
     source = Source(records, {"class": Hierarchy(classes)}, {"s": VALUES, "other": None}, person)
@@ -54,19 +54,19 @@ def table_of(
 @pytest.mark.whole
 @pytest.mark.cases(17)
 @pytest.mark.parametrize("person", [None, "who"])
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", REQUIREMENTS)
 def test_the_classes_that_meet_it_are_kept(name: str, person: str | None) -> None:
-    drawn = random.Random(3)
+    rng = random.Random(3)
     rows: list[tuple[int, str, Record]] = []
     for i in range(90):
-        some = drawn.sample(range(4), drawn.randint(1, 4))
-        for _ in range(drawn.randint(1, 9)):
-            who = {"who": f"{i // 3} {drawn.randrange(6)}"} if person else {}
-            rows.append((i // 3, f"class {i}", {"s": drawn.choice(some), "other": drawn.choice("xy")} | who))
-    table = table_of(rows, ASKED[name], person)
+        values = rng.sample(range(4), rng.randint(1, 4))
+        for _ in range(rng.randint(1, 9)):
+            who = {"who": f"{i // 3} {rng.randrange(6)}"} if person else {}
+            rows.append((i // 3, f"class {i}", {"s": rng.choice(values), "other": rng.choice("xy")} | who))
+    table = table_of(rows, REQUIREMENTS[name], person)
     with prepared_table(table) as prepared:
         for level in (0, 1):
-            expected = Release(table.source, (level,), ASKED[name])
+            expected = Release(table.source, (level,), REQUIREMENTS[name])
             assert expected.kept and (level or len(expected.kept) < len(expected.classes))
             kept = {record[ROW] for records in expected.kept_records.values() for record in records}
             figures = prepared.check((level,))
@@ -75,13 +75,13 @@ def test_the_classes_that_meet_it_are_kept(name: str, person: str | None) -> Non
             assert {row[-1] for row in prepared.rows(prepared.recode((level,), figures))} == kept
 
 
-OF_ALL_VALUES = [name for name, asked in ASKED.items() if OF_VALUES.keys() & asked.keys() and name != "joint"]
+BOUNDED = [name for name, privacy in REQUIREMENTS.items() if OF_VALUES.keys() & privacy.keys() and name != "joint"]
 
 
-@pytest.mark.parametrize("name", OF_ALL_VALUES)
+@pytest.mark.parametrize("name", BOUNDED)
 def test_no_more_rows_are_lost_than_further_down(name: str) -> None:
-    (kind, (spec,)), drawn = next(iter(ASKED[name].items())), random.Random(5)
-    groups = [[drawn.choice([1, 2, 3, 6, 9]) for _ in range(3)] for _ in range(12)]
+    (kind, (spec,)), rng = next(iter(REQUIREMENTS[name].items())), random.Random(5)
+    groups = [[rng.choice([1, 2, 3, 6, 9]) for _ in range(3)] for _ in range(12)]
     whole = Source([record for counts in groups for record in records_of(counts)], {}, {"s": VALUES})
 
     def largest_part(counts: Sequence[int]) -> Sequence[int]:
@@ -93,9 +93,9 @@ def test_no_more_rows_are_lost_than_further_down(name: str) -> None:
     for group, counts in enumerate(groups):
         part = largest_part(counts)
         rest = [n - m for n, m in zip(counts, part, strict=True)]
-        for place, some in (("part", part), ("rest", rest)):
-            rows += [(group, f"{place} {group}", record | {"other": "x"}) for record in records_of(some)]
-    with prepared_table(table_of(rows, ASKED[name])) as prepared:
+        for class_name, class_counts in (("part", part), ("rest", rest)):
+            rows += [(group, f"{class_name} {group}", record | {"other": "x"}) for record in records_of(class_counts)]
+    with prepared_table(table_of(rows, REQUIREMENTS[name])) as prepared:
         below, above, top = (prepared.check((level,)) for level in range(3))
     assert below.suppressed_rows < sum(map(sum, groups))
     for lost in (lost_by(above), lost_by(top)):

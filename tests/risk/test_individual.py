@@ -1,10 +1,11 @@
-"""The individual risk and that of households, from the statements alone, row by row against plain Python."""
+"""The statements of individual and household risk, compared with plain Python row by row."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def drawn(seed: int) -> list[Row]:
+def draw_rows(seed: int) -> list[Row]:
     draw = random.Random(seed)
     return [
         (
@@ -48,16 +49,16 @@ def columns(**names: str) -> Any:
 
 
 def by_class(rows: list[Row], person: bool, share: float | None) -> dict[Row, tuple[int, int, float]]:
-    """By class its rows, its rows or persons, and what they weigh: of a person the greatest weight in the class."""
-    found = {}
+    """The rows of each class, its rows or persons, and their weight: a person has the greatest weight in the class."""
+    classes = {}
     for key, group in oracle.classes_of(rows, (ZIP, SEX)).items():
         people = [row[WHO] for row in group] if person else range(len(group))
         heaviest: dict[Any, float] = {}
         for who, row in zip(people, group, strict=True):
             heaviest[who] = max(row[WEIGHT], heaviest.get(who, 0.0))
         weight = sum(heaviest.values()) if share is None else len(heaviest) / share
-        found[key] = (len(group), len(heaviest), weight)
-    return found
+        classes[key] = (len(group), len(heaviest), weight)
+    return classes
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -66,7 +67,7 @@ def by_class(rows: list[Row], person: bool, share: float | None) -> dict[Row, tu
 def test_classes_weigh_what_their_rows_or_persons_do(
     seed: int, person: bool, share: float | None, connection: duckdb.DuckDBPyConnection
 ) -> None:
-    rows = drawn(seed)
+    rows = draw_rows(seed)
     connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
     names = columns(**{"person": "who"} if person else {}, **{"weights": "weight"} if share is None else {})
     query = _classes(table("t"), names, share)
@@ -86,7 +87,7 @@ def test_classes_weigh_what_their_rows_or_persons_do(
 def test_a_household_is_as_likely_found_as_one_of_its_members(
     seed: int, person: bool, connection: duckdb.DuckDBPyConnection
 ) -> None:
-    rows = drawn(seed + 10)
+    rows = draw_rows(seed + 10)
     connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
     names = columns(household="home", weights="weight", **{"person": "who"} if person else {})
     run: Any = SimpleNamespace(source=SimpleNamespace(relation=table("t")), work=table)
@@ -132,17 +133,15 @@ def test_weights_are_finite_and_above_0(weight: str, is_refused: bool, connectio
     run: Any = SimpleNamespace(source=SimpleNamespace(relation=table("t")), work=table)
     steps = StatementRunner(DuckDBEngine(connection))
     section: Any = SimpleNamespace(threshold=())
-    asked = lambda: risk_of_rows(run, steps, columns(weights="weight", household=None), section, None)  # noqa: E731
-    if is_refused:
-        with pytest.raises(SourceError, match="1 rows have no weight above 0"):
-            asked()
-    else:
-        assert asked()["individual"].highest > 0
+    refusal = pytest.raises(SourceError, match="1 rows have no weight above 0") if is_refused else nullcontext()
+    with refusal:
+        risks = risk_of_rows(run, steps, columns(weights="weight", household=None), section, None)
+        assert risks["individual"].highest > 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_the_risk_of_one_class_is_that_of_the_statement(size: int, connection: duckdb.DuckDBPyConnection) -> None:
-    """Also at the border of the series, and where the sample is the whole class or seems to be more."""
+    """Also at the border of the series, and if the sample is the whole class or weighs less than its rows."""
     for weight in (size * 0.5, float(size), size / (1 - 0.0009), size / (1 - 0.0011), size * 1.5, size * 1000.0):
         connection.execute("DELETE FROM t")
         connection.execute(f"INSERT INTO t SELECT '1', 'm', i, 'h', {weight / size!r} FROM range({size}) AS r(i)")

@@ -1,9 +1,9 @@
-"""Every strategy on small tables that differ: all that it claims, against exhaustive search.
+"""Every strategy on small tables: everything that it claims is compared with exhaustive search.
 
-A table is prepared once, and searched by each strategy that its policy allows. What strategies of the full domain find
-is held against every generalization; what local ones find is read back, and each class judged as its readers see it.
-As these are heuristics, what they found is written down, too (``tests/golden/strategies.txt``): a change of it is to be
-judged, and written by ``python tests/search/test_every_strategy.py``.
+A table is prepared once and searched by each strategy that its policy allows. The result of a full-domain strategy is
+compared with all generalizations. The release of a local strategy is read back, and each class is checked as readers
+see it. Local strategies are heuristics, so a golden file records their results, too (``tests/golden/strategies.txt``):
+``python tests/search/test_every_strategy.py`` writes it again; judge the diff.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import pyarrow as pa
 import pytest
 from oracle import Levels
 from oracle_privacy import Record, Release, Source
-from small_tables import ROW, SmallTable, numbered, small_table
+from small_tables import ROW, SmallTable, number_rows, small_table
 from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 from test_datafly import steps_of_datafly
 from test_privacy_properties import WITH_SUPPRESSION, arrow_table, columns_of, policy_of
@@ -61,17 +61,17 @@ from sqlanon.search.result import SearchResult
 from sqlanon.search.stage import search
 
 NUMBERS, LOCAL_NUMBERS = range(24), range(12)
-"""The tables, and those of local strategies."""
+"""The numbers of the tables for full-domain strategies, and for local ones."""
 
 HARD_TABLES = [
     (shape, kind, persons)
     for kind in WITH_SUPPRESSION
     for shape, persons in (("not monotone", None), ("tight", "settled" if len(kind) % 2 else None))
 ]
-"""Tables on which a search that prunes too much goes wrong."""
+"""Parameters of tables on which a search that prunes too much goes wrong."""
 
-FULL_DOMAIN = [name for name, one in STRATEGIES.items() if not one.traits.local]
-LOCAL = [name for name, one in STRATEGIES.items() if one.traits.local]
+FULL_DOMAIN = [name for name, strategy in STRATEGIES.items() if not strategy.traits.local]
+LOCAL = [name for name, strategy in STRATEGIES.items() if strategy.traits.local]
 VARIANTS = {
     **{name: {"strategy": name} for name in LOCAL},
     "mondrian median": {"strategy": "mondrian", "summary": "median"},
@@ -79,18 +79,18 @@ VARIANTS = {
     "k-similar set": {"strategy": "k-similar", "summary": "set"},
     "cells": {"strategy": "optimal", "suppression": "cells"},
 }
-WRITTEN = Path(__file__).resolve().parents[1] / "golden" / "strategies.txt"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "strategies.txt"
 
 
 class Prepared:
-    """A table that is prepared, for each strategy. What several strategies ask for is asked of the engine once."""
+    """A prepared table that every strategy searches. Checks and tasks that strategies share run in the engine once."""
 
     def __init__(self, steps: StatementRunner, prepared: SearchInput, patch: pytest.MonkeyPatch) -> None:
         self._steps, self._prepared = steps, prepared
         self._tasks: dict[Any, LocalTask] = {}
         patch.setattr(full_domain, "Checker", partial(RememberingChecker, {}))
         patch.setattr(finish, "local_task", self._local_task)
-        self._checked: dict[Levels, None] = {}
+        self._compared: set[Levels] = set()
 
     def _local_task(self, steps: StatementRunner, prepared: SearchInput, progress: Progress, clock: Clock) -> LocalTask:
         search = prepared.policy.search
@@ -99,35 +99,39 @@ class Prepared:
             self._tasks[key] = local_task(steps, prepared, progress, clock)
         return replace(self._tasks[key], work=prepared.work, prepared=prepared, progress=progress, clock=clock)
 
-    def search(self, **asked: str) -> tuple[SearchResult, Recoding, SearchInput]:
-        """What a strategy finds; an error if the policy does not fit it, or it finds nothing."""
-        policy = with_search(self._prepared.policy, asked)
+    def search(self, **settings: str) -> tuple[SearchResult, Recoding, SearchInput]:
+        """Search the table, with settings for ``[search]``, and recode it.
+
+        Raises `PolicyError` if the strategy does not support the policy, and `InfeasibleError` if it finds nothing."""
+        policy = with_search(self._prepared.policy, settings)
         if isinstance(policy, sqlanon.PolicyError):
             raise policy
-        prepared = replace(self._apart(" ".join(asked.values())), policy=policy)
-        found = search(self._steps, prepared, silent)
-        return found, recode(self._steps, prepared, found), prepared
+        prepared = replace(self._with_prefix(" ".join(settings.values())), policy=policy)
+        result = search(self._steps, prepared, silent)
+        return result, recode(self._steps, prepared, result), prepared
 
     def check(self, levels: Levels) -> Figures:
-        """What the engine says of a generalization."""
+        """The figures of a generalization, from the engine."""
         return Checker(self._steps.engine, self._prepared, measure_of(self._prepared))(levels)
 
     def recode(self, levels: Levels, figures: Figures) -> Recoding:
-        return recode_at(self._steps, self._apart(f"at {levels}"), levels, figures)
+        return recode_at(self._steps, self._with_prefix(f"at {levels}"), levels, figures)
 
     def is_new(self, levels: Levels) -> bool:
-        """Whether the release of a generalization was not looked at before."""
-        return levels not in self._checked and self._checked.setdefault(levels) is None
+        """Whether this is the first call for a generalization: its release is compared once."""
+        is_new = levels not in self._compared
+        self._compared.add(levels)
+        return is_new
 
-    def _apart(self, name: str) -> SearchInput:
-        """What is prepared, for tables with names of their own."""
+    def _with_prefix(self, prefix: str) -> SearchInput:
+        """The prepared input, with a prefix for the names of work tables."""
         sets, work = copy(self._prepared.sets), self._prepared.work
-        sets.work = lambda table: work(f"{name} {table}")
+        sets.work = lambda table: work(f"{prefix} {table}")
         return replace(self._prepared, sets=sets)
 
     def rows(self, recoding: Recoding) -> list[tuple[Any, ...]]:
-        """The released rows: quasi-identifiers, sensitive attributes, and the number of each."""
-        names, policy = [one.name for one in self._prepared.released], self._prepared.policy
+        """The released rows: quasi-identifiers, sensitive attributes and row number."""
+        names, policy = [column.name for column in self._prepared.released], self._prepared.policy
         sensitive = [name for name in policy.attributes if policy.attributes[name].role == "sensitive"]
         places = [*(names.index(name) for name in (*policy.quasi, *sensitive)), len(names)]
         query = recoding.statement.with_column(Column(ROW)).select(shuffled=False)
@@ -170,22 +174,22 @@ def prepared_table(table: SmallTable) -> Iterator[Prepared]:
 
 def tables_of(source: Source) -> dict[str, Any]:
     types = columns_of(source)
-    numbered = arrow_table(source.rows, types | {ROW: pa.int64()})
+    rows = arrow_table(source.rows, types | {ROW: pa.int64()})
     if source.population is None:
-        return {"t": numbered}
-    return {"t": numbered, "people": arrow_table(source.population, {name: types[name] for name in source.quasi})}
+        return {"t": rows}
+    return {"t": rows, "people": arrow_table(source.population, {name: types[name] for name in source.quasi})}
 
 
 def policy(table: SmallTable, directory: Path) -> sqlanon.Policy:
     tree = policy_of(table.case, "optimal", directory).model_dump(mode="json", exclude_none=True)
     tree["source"] |= {"undeclared": "drop", "key": [ROW]}
     tree["search"]["max_checks"] = 10_000
-    for name, (low, high), labels in zip(table.source.quasi, table.limits, table.forbidden, strict=True):
+    for name, (low, high), labels in zip(table.source.quasi, table.level_limits, table.forbidden, strict=True):
         tree["attributes"][name] |= {"min_level": low, "max_level": high, "forbidden": list(labels)}
     return sqlanon.Policy(**tree)
 
 
-# The full domain
+# --- full-domain strategies
 
 
 @pytest.mark.whole
@@ -204,9 +208,12 @@ def test_every_strategy_of_the_full_domain(number: int) -> None:
 def test_every_strategy_where_not_all_that_is_higher_satisfies(
     shape: str, kind: str, persons: hard_cases.Persons
 ) -> None:
-    asked, limits = WITH_SUPPRESSION[kind], ("0.2", "0.5")
-    case = hard_cases.tight(2, asked, persons) if shape == "tight" else hard_cases.not_monotone(2, asked, limits)
-    table = numbered(case)
+    privacies, limits = WITH_SUPPRESSION[kind], ("0.2", "0.5")
+    if shape == "tight":
+        case = hard_cases.tight(2, privacies, persons)
+    else:
+        case = hard_cases.not_monotone(2, privacies, limits)
+    table = number_rows(case)
     with prepared_table(table) as prepared:
         for strategy in FULL_DOMAIN:
             check_full_domain(table, prepared, strategy)
@@ -221,15 +228,16 @@ AS_LARGE = {
     "sqlanon.search.dive.LARGE": 4,
     "sqlanon.search.lattice.ROOM": 3,
 }
-"""From which sizes on frequency sets are made, values coded, parts searched one after the other, and tops bred."""
+"""Lowered thresholds: small tables take the paths of large ones, with coarse frequency sets, codes, searches in parts
+and bred candidates."""
 
 
 @pytest.mark.whole
 @pytest.mark.cases(7)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_strategy_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, least in AS_LARGE.items():
-        monkeypatch.setattr(name, least)
+    for name, threshold in AS_LARGE.items():
+        monkeypatch.setattr(name, threshold)
     table = small_table(number)
     with prepared_table(table) as prepared:
         for strategy in FULL_DOMAIN:
@@ -239,66 +247,72 @@ def test_every_strategy_as_if_the_table_were_large(number: int, monkeypatch: pyt
 def check_full_domain(table: SmallTable, prepared: Prepared, strategy: str) -> None:
     best = table.best
     try:
-        found, recoding, about = prepared.search(strategy=strategy)
+        result, recoding, search_input = prepared.search(strategy=strategy)
     except sqlanon.InfeasibleError as error:
         check_infeasible(table, strategy, error)
         return
-    assert best is not None and found.levels is not None and found.search is not None
-    levels, by_levels = found.levels, {one.levels: one for one in table.satisfying}
+    assert best is not None and result.levels is not None and result.search is not None
+    levels, by_levels = result.levels, {figures.levels: figures for figures in table.satisfying}
     assert levels in by_levels, strategy
     sign = -1 if table.case.measure in oracle.MAXIMISED else 1
-    assert math.isclose(sign * found.score, by_levels[levels].score, rel_tol=1e-9, abs_tol=1e-12), strategy
-    assert holds(found.bound, sign * best.score), strategy
-    if found.optimal:
-        assert (levels, found.bound) == (best.levels, found.score), strategy
-    check_lattice(table, found, strategy)
-    assert chosen(table, found, data_of(about).joins_suffice, strategy) in (levels, None), strategy
+    assert math.isclose(sign * result.score, by_levels[levels].score, rel_tol=1e-9, abs_tol=1e-12), strategy
+    assert holds(result.bound, sign * best.score), strategy
+    if result.optimal:
+        assert (levels, result.bound) == (best.levels, result.score), strategy
+    check_lattice(table, result, strategy)
+    joins_suffice = data_of(search_input).joins_suffice
+    check_claims(table, result, joins_suffice, strategy)
+    assert expected_levels(table, result, joins_suffice, strategy) in (levels, None), strategy
     if prepared.is_new(levels):
         check_release(table.generalizations[levels], prepared, recoding)
 
 
-def chosen(table: SmallTable, found: SearchResult, joins_suffice: bool, strategy: str) -> Levels | None:
-    """What the strategy is to choose; and the lists that it gives are those of the oracle."""
-    case, minimal = table.case, sorted(one.levels for one in table.minimal)
+def check_claims(table: SmallTable, result: SearchResult, joins_suffice: bool, strategy: str) -> None:
+    """The lists of generalizations are those of the oracle, and what the strategy can prove is optimal."""
+    case, minimal = table.case, sorted(figures.levels for figures in table.minimal)
     if strategy in ("k_minimal", "ola", "flash", "incognito") or (strategy == "samarati" and joins_suffice):
-        assert list(found.minimal or ()) == minimal, strategy
-    elif found.minimal is not None:
-        assert {*found.minimal} <= {*minimal}, strategy
+        assert list(result.minimal or ()) == minimal, strategy
+    elif result.minimal is not None:
+        assert {*result.minimal} <= {*minimal}, strategy
     if strategy == "incognito":
-        assert list(found.satisfying or ()) == [one.levels for one in table.satisfying]
-    assert found.optimal or not STRATEGIES[strategy].traits.proves
+        assert list(result.satisfying or ()) == [figures.levels for figures in table.satisfying]
+    assert result.optimal or not STRATEGIES[strategy].traits.proves
     rises = case.measure in ("height", "relative_height") or case.limit == "0"
     by_tops = strategy in ("k_minimal", "ola", "flash")
-    assert found.optimal or not (rises and by_tops), "the measure rises along the lattice"
+    assert result.optimal or not (rises and by_tops), "the measure rises along the lattice"
+
+
+def expected_levels(table: SmallTable, result: SearchResult, joins_suffice: bool, strategy: str) -> Levels | None:
+    """The generalization that the strategy is defined to choose, or None if the oracle does not know it."""
     if strategy in ("optimal", "incognito"):
         return table.best.levels if table.best else None
     if strategy in ("k_minimal", "ola") or (strategy == "samarati" and joins_suffice):
         return solution(table, table.minimal)
     if strategy == "flash":
-        assert found.search is not None
-        return found.search.preferred(found.search.scores)
+        assert result.search is not None
+        return result.search.preferred(result.search.scores)
     if strategy == "datafly":
-        satisfying = {one.levels for one in table.satisfying}
-        allowed = [sorted({*own}) for own in zip(*table.generalizations, strict=True)]
-        return steps_of_datafly(table.source.table, allowed, case.weights or {}, satisfying.__contains__)
+        satisfying = {figures.levels for figures in table.satisfying}
+        allowed = [sorted({*levels}) for levels in zip(*table.generalizations, strict=True)]
+        return steps_of_datafly(table.source.table, allowed, table.case.weights or {}, satisfying.__contains__)
     if strategy == "samarati-binary" and joins_suffice:
-        least = min(sum(one.levels) for one in table.satisfying)
-        return solution(table, [one for one in table.satisfying if sum(one.levels) == least])
+        lowest = min(sum(figures.levels) for figures in table.satisfying)
+        return solution(table, [figures for figures in table.satisfying if sum(figures.levels) == lowest])
     return None
 
 
-def solution(table: SmallTable, among: list[oracle.Figures]) -> Levels | None:
-    best = oracle.best(among, table.case.measure)
+def solution(table: SmallTable, candidates: list[oracle.Figures]) -> Levels | None:
+    best = oracle.best(candidates, table.case.measure)
     return None if best is None else best.levels
 
 
-def check_lattice(table: SmallTable, found: SearchResult, strategy: str) -> None:
-    """What the lattice table says of each generalization is true."""
-    good = {one.levels for one in table.satisfying}
-    assert found.search is not None
-    levels, _, _, words, *_ = found.search.lattice_columns()
-    for one, word in zip(levels, words, strict=True):
-        assert word == "open" or (word == "satisfies") == (tuple(one) in good), (strategy, one)
+def check_lattice(table: SmallTable, result: SearchResult, strategy: str) -> None:
+    """The lattice table calls those generalizations satisfying that are, unless it leaves them open."""
+    satisfying = {figures.levels for figures in table.satisfying}
+    assert result.search is not None
+    candidates, _, _, words, *_ = result.search.lattice_columns()
+    for levels, word in zip(candidates, words, strict=True):
+        assert word == "open" or (word == "satisfies") == (tuple(levels) in satisfying), (strategy, levels)
 
 
 def check_infeasible(table: SmallTable, strategy: str, error: sqlanon.InfeasibleError) -> None:
@@ -310,7 +324,7 @@ def check_infeasible(table: SmallTable, strategy: str, error: sqlanon.Infeasible
 
 
 def check_release(expected: Release, prepared: Prepared, recoding: Recoding) -> None:
-    """The rows that are released, and what is told of them."""
+    """The released rows and their figures are those of the oracle."""
     rows = prepared.rows(recoding)
     sensitive = [*expected.source.sensitive]
     assert Counter(row[:-1] for row in rows) == expected.released(sensitive)
@@ -325,65 +339,67 @@ def check_release(expected: Release, prepared: Prepared, recoding: Recoding) -> 
         assert persons.smallest_class == min(expected.counts)
 
 
-# Below the full domain
+# --- local strategies
 
 
 @cache
-def written() -> dict[tuple[int, str], str]:
-    """What was found, by table and strategy."""
-    lines = [line.partition(": ") for line in WRITTEN.read_text(encoding="utf-8").splitlines()]
-    places = [place.partition(" ") for place, _, _ in lines]
-    return {(int(number), name): told for (number, _, name), (_, _, told) in zip(places, lines, strict=True)}
+def read_golden_results() -> dict[tuple[int, str], str]:
+    """The recorded results by table and variant."""
+    lines = [line.partition(": ") for line in GOLDEN.read_text(encoding="utf-8").splitlines()]
+    keys = [key.partition(" ") for key, _, _ in lines]
+    return {(int(number), name): result for (number, _, name), (_, _, result) in zip(keys, lines, strict=True)}
 
 
-TELLING = {
+QUICK_VARIANTS = {
     0: ("cells", "forest", "mu-argus"),
     1: ("mondrian", "mondrian exact"),
     3: ("local", "k-similar"),
     6: ("iab", "subtree", "k-similar set"),
 }
-"""On these tables faults that were planted in a strategy changed what it found, and they did so seldom on others."""
+"""The variants in the quick lane, by table: planted faults change their results on these tables, seldom on others."""
 
 
-@pytest.mark.parametrize("number", TELLING)
+@pytest.mark.parametrize("number", QUICK_VARIANTS)
 def test_local_strategies(number: int) -> None:
-    check_written(number, TELLING[number])
+    compare_with_golden_results(number, QUICK_VARIANTS[number])
 
 
 @pytest.mark.whole
 @pytest.mark.slow
 @pytest.mark.parametrize("number", LOCAL_NUMBERS)
 def test_every_local_strategy(number: int) -> None:
-    check_written(number, VARIANTS)
+    compare_with_golden_results(number, VARIANTS)
 
 
-def check_written(number: int, variants: Iterable[str]) -> None:
-    for variant, told in local_releases(number, variants):
-        assert told == written()[number, variant], variant
+def compare_with_golden_results(number: int, variants: Iterable[str]) -> None:
+    for variant, result in local_results(number, variants):
+        assert result == read_golden_results()[number, variant], variant
 
 
-def local_releases(number: int, variants: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """What local strategies found, after it is judged."""
-    table = small_table(number, of_classes=True)
+def local_results(number: int, variants: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Check the releases of local strategies, and yield each result as a line of the golden file."""
+    table = small_table(number, for_local=True)
     with prepared_table(table) as prepared:
         for variant in variants:
-            asked = VARIANTS[variant]
+            settings = VARIANTS[variant]
             try:
-                found, recoding, _ = prepared.search(**asked)
+                result, recoding, _ = prepared.search(**settings)
             except sqlanon.PolicyError:
-                continue  # it does not know the policy's requirements
+                continue  # the strategy does not support the requirements of the policy
             except sqlanon.InfeasibleError:
                 yield variant, "nothing"
                 continue
-            rows, figures = check_local(table, prepared, recoding, found, asked["strategy"]), recoding.figures
-            told = f"{found.score:.9g}, {figures.classes} classes, {figures.suppressed_rows} rows suppressed"
-            yield variant, f"{told}, rows {sha256(repr(rows).encode()).hexdigest()[:8]}"
+            rows, figures = check_local(table, prepared, recoding, result, settings["strategy"]), recoding.figures
+            text = f"{result.score:.9g}, {figures.classes} classes, {figures.suppressed_rows} rows suppressed"
+            yield variant, f"{text}, rows {sha256(repr(rows).encode()).hexdigest()[:8]}"
 
 
 def check_local(
-    table: SmallTable, prepared: Prepared, recoding: Recoding, found: SearchResult, strategy: str
+    table: SmallTable, prepared: Prepared, recoding: Recoding, result: SearchResult, strategy: str
 ) -> list[tuple[Any, ...]]:
-    """Each class, as its readers see it, meets the policy, and so few are left out as may be. Its rows, by number."""
+    """Check that each class, as its readers see it, meets the policy, and that suppression is within its limit.
+
+    Returns the released rows in the order of their numbers."""
     source, rows = table.source, sorted(prepared.rows(recoding), key=itemgetter(-1))
     numbers = [row[-1] for row in rows]
     assert len(set(numbers)) == len(numbers), "no row is released twice"
@@ -395,18 +411,18 @@ def check_local(
         assert not any(label in labels for label, labels in zip(row, table.forbidden, strict=False))
         classes.setdefault(row[:width], []).append(record)
     assert recoding.figures.suppressed_rows == len(source.rows) - len(rows)
-    assert holds(found.bound, found.score)
+    assert holds(result.bound, result.score)
     if not STRATEGIES[strategy].traits.of_combinations:
         assert recoding.figures.classes == len(classes)
-        released = Local(source, (), table.case.privacy, classes)
-        assert all(released.meets(one) for one in classes), strategy
-        lost = released.suppressed if source.person is None else released.suppressed_persons
-        assert lost <= oracle.allowed_rows(table.case.limit, source.count(source.rows)), strategy
+        released = LocalRelease(source, (), table.case.privacy, classes)
+        assert all(released.meets(labels) for labels in classes), strategy
+        suppressed = released.suppressed if source.person is None else released.suppressed_persons
+        assert suppressed <= oracle.allowed_rows(table.case.limit, source.count(source.rows)), strategy
     return rows
 
 
-class Local(Release):
-    """A release below the full domain: its classes are given."""
+class LocalRelease(Release):
+    """A release of a local strategy, from its classes."""
 
     def __init__(
         self, source: Source, levels: Levels, privacy: oracle_privacy.Privacy, classes: dict[Any, list[Record]]
@@ -417,6 +433,6 @@ class Local(Release):
 
 if __name__ == "__main__":
     lines = [
-        f"{number} {name}: {told}\n" for number in LOCAL_NUMBERS for name, told in local_releases(number, VARIANTS)
+        f"{number} {name}: {result}\n" for number in LOCAL_NUMBERS for name, result in local_results(number, VARIANTS)
     ]
-    sys.exit(WRITTEN.write_text("".join(lines), encoding="utf-8") == 0)
+    sys.exit(GOLDEN.write_text("".join(lines), encoding="utf-8") == 0)
