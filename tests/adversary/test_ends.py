@@ -286,7 +286,7 @@ def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str
     assert several or search["summary"] == "median", "there are ranges"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("search", some(SEARCHES, 20), ids=str)
 def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str, Any], tmp_path: Path) -> None:
     source = {name: values for name, values in drawn(2, 120).items() if name in ("age", "birth", "job")}
@@ -313,7 +313,7 @@ def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str
     assert f"{shown / len(keys):.1%} of the released rows" in warning
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("search", some(SEARCHES, 20), ids=str)
 def test_values_that_move_within_their_cells_change_no_range(search: dict[str, Any], tmp_path: Path) -> None:
     """The ages 21, 22 and 23 become 20, 22 and 24, and days of a month others in their order."""

@@ -239,7 +239,7 @@ def test_weights_say_which_cell_is_blanked(tmp_path: Path) -> None:
     assert by_second == Counter({("*", "x"): 5, ("c", "z"): 60})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     """Five rows, of one diagnosis: one more blank brings them together with another."""
     rows = [*[("a", "x", "flu")] * 3, *[("b", "x", "flu")] * 2, *[("d", "y", "gout")] * 2]
@@ -261,7 +261,7 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     assert sizes == Counter({("*", "*"): 7, ("c", "z"): 12})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(privacy_properties.thorough, max_examples=draw_tables(6, usual=10))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:

@@ -90,7 +90,7 @@ def test_masked_rows_and_parquet_files_have_lists(folder: Path, place: str) -> N
     assert any(city and len(city) > 1 for city in cities)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_reports_attacks_and_the_ledger_take_lists(folder: Path) -> None:
     """The ledger cannot look into sets, as text or as lists: it refuses a second release beside the first."""
     catalog = 'database = "second.duckdb"\nkeep = 2\n[catalog]\ndatabase = "own.duckdb"'

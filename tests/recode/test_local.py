@@ -60,7 +60,7 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
         assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
@@ -122,7 +122,7 @@ def of_classes(case: PrivacyCase) -> bool:
     return bool(case.source.rows) and {*case.privacy} <= {*LISTED, "k"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["local", "k-similar"])
 @settings(thorough, max_examples=draw_tables(6, usual=20))
 @given(case=privacy_cases().filter(of_classes))

@@ -36,7 +36,7 @@ def every_lattice_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dive, "LARGE", 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", STRATEGIES)
 @settings(thorough, max_examples=examples(40))
 @given(case=SOME_ROWS, limits=LIMITS)
@@ -44,7 +44,7 @@ def test_cuts_are_sound_and_never_worse_than_their_start(name: str, case: Case, 
     check_sound(STRATEGIES[name], case, limits, name)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", STRATEGIES)
 @settings(quick, max_examples=draw_tables(4, usual=10))
 @given(case=privacy_cases().filter(of_classes))

@@ -428,7 +428,7 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
         assert verification.verified, verification.failures
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(privacy_properties.quick, max_examples=draw_tables(3, usual=2))
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:

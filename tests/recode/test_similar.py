@@ -85,7 +85,7 @@ def check_best(case: Case, limits: list[int], most: int) -> None:
         assert plain.loss(found) == pytest.approx(least_loss(plain, case.k), abs=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
 def test_it_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:

@@ -103,7 +103,7 @@ def test_no_split_is_left_that_costs_less(number: int) -> None:
     check(case, [number % 3] * len(case.hierarchies))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(SOME_ROWS, LIMITS)
 def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
@@ -165,7 +165,7 @@ def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": {"all": north}}, "forbidden": ["south", "north"]}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(privacy_properties.thorough, max_examples=draw_tables(6, usual=20))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:

@@ -120,7 +120,7 @@ def check(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
     assert figures(one[1]) == figures(other[1])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.filter_too_much])
 @given(neighbours(), policies())
 def test_one_value_of_one_person_changes_no_figure(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:

@@ -315,7 +315,7 @@ def check(restricted_case: Restricted) -> None:
                 assert found == sorted(one.levels for one in minimal_of(expected.satisfying)), strategy
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=2))
 @given(restricted_case=restricted())
 def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) -> None:

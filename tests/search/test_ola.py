@@ -160,7 +160,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
         assert tuple(result.generalization[name] for name in case.source.quasi) == best.levels
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @ALL
 @thorough_privacy
 @given(case=strategies_privacy.privacy_cases())

@@ -159,7 +159,7 @@ def check_by_engine(case: Case) -> None:
         assert found == set().union(*data_of_engine(result._prepared).vectors()), "it leaves nothing behind"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(case=strategies.cases())
 @example(case=SIBLINGS)
@@ -233,7 +233,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-binary", "datafly"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @STRATEGIES_HERE
 @settings(thorough_privacy, max_examples=draw_tables(6, usual=20))
 @given(case=strategies_privacy.privacy_cases())

@@ -137,7 +137,7 @@ def check_privacy(case: PrivacyCase, checks: int) -> None:
         assert (levels, result.gap) == (best.levels, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(6, usual=20))
 @given(case=strategies_privacy.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:

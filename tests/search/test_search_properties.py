@@ -175,7 +175,7 @@ def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
 ENOUGH = strategies.cases().filter(lambda case: len(case.rows) >= case.k and not case.has_unknown)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
@@ -189,7 +189,7 @@ def check_top(case: Case) -> None:
     assert sum(recoded(case, top).values()) == len(case.rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(case=strategies.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, strategy: str) -> None:
@@ -212,7 +212,7 @@ def check_release(case: Case, strategy: str) -> None:
 SOLVABLE = strategies.cases().filter(lambda case: oracle.solve(**case.arguments) is not None)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=15))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter(case: Case) -> None:

@@ -94,7 +94,7 @@ def test_known_groupings_stand_in_the_policy_where_they_have_all_values(tmp_path
     assert rule_of(policy, "day")["dates"] == ("week",)  # type: ignore[index]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "trees"
     text, policy = suggested(tmp_path, folder)
