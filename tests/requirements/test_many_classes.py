@@ -100,6 +100,7 @@ def test_no_more_rows_are_lost_than_further_down(name: str) -> None:
     assert below.suppressed_rows < sum(map(sum, groups))
     for lost in (lost_by(above), lost_by(top)):
         assert lost <= below.suppressed_rows + 1e-6
+    assert lost_by(above) > 0 or above.suppressed_rows == 0
 
 
 def records_of(counts: Sequence[int]) -> list[dict[str, Any]]:
