@@ -88,22 +88,27 @@ class SmallTable:
 
 
 def small_table(number: int, for_local: bool = False) -> SmallTable:
-    """The table of a number. Every second one has persons, every fourth a population; a third may have level limits.
+    """The table of a number. Every second one has persons, every fourth a population; of three one has level limits,
+    one forbidden labels and one weights.
 
-    With ``for_local`` the table is larger, and each class can be checked by itself, as local strategies need: its only
-    requirement is often k.
+    With ``for_local`` the table is larger, and each class can be checked by itself, as local strategies need: half of
+    these tables have no requirement but k.
     """
     candidates = (_draw(random.Random(f"{number} {i}"), number, for_local) for i in count())
-    return next(table for table in candidates if _is_discriminating(table, number))
+    return next(table for table in candidates if _is_discriminating(table, number, for_local))
 
 
-def _is_discriminating(table: SmallTable, number: int) -> bool:
+def _is_discriminating(table: SmallTable, number: int, for_local: bool) -> bool:
     """Whether a search of this table can go wrong: some generalizations meet the policy, others do not, and several are
-    k-minimal. In one table of twelve a single generalization meets the policy, and in one none does."""
+    k-minimal. In one table of twelve a single generalization meets the policy, and in one, not for local strategies,
+    none does."""
     if not 8 <= len(table.generalizations) <= 40:
         return False
-    if number % 12 in (5, 11):
-        return len(table.satisfying) == (1 if number % 12 == 5 else 0)
+    heights = [(0, tree.height) for tree in table.source.quasi.values()]
+    if (number % 3 == 0 and [*table.level_limits] == heights) or (number % 3 == 1 and not any(table.forbidden)):
+        return False
+    if number % 12 == 5 or (number % 12 == 11 and not for_local):
+        return len(table.satisfying) == (number % 12 == 5)
     return len(table.minimal) > 1 and len(table.satisfying) < 0.8 * len(table.generalizations)
 
 
@@ -124,12 +129,11 @@ def _draw(rng: random.Random, number: int, for_local: bool) -> SmallTable:
     source = Source(rows, trees, sensitive, person, people)
     level_limits, forbidden = [], []
     for tree in trees.values():
-        low = rng.choice([0, 0, 1]) if number % 3 == 0 and tree.height else 0
-        high = rng.choice([tree.height, tree.height, max(low, tree.height - 1)]) if number % 3 == 0 else tree.height
-        level_limits.append((low, high))
+        limits = [(0, tree.height), (0, tree.height), (1, tree.height), (0, max(tree.height - 1, 1))]
+        level_limits.append(rng.choice(limits) if number % 3 == 0 else limits[0])
         labels = sorted({str(label) for path in tree.paths.values() for label in path})
-        forbidden.append((rng.choice(labels),) if number % 3 == 1 and rng.random() < 0.4 else ())
-    measure, aggregate, weights = _objective(rng, list(trees), for_local)
+        forbidden.append((rng.choice(labels),) if number % 3 == 1 and rng.random() < 0.6 else ())
+    measure, aggregate, weights = _objective(rng, number, list(trees), for_local)
     case = PrivacyCase(
         source,
         _privacy(rng, number, source, for_local),
@@ -220,25 +224,25 @@ def _population(rng: random.Random, trees: dict[str, Hierarchy], combinations: l
 
 
 def _objective(
-    rng: random.Random, names: list[str], for_local: bool
+    rng: random.Random, number: int, names: list[str], for_local: bool
 ) -> tuple[str, str | None, dict[str, float] | None]:
+    if number % 3 == 2:
+        weights = dict(zip(names, rng.sample([0.5, 1.0, 2.0, 3.0], len(names)), strict=True))
+        return rng.choice(["loss", "loss", "precision"]), rng.choice([None, "mean", "sum"]), weights
     local_measures = ["precision", "discernibility", "average_class_size", "distinct"]
     measure = rng.choice(["loss", "loss", "loss", *(local_measures if for_local else oracle.MEASURES)])
-    if measure not in oracle.PER_ATTRIBUTE:
-        return measure, None, None
-    aggregate = rng.choice([None, None, *oracle.AGGREGATES])
-    if aggregate in ("geometric", "max") or rng.random() < 0.5:
-        return measure, aggregate, None
-    return measure, aggregate, {rng.choice(names): rng.choice([0.5, 2.0, 3.0])}
+    return measure, rng.choice([None, None, *oracle.AGGREGATES]) if measure in oracle.PER_ATTRIBUTE else None, None
 
 
 def _privacy(rng: random.Random, number: int, source: Source, for_local: bool) -> dict[str, Any]:
     """k and up to three other requirements, which take turns, with persons and without."""
     privacy: dict[str, Any] = {"k": rng.choice([2, 2, 3, 4])}
-    eligible = CLASS_REQUIREMENTS if for_local else (*TABLE_REQUIREMENTS, *CLASS_REQUIREMENTS)
-    kinds = rng.sample(eligible, rng.choice([0, 0, 1]))
-    kinds += [] if for_local else [eligible[number // 2 % len(eligible)]]
-    kinds += [] if source.population is None else [POPULATION_REQUIREMENTS[number // 4 % len(POPULATION_REQUIREMENTS)]]
+    eligible = (*TABLE_REQUIREMENTS, *CLASS_REQUIREMENTS)
+    kinds = [] if for_local else [*rng.sample(eligible, rng.choice([0, 0, 1])), eligible[number // 2 % len(eligible)]]
+    if for_local and number % 4 in (1, 2):
+        kinds.append(CLASS_REQUIREMENTS[(number // 4 * 2 + number % 4 // 2) % len(CLASS_REQUIREMENTS)])
+    if source.population is not None:
+        kinds.append(POPULATION_REQUIREMENTS[number // 4 % len(POPULATION_REQUIREMENTS)])
     for kind in kinds:
         privacy[kind] = _requirement(rng, source, kind)
     return privacy
