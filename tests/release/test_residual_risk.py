@@ -224,7 +224,7 @@ def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) ->
 
 
 def claims(**fields: Any) -> Manifest:
-    """What a manifest claims, as far as it is looked at here."""
+    """A manifest with the claims that residual risks depend on."""
     columns = (
         ReleasedColumn("zip", "VARCHAR", "quasi"),
         ReleasedColumn("ill", "VARCHAR", "sensitive"),

@@ -381,14 +381,15 @@ QUICK_VARIANTS = {
 
 @pytest.mark.parametrize("number", QUICK_VARIANTS)
 def test_local_strategies(number: int) -> None:
-    compare_with_golden_results(number, QUICK_VARIANTS[number])
+    golden, variants = golden_results_of(number), QUICK_VARIANTS[number]
+    assert dict(local_results(number, variants)) == {name: golden[name] for name in variants}
 
 
 @pytest.mark.whole
 @pytest.mark.slow
 @pytest.mark.parametrize("number", LOCAL_NUMBERS)
 def test_every_local_strategy(number: int) -> None:
-    compare_with_golden_results(number, VARIANTS)
+    assert dict(local_results(number, VARIANTS)) == golden_results_of(number)
 
 
 @pytest.mark.whole
@@ -399,11 +400,6 @@ def test_local_strategies_as_if_the_table_were_large(number: int, monkeypatch: p
     for name, least in (AS_LARGE | LOCAL_AS_LARGE).items():
         monkeypatch.setattr(name, least)
     assert {*dict(local_results(number, VARIANTS))} == {*golden_results_of(number)}
-
-
-def compare_with_golden_results(number: int, variants: Iterable[str]) -> None:
-    golden = golden_results_of(number)
-    assert dict(local_results(number, variants)) == {name: golden[name] for name in variants if name in golden}
 
 
 def golden_results_of(number: int) -> dict[str, str]:
