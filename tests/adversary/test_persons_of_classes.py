@@ -49,6 +49,7 @@ def test_each_class_has_rows_of_k_persons_in_postgres(postgres: Server, tmp_path
         check_release(db, {"postgres": f"env:{VARIABLE}", "table": "visited.visits"}, seed, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", SEEDS[:1])
 def test_each_class_has_rows_of_k_persons_in_spark(session: Any, tmp_path: Path, seed: int) -> None:

@@ -90,6 +90,7 @@ def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypat
     assert failed  # not all: what fails to be dropped is dropped later, and no error
 
 
+@pytest.mark.thorough
 def test_two_databases_on_a_session(own: Any, tmp_path: Path) -> None:
     """The one that ends first takes nothing away from the other: no setting, and no view."""
     before, policy = state(own), plain_policy()
@@ -129,7 +130,7 @@ def renamed(table: pa.Table, names: list[str]) -> pa.Table:
 
 
 @pytest.mark.parametrize("turn", range(4))
-@pytest.mark.parametrize("way", ["small", "huge"])
+@pytest.mark.parametrize("way", ["small", pytest.param("huge", marks=pytest.mark.thorough)])
 def test_hostile_names(session: Any, turn: int, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (HOSTILE * 2)[3 * turn : 3 * turn + 5]
     table = planted_table().select(["zip", "age", "ill", "note", "name"])
@@ -179,6 +180,7 @@ def test_small_tables(session: Any, rows: int, tmp_path: Path) -> None:
     assert outcome(session, sqlanon.Policy(**tree), tmp_path) == expected
 
 
+@pytest.mark.thorough
 def test_kinds_of_sources(session: Any, tmp_path: Path) -> None:
     """A table of the catalog, files by a pattern, queries: all are the same rows."""
     table = planted_table()

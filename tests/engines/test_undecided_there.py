@@ -219,7 +219,7 @@ def test_a_source_in_spark_is_refused(spark: Any, role: str | None, persons: int
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
+@pytest.mark.parametrize("strategy", ["optimal", pytest.param("mondrian", marks=pytest.mark.thorough)])
 def test_the_figures_of_spark_are_those_of_the_release(spark: Any, strategy: str, tmp_path: Any) -> None:
     session = spark.newSession()
     file = str(tmp_path / "visits.parquet")

@@ -199,7 +199,7 @@ def released(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("spark_cluster")
-@pytest.mark.parametrize("which", ["one", "three"])
+@pytest.mark.parametrize("which", ["one", pytest.param("three", marks=pytest.mark.thorough)])
 def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytest.FixtureRequest) -> None:
     both: ReleaseDraft = request.getfixturevalue(which)
     there, here = both.there, both.here
@@ -485,6 +485,7 @@ def test_drawn_through_the_thin_client(spark_connect: Any) -> None:
         engine.close()
 
 
+@pytest.mark.thorough
 def test_a_lost_executor_takes_noise_with_it_and_none_is_drawn_again(spark_cluster: Cluster) -> None:
     engine = SparkEngine(spark_cluster.session)
     everything = parse_one("SELECT * FROM to_be_lost", dialect="spark")

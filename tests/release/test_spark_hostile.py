@@ -82,7 +82,7 @@ def forge(spark: Any, what: str) -> None:
         spark.sql(statement.replace("{location}", location))
 
 
-@pytest.mark.parametrize("what", some(FORGED, 2))
+@pytest.mark.parametrize("what", some(FORGED, 1))
 def test_nothing_of_a_forged_release_is_evaluated(what: str, place: Any, evaluated: Callable[[], bool]) -> None:
     patients(place, 120)
     policy = policy_of()

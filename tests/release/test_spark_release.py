@@ -580,6 +580,7 @@ def test_the_ledger_after_a_crash_at_any_statement(
     assert [row[1:] for row in known()] == [(False, True), (False, True), (True, True)]
 
 
+@pytest.mark.thorough
 def test_an_error_at_any_statement_leaves_nothing(
     place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -883,6 +884,7 @@ def test_a_manifest_that_cannot_be_read(place: Any) -> None:
         release.verify()
 
 
+@pytest.mark.thorough
 def test_requirements_are_looked_at_in_parts(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """More combinations than are fetched at once, and each of them once."""
     patients(place)
@@ -1006,6 +1008,7 @@ def test_the_thin_client_and_the_command_line(
     assert cli(*arguments[:3], "shared.none").status == 2
 
 
+@pytest.mark.thorough
 def test_beeline_reads_the_release(place: Any, tmp_path: Path) -> None:
     """What BI tools do: over JDBC, from Spark's own Thrift server."""
     patients(place, 200)

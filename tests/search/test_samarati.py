@@ -167,15 +167,14 @@ def test_the_engine_finds_the_same_vectors(case: Case) -> None:
     check_by_engine(case)
 
 
-@pytest.mark.thorough
-def test_vectors_that_take_turns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An outlier at a time, each with those after it."""
-    monkeypatch.setattr("sqlanon.search.vectors.PAIRS", 1)
-    case = replace(FIGURE_3, k=3)
-    with anonymized(case, "samarati") as (result, _):
-        parts = list(data_of_engine(result._prepared).vectors())
-        assert len(parts) > 1
-        assert set().union(*parts) == vectors(Table.of(case.rows, case.hierarchies), 3, (0, 0))
+@pytest.mark.parametrize(("pairs", "turns"), [(1, 4), (5, 2), (10_000_000, 1)])
+def test_vectors_that_take_turns_are_the_same(pairs: int, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One outlier at a time, two or all four: each with those after it and those of its turn."""
+    monkeypatch.setattr("sqlanon.search.vectors.PAIRS", pairs)
+    with anonymized(SIBLINGS, "samarati") as (result, _):
+        neighbours, *parts = list(data_of_engine(result._prepared).vectors())
+        assert len(parts) == turns
+        assert neighbours.union(*parts) == {(0, 0), (1, 0), (0, 1), (2, 2)}
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def hostile(session: Any) -> Any:
     return other
 
 
-@pytest.mark.parametrize("suppressed", ["drop", "mask"])
+@pytest.mark.parametrize("suppressed", ["drop", pytest.param("mask", marks=pytest.mark.thorough)])
 def test_what_is_printed_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: Path, suppressed: str) -> None:
     spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
     spark.sql(f"CREATE DATABASE {DATABASE}")
