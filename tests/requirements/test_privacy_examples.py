@@ -609,7 +609,6 @@ def test_conditions_on_the_kept_table(connection: duckdb.DuckDBPyConnection) -> 
 XYZ = dict.fromkeys("xyz", SUPPRESS)
 
 
-@pytest.mark.slow
 def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
     """Suppressing for one makes classes of the other too small: only what holds for both stays."""
     rows = [("a", "a", i) for i in range(4)] + [("a", "b", 1), ("a", "b", 2), ("c", "b", 3)]
@@ -626,6 +625,15 @@ def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
     assert suppressed(shields[1]) == 0
     assert suppressed(*shields) == 3, "c, and then the two of b that are left"
     assert passes(connection, XYZ, {"k_anonymity": shields}, {"x": 1})
+
+
+def test_where_shields_leave_nothing_in_the_end_nothing_is_kept(connection: duckdb.DuckDBPyConnection) -> None:
+    """The 8 rows in the middle have 10 beside them for each shield, until both ends are suppressed for the other."""
+    create(connection, "t", "x VARCHAR, y VARCHAR", [("a", "b")] * 2 + [("c", "b")] * 8 + [("c", "d")] * 2)
+    privacy = {"k": 2, "k_anonymity": [{"quasi": ["x"], "k": 10}, {"quasi": ["y"], "k": 10}]}
+    attributes = {name: {**SUPPRESS, "weight": weight} for name, weight in (("x", 2), ("y", 1))}
+    with searched(connection, attributes, privacy, search={"suppression_limit": 0.4}) as result:
+        assert (result.generalization, result.suppressed_rows) == ({"x": 0, "y": 1}, 2)
 
 
 @pytest.mark.thorough
