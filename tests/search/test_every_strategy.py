@@ -53,7 +53,7 @@ from sqlanon.recode.stage import Recoding, recode, recode_at
 from sqlanon.search import full_domain
 from sqlanon.search.checker import Checker, measure_of
 from sqlanon.search.compare import with_search
-from sqlanon.search.full_domain import data_of
+from sqlanon.search.full_domain import SearchTask, data_of
 from sqlanon.search.input import SearchInput
 from sqlanon.search.lattice import Progress, silent
 from sqlanon.search.limits import Clock
@@ -109,6 +109,9 @@ class Prepared:
         prepared = replace(self._with_prefix(" ".join(settings.values())), policy=policy)
         result = search(self._steps, prepared, silent)
         return result, recode(self._steps, prepared, result), prepared
+
+    def task(self) -> SearchTask:
+        return SearchTask(self._steps, self._prepared, silent)
 
     def check(self, levels: Levels) -> Figures:
         """The figures of a generalization, from the engine."""

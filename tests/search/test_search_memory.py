@@ -1,0 +1,98 @@
+"""The memory of a search: what it concludes from some checks is true of all generalizations of a small table."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+import hard_cases
+import oracle
+import pytest
+from oracle import Levels
+from small_tables import SmallTable, number_rows, small_table
+from test_every_strategy import HARD_TABLES, NUMBERS, prepared_table
+from test_privacy_properties import WITH_SUPPRESSION
+from test_quality_bounds import at_most, holds
+
+from sqlanon.measures import Figures
+from sqlanon.search import Search
+from sqlanon.search.lattice import Box
+
+
+def check_table(table: SmallTable) -> None:
+    """Check the generalizations in four random orders, and now and then what is concluded of all others."""
+    with prepared_table(table) as prepared:
+        search = prepared.task().lattice
+        lattice = search.lattice
+        ranges = (range(low, high + 1) for low, high in zip(lattice.bottom, lattice.top, strict=True))
+        known = {levels: prepared.check(levels) for levels in itertools.product(*ranges)}
+    for seed in range(4):
+        check_conclusions(table, replace(search, check=known.__getitem__, check_first=None), known, random.Random(seed))
+
+
+def check_conclusions(table: SmallTable, search: Search, known: Mapping[Levels, Figures], rng: random.Random) -> None:
+    search.only_best = True
+    sign = -1 if table.case.measure in oracle.MAXIMISED else 1
+    scores = {figures.levels: sign * figures.score for figures in table.satisfying}
+    for checks, levels in enumerate(rng.sample([*known], len(known)), start=1):
+        search.ask(levels)
+        if checks in (2, 5, 10) or checks == len(known):
+            check_words(table, search, known, scores)
+            check_bounds(search, known, scores)
+    assert search.best == (table.best.levels if table.best else None)
+
+
+def check_words(
+    table: SmallTable, search: Search, known: Mapping[Levels, Figures], scores: Mapping[Levels, float]
+) -> None:
+    for levels in known:
+        if search.may(levels) is False:
+            assert not any(at_most(low, levels) for low in scores), levels
+        if search.lasts(levels):
+            assert all(high in scores for high in table.generalizations if at_most(levels, high)), levels
+        assert search.word(levels) in ("open", "satisfies" if levels in scores else "violates"), levels
+
+
+def check_bounds(search: Search, known: Mapping[Levels, Figures], scores: Mapping[Levels, float]) -> None:
+    """No bound is above a score, and no generalization is ruled out that is preferred to the best so far."""
+    for low in known:
+        if low in scores:
+            assert holds(search.after(low), scores[low]), low
+        box = Box(search.measure.bound(low), sum(low), low, search.lattice.top)
+        above = [levels for levels in scores if at_most(low, levels)]
+        for high in search.figures:
+            if at_most(low, high):
+                bound = search.raised(box, high)
+                assert all(holds(bound, scores[levels]) for levels in above if at_most(levels, high)), (low, high)
+        excluded = search.excluded(box)
+        if excluded is not None:
+            for levels in above:
+                if at_most(levels, excluded):
+                    assert search.best is not None
+                    assert levels == search.best or not search.precedes(scores[levels], levels, search.best)
+
+
+@pytest.mark.whole
+@pytest.mark.cases(6)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_conclusions_of_small_tables(number: int) -> None:
+    check_table(small_table(number))
+
+
+QUICK = [("not monotone", "recursive"), ("not monotone", "average_risk"), ("tight", "joint"), ("tight", "with k_map")]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("shape", "kind", "persons"),
+    [one if one[:2] in QUICK else pytest.param(*one, marks=pytest.mark.slow) for one in HARD_TABLES],
+)
+def test_conclusions_where_not_all_that_is_higher_satisfies(shape: str, kind: str, persons: hard_cases.Persons) -> None:
+    privacies = WITH_SUPPRESSION[kind]
+    if shape == "tight":
+        case = hard_cases.tight(2, privacies, persons)
+    else:
+        case = hard_cases.not_monotone(2, privacies, ("0.2", "0.5"))
+    check_table(number_rows(replace(case, measure="suppression", aggregate=None)))
