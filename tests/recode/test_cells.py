@@ -141,12 +141,14 @@ def check_nothing_is_left_to_place(plan: Plan, placed: dict[int, Nodes], choice:
 DRAWS = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=4, max_size=4)
 
 
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=5))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_the_fewest_blanks(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=5))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
