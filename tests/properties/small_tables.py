@@ -32,6 +32,33 @@ POPULATION_REQUIREMENTS = ("delta_presence", "k_map", "null_map")
 
 
 @dataclass(frozen=True)
+class Size:
+    """How large a table is. Each count is drawn from a list."""
+
+    attributes: Sequence[int]
+    values: Sequence[int]  # of an attribute
+    heights: Sequence[int]  # the levels of a hierarchy, without the ground values and the top
+    whole_numbers: float  # the share of attributes of numbers
+    generalizations: int = 40  # at most
+
+
+SMALL = Size([2, 2, 3], [2, 3, 4, 5], [1, 2, 2, 3], 0.4)
+MEDIUM = Size([2, 2, 3], [5, 6, 7, 9], [1, 2, 2, 3], 0.6)
+WIDE = Size([3], [6, 9, 12], [2, 3, 3], 0.6, generalizations=64)
+"""Tens of distinct combinations, so that a greedy step has many to choose from."""
+
+FEW = Size([3], [3, 4, 5], [2, 3], 0.5, generalizations=64)
+"""At most ten combinations, some of them large: strategies try everything."""
+
+
+def size_of(number: int, for_local: bool) -> Size:
+    """How large the table of a number is."""
+    if not for_local:
+        return SMALL
+    return MEDIUM if number < 12 else FEW if number < 16 else WIDE
+
+
+@dataclass(frozen=True)
 class SmallTable:
     """A case with the lowest and highest level and the forbidden labels of each quasi-identifier."""
 
@@ -92,7 +119,8 @@ def small_table(number: int, for_local: bool = False) -> SmallTable:
     one forbidden labels and one weights.
 
     With ``for_local`` the table is larger, and each class can be checked by itself, as local strategies need: half of
-    these tables have no requirement but k.
+    these tables have no requirement but k. From number 12 on they have few combinations, of which the best
+    generalization suppresses several, and from 16 on many.
     """
     candidates = (_draw(random.Random(f"{number} {i}"), number, for_local) for i in count())
     return next(table for table in candidates if _is_discriminating(table, number, for_local))
@@ -102,7 +130,10 @@ def _is_discriminating(table: SmallTable, number: int, for_local: bool) -> bool:
     """Whether a search of this table can go wrong: some generalizations meet the policy, others do not, and several are
     k-minimal. In one table of twelve a single generalization meets the policy, and in one, not for local strategies,
     none does."""
-    if not 8 <= len(table.generalizations) <= 40:
+    size = size_of(number, for_local)
+    if not 8 <= len(table.generalizations) <= size.generalizations:
+        return False
+    if size is FEW and (table.best is None or table.generalizations[table.best.levels].suppressed < 5):
         return False
     heights = [(0, tree.height) for tree in table.source.quasi.values()]
     if (number % 3 == 0 and [*table.level_limits] == heights) or (number % 3 == 1 and not any(table.forbidden)):
@@ -113,9 +144,10 @@ def _is_discriminating(table: SmallTable, number: int, for_local: bool) -> bool:
 
 
 def _draw(rng: random.Random, number: int, for_local: bool) -> SmallTable:
-    trees = {name: _tree(rng, for_local) for name in rng.sample(QUASI, rng.choice([2, 2, 3]))}
-    combinations = _combinations(rng, list(trees.values()), unknown=number % 5 == 0, many=for_local)
-    sensitive = {name: _tree(rng) if rng.random() < 0.5 else None for name in SENSITIVE[: rng.choice([1, 1, 2])]}
+    size = size_of(number, for_local)
+    trees = {name: _tree(rng, size) for name in rng.sample(QUASI, rng.choice(size.attributes))}
+    combinations = _combinations(rng, list(trees.values()), number % 5 == 0, size)
+    sensitive = {name: _tree(rng, SMALL) if rng.random() < 0.5 else None for name in SENSITIVE[: rng.choice([1, 1, 2])]}
     person = "mover" if number % 2 else None
     rows = [
         {ROW: i}
@@ -168,12 +200,14 @@ def local_case(number: int) -> Case:
     return Case(rows, case.source.quasi, case.privacy["k"], case.limit, "loss", weights=case.weights)
 
 
-def _tree(rng: random.Random, many: bool = False) -> Hierarchy:
-    """2 to 5 values (``many``: 5 to 9) under 1 to 3 uneven levels; a group may have the name of one of its values."""
-    numbers, texts = (0, 1, 2, 7, 10, -3, 15, 4, 30), ("v0", "v1", "it's", "a b", "é", "NULL", "007", "v2", "V0")
-    pool: Sequence[Value] = numbers if rng.random() < (0.6 if many else 0.4) else texts
-    ground = rng.sample(pool, rng.choice([5, 6, 7, 9] if many else [2, 3, 4, 5]))
-    height, by_member = rng.choice([1, 2, 2, 3]), rng.random() < 0.3
+def _tree(rng: random.Random, size: Size) -> Hierarchy:
+    """Values under 1 to 3 uneven levels; a group may have the name of one of its values."""
+    numbers, texts = [0, 1, 2, 7, 10, -3, 15, 4, 30], ["v0", "v1", "it's", "a b", "é", "NULL", "007", "v2", "V0"]
+    if size is WIDE:
+        numbers, texts = [*numbers, 31, 40, 55], [*texts, "b", "c", "d"]
+    pool: Sequence[Value] = numbers if rng.random() < size.whole_numbers else texts
+    ground = rng.sample(pool, rng.choice(size.values))
+    height, by_member = rng.choice(size.heights), rng.random() < 0.3
     paths = {value: [value] for value in ground}
     groups: list[list[Value]] = [[value] for value in ground]
     for level in range(1, height):
@@ -187,8 +221,9 @@ def _tree(rng: random.Random, many: bool = False) -> Hierarchy:
     return Hierarchy({value: (*path, "*") for value, path in paths.items()})
 
 
-def _combinations(rng: random.Random, trees: list[Hierarchy], unknown: bool, many: bool) -> list[Row]:
-    """Up to 30 rows (``many``: 60): repeated combinations, so that classes have about k rows, and random ones."""
+def _combinations(rng: random.Random, trees: list[Hierarchy], unknown: bool, size: Size) -> list[Row]:
+    """Up to 30 rows, or 60 for local strategies: repeated combinations, so that classes have about k rows, and random
+    ones. Of a wide table each is repeated seldom; of few combinations, those that are not large differ little."""
 
     def row(odd: bool = False) -> Row:
         values_of_row: list[Value] = []
@@ -198,6 +233,15 @@ def _combinations(rng: random.Random, trees: list[Hierarchy], unknown: bool, man
             values_of_row.append(rng.choice(rare if odd and rng.random() < 0.25 else values))
         return tuple(values_of_row)
 
+    if size is WIDE:
+        rows = [row(odd=rng.random() < 0.1) for _ in range(rng.randint(60, 100))]
+        return [*rows, *(rng.choice(rows) for _ in range(20))]
+    if size is FEW:
+        large = [row() for _ in range(3)]
+        similar = {(*one[:i], *row()[i : i + 1], *one[i + 1 :]) for one in large for i in range(3)} - {*large}
+        small = rng.sample(sorted(similar, key=repr), min(len(similar), 7))
+        return [*(combination for combination in large for _ in range(rng.randint(3, 6))), *small, small[0]]
+    many = size is MEDIUM
     heaps = rng.randint(6, 14) if many else rng.randint(2, 6)
     repeated = [combination for _ in range(heaps) for combination in [row()] * rng.randint(1, 6)]
     return [*repeated, *(row(odd=True) for _ in range(heaps if many else rng.randint(2, 8)))][: 60 if many else 30]
