@@ -92,6 +92,7 @@ def test_it_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: li
     check_sound(as_ancestors, case, limits, "k-similar")
 
 
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=4))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 6), LIMITS)
 def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[int]) -> None:

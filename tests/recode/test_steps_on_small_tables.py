@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from local_tasks import Plain
 from oracle import Hierarchy
@@ -11,7 +14,7 @@ from test_subtree import check_no_split_is_left, cut_of
 
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.mu_argus import mu_argus
-from sqlanon.recode.local.subtree import subtree
+from sqlanon.recode.local.subtree import _Cuts, _Split, subtree
 
 A, B, C, D = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3), letters("d", 2)
 CLASSES = [("most", "more", "identifying", "identifying"), ("more", "more", "most", "identifying"), ()]
@@ -22,7 +25,7 @@ CLASSES = [("most", "more", "identifying", "identifying"), ("more", "more", "mos
 
 ARGUS = [
     Small(drawn(n, 30, [A, B, C, D], 0.6), [A, B, C, D], 2 + n % 3, limit, identification=CLASSES[n % 3])
-    for n, limit in [(1, 6), (2, 9), (3, 4), (4, 12), (5, 0), (6, 10)]
+    for n, limit in [(1, 6), (2, 9), (4, 12), (6, 10)]
 ] + [
     Small(drawn(7, 28, [A, B, C], 0.6), [A, B, C], 3, 8, spans=[(0, 1), (1, 2), (0, 1)]),
     Small([*drawn(8, 28, [A, B, C], 0.6), ("?", "b0", "c0")], [A, B, C], 3, 9, forbidden=[["aa1"], [], ["c*"]]),
@@ -54,15 +57,10 @@ UNEVEN = Hierarchy({
 })  # fmt: skip
 
 
-def people(number: int, rows: int, most: int) -> list[int]:
-    """The person of each row: some have several."""
-    return [(i * i * number + i) % most for i in range(rows)]
-
-
 SUBTREE = [
     *(
         Small(drawn(n, 36, [UNEVEN, B, C], 0.6), [UNEVEN, B, C], 3, limit, weights=weights)
-        for n, limit, weights in [(1, 6, ()), (2, 3, (1.0, 3.0, 0.5)), (3, 8, ()), (4, 0, ()), (5, 5, (2.0, 1.0, 1.0))]
+        for n, limit, weights in [(1, 6, ()), (2, 3, (1.0, 3.0, 0.5)), (4, 0, ())]
     ),
     Small([*drawn(6, 30, [UNEVEN, B], 0.6), ("?", "b0")], [UNEVEN, B], 3, 4, forbidden=[["p"], []]),
     Small(drawn(7, 30, [UNEVEN, B], 0.6), [UNEVEN, B], 3, 3, spans=[(1, 3), (0, 1)]),
@@ -80,3 +78,49 @@ def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
         assert sum(plain.n.values()) - plain.rows(placed) <= plain.allowed
         assert plain.loss(placed) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-9
         check_no_split_is_left(plain, cut_of(plain, placed), placed, small.k)
+
+
+def cuts(rows: int, persons: int) -> _Cuts:
+    """A search in which so many rows and persons may be suppressed."""
+    found = object.__new__(_Cuts)
+    found._allowed, found._allowed_persons = rows, persons
+    return found
+
+
+def cut(lost: int, persons: int) -> Any:
+    return SimpleNamespace(lost=lost, persons=persons)
+
+
+SPLITS = [_Split(1, 90, 0, 0), _Split(2, 160, 1, 1), _Split(3, 90, 2, 1), _Split(4, 40, -1, 0), _Split(5, 30, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "persons", "rival", "taken"),
+    [
+        (5, 0, 0.0, [1, 2, 3, 4, 5]),  # three more rows, as many as may be
+        (6, 0, 0.0, [1, 2]),  # the third would suppress a row too many
+        (8, 0, 0.0, [1]),
+        (9, 0, 0.0, [1]),  # the first is taken, whatever it suppresses
+        (5, 1, 0.0, [1, 2, 3, 4, 5]),
+        (5, 2, 0.0, [1, 2]),  # the third would take a row from a person too many
+        (5, 0, 30.0, [1, 2]),  # no more than the rival is worth
+        (5, 0, 29.0, [1, 2, 3, 4, 5]),
+        (5, 0, 100.0, [1]),
+    ],
+)
+def test_splits_that_together_suppress_too_much_are_not_taken_together(
+    lost: int, persons: int, rival: float, taken: list[int]
+) -> None:
+    assert [split.worth for split in SPLITS] == [90, 80, 30, 40, 30]
+    assert [*cuts(8, 3)._taken(cut(lost, persons), SPLITS, rival)] == taken
+
+
+def test_a_split_is_possible_within_the_limits_unless_its_node_was_just_raised() -> None:
+    def possible(lost: int, persons: int, raised: tuple[int, int] | None = None) -> list[int]:
+        return [split.node for split in cuts(8, 3)._possible(cut(lost, persons), SPLITS, 0, raised)]
+
+    assert possible(6, 2) == [1, 2, 3, 4, 5]
+    assert possible(7, 2) == [1, 2, 4, 5]
+    assert possible(6, 3) == [1, 4, 5]
+    assert possible(6, 2, (0, 2)) == [1, 3, 4, 5]
+    assert possible(6, 2, (1, 2)) == [1, 2, 3, 4, 5]

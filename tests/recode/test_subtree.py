@@ -95,8 +95,8 @@ def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: i
                 assert lost > plain.allowed or plain.loss(kept) >= plain.loss(found) - 1e-9, (i, node)
 
 
+@pytest.mark.slow
 @pytest.mark.whole
-@pytest.mark.cases(2)
 @pytest.mark.parametrize("number", range(16))
 def test_no_split_is_left_that_costs_less(number: int) -> None:
     case = local_case(number)
