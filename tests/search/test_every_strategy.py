@@ -394,10 +394,9 @@ QUICK_VARIANTS = {
     8: ("forest", "mondrian exact", "mu-argus", "cells"),
     9: ("local", "subtree"),
     12: ("forest", "iab"),
-    15: ("k-similar", "mu-argus", "large k-similar", "large subtree"),
+    15: ("k-similar", "mu-argus", "large k-similar"),
     16: ("mu-argus", "forest", "local", "cells", "large cells"),
     17: ("k-similar",),
-    19: ("subtree",),
 }
 """The variants in the quick lane, by table: planted faults change their results on these tables, seldom on others."""
 
