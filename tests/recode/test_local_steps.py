@@ -153,7 +153,10 @@ class Climb:
         """By combination that is left the group that holds, named by its least member."""
         plain = self.plain
         at = {c: nodes for c, nodes in plain.at(levels).items() if c in self.left}
-        sizes = Counter(itertools.chain.from_iterable([nodes] * plain.n[c] for c, nodes in at.items()))
+        sizes: Counter[tuple[int, ...]] = Counter()
+        for c, nodes in at.items():
+            is_released = all(by[node].released for by, node in zip(plain.nodes, nodes, strict=True))
+            sizes[nodes] += plain.n[c] if is_released else 0
         return {c: min(o for o in at if at[o] == nodes) for c, nodes in at.items() if sizes[nodes] >= self.k}
 
     def held(self, levels: Levels) -> int:
@@ -186,7 +189,7 @@ class Climb:
                 self.step(levels)
 
 
-@pytest.mark.parametrize("small", [one for one in HELD if not one.forbidden])
+@pytest.mark.parametrize("small", HELD)
 def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
     with small_task(small) as task:
         groups, climb = Groups(task, "g"), Climb(Plain(task), small.k)
@@ -195,7 +198,7 @@ def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
         grouped = [exp.select("combination", "cell").from_(one).where("cell IS NOT NULL") for one in steps]
         found = [dict(task.engine.rows(one)) for one in grouped]
         assert found == [cells for _, cells in climb.steps]
-        assert len(found) > 2
+        assert len(found) > 1
 
 
 @pytest.mark.parametrize("small", HELD)
