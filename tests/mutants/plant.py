@@ -8,13 +8,14 @@
 Other arguments go to pytest and select the tests. The default is the quick tests of the folder with the name of the
 faulty file's folder, then the quick lane; `--near` leaves out the latter.
 
-Each fault is planted in a copy of the checkout. A fault that makes the tests hang counts as noticed. The exit status is
-1 if more faults survive than `--survivors`.
+Each fault is planted in a copy of the checkout. Where a run of tests takes longer than `--patience`, the fault counts
+as noticed, and its line says LATE. The exit status is 1 if more faults survive than `--survivors`.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import re
@@ -114,17 +115,18 @@ class Copy:
             else:
                 shutil.copy2(source, folder / name)
 
-    def notices(self, fault: Fault, runs: Sequence[Sequence[str]]) -> bool:
-        """Whether one of the runs of tests fails."""
+    def plant(self, fault: Fault, runs: Sequence[Sequence[str]]) -> str:
+        """Plant a fault, and tell the first result of a run of tests that is not ``SURVIVED``, if there is one."""
         path = self._folder / fault.file
         text = path.read_text(encoding="utf-8")
         _rewrite(path, fault.apply(text))
         try:
-            return any(not self.passes(tests) for tests in runs)
+            return next((result for tests in runs if (result := self.run(tests)) != "SURVIVED"), "SURVIVED")
         finally:
             _rewrite(path, text)
 
-    def passes(self, tests: Sequence[str]) -> bool:
+    def run(self, tests: Sequence[str]) -> str:
+        """Run tests: ``SURVIVED`` if they pass, ``killed`` if one fails, or ``LATE``."""
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
         data = os.environ.get("SQLANON_DATA", str(ROOT.parent / "shared" / "data"))
         environment = {"SQLANON_EXAMPLES": "0.1", **os.environ, "PYTHONPATH": str(self._folder), "SQLANON_DATA": data}
@@ -141,10 +143,10 @@ class Copy:
                 output, _ = process.communicate(timeout=self._patience)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)  # its workers, too
-                return False
+                return "LATE"
         if process.returncode not in (0, 1, 2, 5):  # 2: a file of tests cannot be imported; 5: no tests
             raise SystemExit(f"pytest failed with status {process.returncode}: {output[-2_000:]}")
-        return process.returncode in (0, 5)
+        return "SURVIVED" if process.returncode in (0, 5) else "killed"
 
 
 def _rewrite(path: Path, text: str) -> None:
@@ -164,21 +166,7 @@ def runs_for(fault: Fault, tests: Sequence[str], near: bool = False) -> list[lis
     return first if near and first else [*first, [*QUICK, "-n", "auto"]]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--since", metavar="COMMIT", help="on the lines that differ from a commit")
-    source.add_argument("--file", action="append", help="in a file of the package")
-    source.add_argument("--anywhere", type=int, metavar="NUMBER", help="this number in the whole package, at random")
-    source.add_argument("--list", type=Path, help="those of a TOML file")
-    parser.add_argument("--only", default="", help="those whose names have this text")
-    parser.add_argument("--sample", type=int, help="how many of them to plant, drawn at random")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--patience", type=float, default=1_800, metavar="SECONDS", help="of one run of tests")
-    parser.add_argument("--near", action="store_true", help="only the tests of the faulty file's folder, if it has any")
-    parser.add_argument("--passed", action="store_true", help="the tests are known to pass without a fault")
-    parser.add_argument("--survivors", type=int, default=0, help="the number of faults that may survive")
-    arguments, tests = parser.parse_known_args()
+def choose_faults(arguments: argparse.Namespace) -> list[Fault]:
     if arguments.list:
         faults = listed_faults(arguments.list)
     elif arguments.anywhere is not None:
@@ -192,22 +180,45 @@ def main() -> int:
         raise SystemExit("no fault to plant: choose other lines or another name")
     if arguments.sample is not None and arguments.sample < len(faults):
         faults = sorted(random.Random(arguments.seed).sample(faults, arguments.sample), key=lambda fault: fault.name)
-    survivors, sound = list[Fault](), list[list[str]]()
+    return faults
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--since", metavar="COMMIT", help="on the lines that differ from a commit")
+    source.add_argument("--file", action="append", help="in a file of the package")
+    source.add_argument("--anywhere", type=int, metavar="NUMBER", help="this number in the whole package, at random")
+    source.add_argument("--list", type=Path, help="those of a TOML file")
+    parser.add_argument("--only", default="", help="those whose names have this text")
+    parser.add_argument("--sample", type=int, help="how many of them to plant, drawn at random")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--patience", type=float, default=1_800, metavar="SECONDS", help="of one run of tests")
+    parser.add_argument("--stop-after", type=float, metavar="SECONDS", help="plant no further fault after this time")
+    parser.add_argument("--near", action="store_true", help="only the tests of the faulty file's folder, if it has any")
+    parser.add_argument("--passed", action="store_true", help="the tests are known to pass without a fault")
+    parser.add_argument("--survivors", type=int, default=0, help="the number of faults that may survive")
+    arguments, tests = parser.parse_known_args()
+    faults = choose_faults(arguments)
+    survivors, planted, sound = list[Fault](), 0, list[list[str]]()
+    stop_at = time.perf_counter() + (math.inf if arguments.stop_after is None else arguments.stop_after)
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder), arguments.patience)
         for fault in faults:
+            if time.perf_counter() > stop_at:
+                break
+            planted += 1
             runs = runs_for(fault, tests, arguments.near)
             for run in runs:
-                if not (arguments.passed or run in sound or copy.passes(run)):
+                if not (arguments.passed or run in sound or copy.run(run) == "SURVIVED"):
                     raise SystemExit(f"these tests fail without a fault: pytest {' '.join(run)}")
                 sound.append(run)
             started = time.perf_counter()
-            is_noticed = copy.notices(fault, runs)
-            if not is_noticed:
+            result = copy.plant(fault, runs)
+            if result == "SURVIVED":
                 survivors.append(fault)
-            seconds = time.perf_counter() - started
-            print(f"{'killed  ' if is_noticed else 'SURVIVED'} {seconds:5.0f} s  {fault.name}", flush=True)
-    print(f"{len(faults) - len(survivors)} of {len(faults)} faults were noticed")
+            print(f"{result:8} {time.perf_counter() - started:5.0f} s  {fault.name}", flush=True)
+    print(f"{planted - len(survivors)} of {planted} faults were noticed; {len(faults) - planted} were not planted")
     return 1 if len(survivors) > arguments.survivors else 0
 
 

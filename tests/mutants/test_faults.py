@@ -84,6 +84,19 @@ def test_what_no_test_notices_survives(
 
 
 @pytest.mark.slow
+def test_tests_that_hang_are_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "few.py").write_text("WAIT = 0\n")
+    (tmp_path / "test_few.py").write_text("import time, few\ndef test(): time.sleep(few.WAIT)\n")
+    monkeypatch.setattr(plant, "ROOT", tmp_path)
+    monkeypatch.setattr(plant, "COPIED", ("few.py", "test_few.py"))
+    (copied := tmp_path / "copy").mkdir()
+    tests = ["-p", "no:xdist", "test_few.py"]
+    hangs = plant.Fault("it waits", "few.py", lambda text: text.replace("0", "60"))
+    assert plant.Copy(copied, patience=5).plant(hangs, [tests]) == "LATE"
+    assert (copied / "few.py").read_text() == "WAIT = 0\n"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["first.toml", "second.toml"])
 def test_each_fault_of_a_list_can_be_planted(name: str) -> None:
     """Its text stands once in its file: a change of that line has to change the list, too."""
