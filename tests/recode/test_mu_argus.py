@@ -172,7 +172,6 @@ def _with_policy(task: LocalTask, policy: sqlanon.Policy) -> LocalTask:
     return replace(task, prepared=replace(task.prepared, policy=policy))
 
 
-@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=6))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
 def test_as_a_plain_one(case: Case, limits: list[int], classes: list[str]) -> None:
