@@ -12,7 +12,7 @@ import math
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -44,13 +44,16 @@ from test_quality_bounds import holds
 import sqlanon
 from sqlanon.coding import Column
 from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.frequency import codes
+from sqlanon.frequency.sets import FrequencySets
 from sqlanon.measures import Figures
 from sqlanon.pipeline import prepare
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.recode.local import finish
 from sqlanon.recode.local.task import LocalTask, local_task
 from sqlanon.recode.stage import Recoding, recode, recode_at
-from sqlanon.search import full_domain
+from sqlanon.search import checker, full_domain, optimal
+from sqlanon.search.breeding import Breeding
 from sqlanon.search.checker import Checker, measure_of
 from sqlanon.search.compare import with_search
 from sqlanon.search.full_domain import SearchTask, data_of
@@ -63,12 +66,21 @@ from sqlanon.search.stage import search
 NUMBERS, LOCAL_NUMBERS = range(24), range(20)
 """The numbers of the tables for full-domain strategies, and for local ones."""
 
+QUICK_NUMBERS = (0, 1, 2, 5, 6, 7, 8, 10, 11, 13, 14, 15, 20, 22)
+"""Between them, these have every feature and most requirements and measures."""
+
 HARD_TABLES = [
     (shape, kind, persons)
     for kind in WITH_SUPPRESSION
     for shape, persons in (("not monotone", None), ("tight", "settled" if len(kind) % 2 else None))
 ]
 """Parameters of tables on which a search that prunes too much goes wrong."""
+
+
+def quick_and_slow(cases: Iterable[Any], quick: Collection[Any]) -> list[Any]:
+    """Cases of a test, of which those in ``quick`` run in the quick lane."""
+    return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
 
 FULL_DOMAIN = [name for name, strategy in STRATEGIES.items() if not strategy.traits.local]
 LOCAL = [name for name, strategy in STRATEGIES.items() if strategy.traits.local]
@@ -85,10 +97,13 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "strategies.txt"
 class Prepared:
     """A prepared table that every strategy searches. Checks and tasks that strategies share run in the engine once."""
 
-    def __init__(self, steps: StatementRunner, prepared: SearchInput, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, steps: StatementRunner, prepared: SearchInput, patch: pytest.MonkeyPatch, remembers: bool
+    ) -> None:
         self._steps, self._prepared = steps, prepared
         self._tasks: dict[Any, LocalTask] = {}
-        patch.setattr(full_domain, "Checker", partial(RememberingChecker, {}))
+        if remembers:
+            patch.setattr(full_domain, "Checker", partial(RememberingChecker, {}))
         patch.setattr(finish, "local_task", self._local_task)
         self._compared: set[Levels] = set()
 
@@ -165,7 +180,8 @@ class RememberingChecker(Checker):
 
 
 @contextmanager
-def prepared_table(table: SmallTable) -> Iterator[Prepared]:
+def prepared_table(table: SmallTable, remembers: bool = True) -> Iterator[Prepared]:
+    """Prepare a table in a database of its own; ``remembers``: strategies share what was checked."""
     with (
         tempfile.TemporaryDirectory() as name,
         duckdb.connect() as connection,
@@ -178,7 +194,7 @@ def prepared_table(table: SmallTable) -> Iterator[Prepared]:
         with sqlanon.connect(connection) as db, db._space.run(policy(table, Path(name)), counted=True) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, policy(table, Path(name)), run.source, run.work, run.population)
-            yield Prepared(steps, prepared, patch)
+            yield Prepared(steps, prepared, patch, remembers)
 
 
 def tables_of(source: Source) -> dict[str, Any]:
@@ -202,8 +218,7 @@ def policy(table: SmallTable, directory: Path) -> sqlanon.Policy:
 
 
 @pytest.mark.whole
-@pytest.mark.cases(13)
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", quick_and_slow(NUMBERS, QUICK_NUMBERS))
 def test_every_strategy_of_the_full_domain(number: int) -> None:
     table = small_table(number)
     with prepared_table(table) as prepared:
@@ -228,27 +243,74 @@ def test_every_strategy_where_not_all_that_is_higher_satisfies(
             check_full_domain(table, prepared, strategy)
 
 
-AS_LARGE = {
-    SMALL_SET: 5,
-    COARSE_SET: 4,
-    ROWS_PER_CODE: 1,
+LARGE_LATTICE = {
+    "sqlanon.search.dive.LARGE": 4,
+    "sqlanon.search.optimal.LARGE": 4,
+    "sqlanon.search.optimal.FIRST": 1,
+    "sqlanon.search.optimal.TURN": 2,
+    "sqlanon.search.optimal.BOXES": 4,
     "sqlanon.search.vectors.PAIRS": 20,
     "sqlanon.search.memory.CONSIDERED": 2,
-    "sqlanon.search.dive.LARGE": 4,
     "sqlanon.search.lattice.ROOM": 3,
 }
-"""Lowered thresholds: small tables take the paths of large ones, with coarse frequency sets, codes, searches in parts
-and bred candidates."""
+MANY_ROWS = {SMALL_SET: 5, COARSE_SET: 2, "sqlanon.frequency.sets.SHARE": 10, ROWS_PER_CODE: 1_000}
+AS_LARGE = {
+    "lattice": LARGE_LATTICE,
+    "rows": MANY_ROWS,
+    "both": LARGE_LATTICE | MANY_ROWS,
+    "packs": LARGE_LATTICE | MANY_ROWS | {ROWS_PER_CODE: 1},
+}
+"""Thresholds lowered so that small tables take the paths of those with a large lattice, with many rows, with both, and
+with many rows that have their codes in packs."""
+
+LARGE_PATHS = {
+    "lattice": ((2, 13), ["go_on", "_ask_ahead", "class_leaves_together"]),
+    "rows": ((0, 64), ["half_at"]),
+    "both": ((48,), ["go_on", "_ask_ahead"]),
+    "packs": ((80,), ["half_at", "_pack_codes"]),
+}
+"""The tables that are searched in the quick lane, and the functions for large tables that run there."""
+
+
+@pytest.mark.parametrize("size", AS_LARGE)
+def test_every_strategy_as_if_tables_were_large(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, expected = LARGE_PATHS[size]
+    called: set[str] = set()
+    for owner, name in (
+        (Breeding, "go_on"),
+        (optimal._BranchAndBound, "_ask_ahead"),
+        (checker, "class_leaves_together"),
+        (FrequencySets, "half_at"),
+        (codes, "_pack_codes"),
+    ):
+        monkeypatch.setattr(owner, name, recorded(called, name, getattr(owner, name)))
+    for number in numbers:
+        check_as_large(number, size, monkeypatch)
+    assert called.issuperset(expected)
+
+
+def recorded(called: set[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that records its name when it is called."""
+
+    def call(*arguments: Any) -> Any:
+        called.add(name)
+        return function(*arguments)
+
+    return call
 
 
 @pytest.mark.whole
-@pytest.mark.cases(7)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_strategy_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, threshold in AS_LARGE.items():
+    check_as_large(number, [*AS_LARGE][number // 3 % 4], monkeypatch)
+
+
+def check_as_large(number: int, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, threshold in AS_LARGE[size].items():
         monkeypatch.setattr(name, threshold)
     table = small_table(number)
-    with prepared_table(table) as prepared:
+    with prepared_table(table, remembers=False) as prepared:
         for strategy in FULL_DOMAIN:
             check_full_domain(table, prepared, strategy)
 
@@ -419,7 +481,7 @@ def test_every_local_strategy(number: int) -> None:
 @pytest.mark.parametrize("number", [4, 7])
 def test_local_strategies_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their releases are checked; they may differ from those that are recorded of a small table."""
-    for name, least in (AS_LARGE | LOCAL_AS_LARGE).items():
+    for name, least in (AS_LARGE["packs"] | LOCAL_AS_LARGE).items():
         monkeypatch.setattr(name, least)
     variants = {variant for variant in golden_results_of(number) if LARGE not in variant}
     assert {*dict(local_results(number, VARIANTS))} == variants

@@ -12,7 +12,7 @@ import oracle
 import pytest
 from oracle import Levels
 from small_tables import SmallTable, number_rows, small_table
-from test_every_strategy import HARD_TABLES, NUMBERS, prepared_table
+from test_every_strategy import HARD_TABLES, NUMBERS, prepared_table, quick_and_slow
 from test_privacy_properties import WITH_SUPPRESSION
 from test_quality_bounds import at_most, holds
 
@@ -75,8 +75,7 @@ def check_bounds(search: Search, known: Mapping[Levels, Figures], scores: Mappin
 
 
 @pytest.mark.whole
-@pytest.mark.cases(6)
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", quick_and_slow(NUMBERS, (0, 1, 6, 7, 13, 20)))
 def test_conclusions_of_small_tables(number: int) -> None:
     check_table(small_table(number))
 
