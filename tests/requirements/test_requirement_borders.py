@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -118,3 +119,25 @@ def test_joint_diversity_is_audited_beside_the_other_sensitive_values() -> None:
         subject = audited(connection, "illness", "cost")
         asked = [LDiversity(attribute="illness", kind="distinct", l=2, joint=joint) for joint in (False, True)]
         assert [check.passed for one in asked for check in one.audit(subject)] == [True, False]
+
+
+@pytest.mark.parametrize(("c", "passed"), [(2, False), (2.01, True)])
+def test_the_audit_of_recursive_diversity_is_strict_at_its_border(c: float, passed: bool) -> None:
+    """The larger count is exactly twice the sum of the others."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'a' AS ward, unnest(['x', 'x', 'y']) AS illness")
+        recursive = LDiversity(attribute="illness", kind="recursive", l=2, c=c)
+        assert [check.passed for check in recursive.audit(audited(connection, "illness"))] == [passed]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "passed"),
+    [("distinct", "xy", True), ("distinct", "xx", False), ("entropy", "xy", None), ("entropy", "xx", False)],
+)
+def test_too_few_values_are_too_few_whoever_has_them(kind: str, values: str, passed: bool | None) -> None:
+    """A release alone does not show whose rows are whose: it shows the distinct values, and not their shares."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT 'a' AS ward, unnest({[*values]}) AS illness")
+        subject = replace(audited(connection, "illness"), persons=True)
+        diversity = LDiversity(attribute="illness", kind=kind, l=2)
+        assert [check.passed for check in diversity.audit(subject)] == [passed]
