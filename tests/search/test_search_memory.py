@@ -10,8 +10,10 @@ from dataclasses import replace
 import hard_cases
 import oracle
 import pytest
-from oracle import Levels
+from oracle import Hierarchy, Levels
+from oracle_privacy import Source
 from small_tables import SmallTable, number_rows, small_table
+from strategies_privacy import PrivacyCase
 from test_every_strategy import HARD_TABLES, NUMBERS, prepared_table, quick_and_slow
 from test_privacy_properties import WITH_SUPPRESSION
 from test_quality_bounds import at_most, holds
@@ -95,3 +97,24 @@ def test_conclusions_where_not_all_that_is_higher_satisfies(shape: str, kind: st
     else:
         case = hard_cases.not_monotone(2, privacies, ("0.2", "0.5"))
     check_table(number_rows(replace(case, measure="suppression", aggregate=None)))
+
+
+def test_conclusions_where_classes_of_the_same_persons_merge() -> None:
+    """Two classes of the same five persons count ten; merged, they count five, and the average risk is greater."""
+    tree = Hierarchy({x: (x, "ab" if x in "ab" else x, "*") for x in "abcdef"})
+    rows = [{"x": x, "who": who} for x in "ab" for who in "12345"] + [{"x": x, "who": x} for x in "cdef"]
+    case = PrivacyCase(Source(rows, {"x": tree}, {}, "who"), {"average_risk": 0.5}, "0", "height")
+    table = number_rows(case)
+    assert [figures.levels for figures in table.satisfying] == [(0,), (2,)]
+    check_table(table)
+
+
+def test_conclusions_where_a_person_has_a_value_in_two_classes() -> None:
+    """Each class has two values of a person each; merged, one of them has one person still, and the other two."""
+    tree = Hierarchy({x: (x, "*") for x in "ab"})
+    rows = [{"x": x, "s": s, "who": who} for x, s, who in ("af1", "ag2", "bf1", "bg3")]
+    diversity = {"k": 2, "l_diversity": [{"attribute": "s", "kind": "entropy", "l": 2}]}
+    case = PrivacyCase(Source(rows, {"x": tree}, {"s": None}, "who"), diversity, "0", "height")
+    table = number_rows(case)
+    assert [figures.levels for figures in table.satisfying] == [(0,)]
+    check_table(table)
