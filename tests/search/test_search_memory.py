@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import hard_cases
 import oracle
@@ -19,8 +20,9 @@ from test_privacy_properties import WITH_SUPPRESSION
 from test_quality_bounds import at_most, holds
 
 from sqlanon.measures import Figures
-from sqlanon.search import Search
+from sqlanon.search import Search, optimal
 from sqlanon.search.lattice import Box
+from sqlanon.search.memory import TOLERANCE
 
 
 def check_table(table: SmallTable) -> None:
@@ -38,42 +40,62 @@ def check_conclusions(table: SmallTable, search: Search, known: Mapping[Levels, 
     search.only_best = True
     sign = -1 if table.case.measure in oracle.MAXIMISED else 1
     scores = {figures.levels: sign * figures.score for figures in table.satisfying}
+    tightens_at = rng.randint(1, 2 * len(known))  # or never
     for checks, levels in enumerate(rng.sample([*known], len(known)), start=1):
         search.ask(levels)
+        if checks >= tightens_at and search.best is not None:
+            search.tighten(search.measure.most_suppressed(search.scores[search.best]))
         if checks in (2, 5, 10) or checks == len(known):
-            check_words(table, search, known, scores)
-            check_bounds(search, known, scores)
+            wanted = {one: score for one, score in scores.items() if may_be_best(search, one, score)}
+            check_words(table, search, known, scores, wanted if checks >= tightens_at else scores)
+            check_bounds(search, known, scores, wanted, rng)
     assert search.best == (table.best.levels if table.best else None)
 
 
+def may_be_best(search: Search, levels: Levels, score: float) -> bool:
+    return search.best is None or levels == search.best or search.precedes(score, levels, search.best)
+
+
 def check_words(
-    table: SmallTable, search: Search, known: Mapping[Levels, Figures], scores: Mapping[Levels, float]
+    table: SmallTable,
+    search: Search,
+    known: Mapping[Levels, Figures],
+    scores: Mapping[Levels, float],
+    wanted: Mapping[Levels, float],
 ) -> None:
+    """What is said to satisfy the policy or to break it does; ``wanted``: those of which that is said."""
     for levels in known:
         if search.may(levels) is False:
-            assert not any(at_most(low, levels) for low in scores), levels
+            assert not any(at_most(low, levels) for low in wanted), levels
         if search.lasts(levels):
             assert all(high in scores for high in table.generalizations if at_most(levels, high)), levels
         assert search.word(levels) in ("open", "satisfies" if levels in scores else "violates"), levels
 
 
-def check_bounds(search: Search, known: Mapping[Levels, Figures], scores: Mapping[Levels, float]) -> None:
-    """No bound is above a score, and no generalization is ruled out that is preferred to the best so far."""
+def check_bounds(
+    search: Search,
+    known: Mapping[Levels, Figures],
+    scores: Mapping[Levels, float],
+    wanted: Mapping[Levels, float],
+    rng: random.Random,
+) -> None:
+    """No bound is above a score, and nothing is ruled out that may be preferred to the best so far and, with an aim,
+    scores less than that."""
+    steps = optimal._BranchAndBound(search)
     for low in known:
         if low in scores:
             assert holds(search.after(low), scores[low]), low
-        box = Box(search.measure.bound(low), sum(low), low, search.lattice.top)
-        above = [levels for levels in scores if at_most(low, levels)]
-        for high in search.figures:
-            if at_most(low, high):
-                bound = search.raised(box, high)
-                assert all(holds(bound, scores[levels]) for levels in above if at_most(levels, high)), (low, high)
-        excluded = search.excluded(box)
-        if excluded is not None:
-            for levels in above:
-                if at_most(levels, excluded):
-                    assert search.best is not None
-                    assert levels == search.best or not search.precedes(scores[levels], levels, search.best)
+        top = rng.choice([high for high in known if at_most(low, high)])
+        box = Box(search.measure.bound(low), sum(low), low, top)
+        within = {levels: score for levels, score in wanted.items() if at_most(low, levels) and at_most(levels, top)}
+        for high in filter(partial(at_most, low), search.figures):
+            bound = search.raised(box, high)
+            assert all(holds(bound, score) for levels, score in within.items() if at_most(levels, high)), (low, high)
+        for aim in (None, steps._aim(box)):
+            excluded = search.excluded(box, aim)
+            for levels, score in within.items() if excluded is not None else ():
+                is_below = aim is None or score < aim.score - TOLERANCE * abs(score)
+                assert not (at_most(levels, excluded) and is_below) or levels == search.best, (low, levels, aim)
 
 
 @pytest.mark.whole
