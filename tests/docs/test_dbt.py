@@ -322,7 +322,7 @@ def test_a_test_finds_the_classes_that_the_macros_find(tested: Path, name: str) 
     assert 0 < len(broken) < classes  # it tells classes apart
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_tests_run_in_postgresql(tested: Path, postgres: Any) -> None:
     results = json.loads((tested / "target" / "run_results.json").read_text())["results"]
     with duckdb.connect(tested / "warehouse.duckdb", read_only=True) as connection:

@@ -296,7 +296,7 @@ def test_what_takes_too_long_to_decide_is_refused(tmp_path: Path, monkeypatch: p
         publish(tmp_path, "two", {"intervals": [15]})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attack_says_where_classes_are_too_many_to_subtract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes on with what it can compare."""
     draw = random.Random(0)
@@ -323,7 +323,7 @@ def test_classes_that_counts_tell_apart_meet_the_requirements(tmp_path: Path) ->
     assert "after" not in str(refused.value)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_queries_and_attacks_list_the_classes_that_counts_tell_apart(tmp_path: Path) -> None:
     """And no others: those of 10 to 14 years all have HIV."""
     load(tmp_path, AGES, alone=False)
@@ -343,7 +343,7 @@ def test_queries_and_attacks_list_the_classes_that_counts_tell_apart(tmp_path: P
     assert [(row[0], row[-1]) for row in run_script(found.sql) if len(row) > 1] == [(10, "10-19 & 00-14")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attack_counts_new_rows_of_overlapping_classes_also_of_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,14 +157,14 @@ def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
         check(case, limits, draw, exact=False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=20))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_the_fewest_blanks_many(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:

@@ -346,7 +346,7 @@ def test_no_table_that_steps_lead_to_has_more_tuples(question: Question) -> None
     check_optimum(question, most=400)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(8, usual=20))
 @given(question=questions())
 def test_the_most_distinct_tuples(question: Question) -> None:
@@ -363,7 +363,7 @@ def check_release(question: Question) -> None:
         assert min(groups.values()) >= k
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(8, usual=20))
 @given(question=questions())
 def test_the_release(question: Question) -> None:

@@ -99,7 +99,7 @@ def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[i
     check_best(case, limits, 6)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 8), LIMITS)
 def test_few_combinations_are_grouped_in_the_best_way_many(case: Case, limits: list[int]) -> None:

@@ -183,6 +183,7 @@ def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
     assert browser.complaints == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["private", "public", "hostile"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:

@@ -246,7 +246,7 @@ def loss_of(case: Case, levels: oracle.Levels) -> float:
     return oracle.score(oracle.Release(table, levels, case.k), "loss", "mean", case.weights)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=20))
 @given(case=strategies.cases())
 def test_loss_whatever_the_measure_many(case: Case) -> None:

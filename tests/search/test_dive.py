@@ -208,7 +208,7 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
             check_privacy(case, checks)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=5))
 @given(case=strategies_privacy.privacy_cases())
 def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:

@@ -142,7 +142,7 @@ FIGURE_3 = Case(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @thorough
 @given(case=strategies.cases())

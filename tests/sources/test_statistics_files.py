@@ -332,7 +332,7 @@ def test_labels_of_a_column_that_has_none_are_refused(labels: tuple[str, ...], m
 
 
 @needs_pyreadstat
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_suggest_decides_and_says_so_and_its_policy_runs(tmp_path: Path) -> None:
     (tmp_path / "small.sav").write_bytes((FOLDER / "small.sav").read_bytes())
     assert cli("suggest", "small.sav", "-o", "policy.toml", cwd=tmp_path).status == 0

@@ -381,7 +381,7 @@ ODD = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_odd_types(tmp_path: Path) -> None:
     """Every type has a role, and the policy runs; what has no place in intervals is suppressed or not."""
     with duckdb.connect() as connection:
@@ -482,7 +482,7 @@ def test_files(ending: str, tmp_path: Path) -> None:
         assert db.anonymize(policy).publish().table == "people_1"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_larger_tables_are_looked_at_here_and_there(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(

@@ -61,7 +61,7 @@ def test_no_name_hides_a_key(key: str) -> None:
     assert person_in(Made(connection, key, (), key)) == key
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_policy_says_why_a_column_is_a_person(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(VISITS.format(key="pid"))

@@ -128,7 +128,7 @@ def test_nothing_is_read_of_other_sources(tmp_path: Path) -> None:
         db.suggest()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("values", [["$1,234.50", "$7.00"], ["1.234,50 €", "7,00 €"], ["12 %", "7%"], ["1E5", "2E7"]])
 def test_numbers_with_units_and_marks_are_named(values: list[str], tmp_path: Path) -> None:
