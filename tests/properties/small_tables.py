@@ -86,6 +86,12 @@ class SmallTable:
         ]
 
     @cached_property
+    def is_upward_closed(self) -> bool:
+        """Whether all that is higher than a generalization that meets the policy meets it."""
+        good = {figures.levels for figures in self.satisfying}
+        return all(high in good for low in good for high in self.generalizations if oracle.strictly_lower(low, high))
+
+    @cached_property
     def best(self) -> oracle.Solution | None:
         return oracle.best(self.satisfying, self.case.measure)
 
@@ -115,8 +121,9 @@ class SmallTable:
 
 
 def small_table(number: int, for_local: bool = False) -> SmallTable:
-    """The table of a number. Every second one has persons, every fourth a population; of three one has level limits,
-    one forbidden labels and one weights.
+    """The table of a number. Every second one has persons, every fourth a population, and every eighth both; of three
+    one has level limits, one forbidden labels and one weights; and in one of twelve some generalization that meets the
+    policy has a higher one that does not.
 
     With ``for_local`` the table is larger, and each class can be checked by itself, as local strategies need: half of
     these tables have no requirement but k. From number 12 on they have few combinations, of which the best
@@ -140,6 +147,8 @@ def _is_discriminating(table: SmallTable, number: int, for_local: bool) -> bool:
         return False
     if number % 12 == 5 or (number % 12 == 11 and not for_local):
         return len(table.satisfying) == (number % 12 == 5)
+    if number % 12 == 1 and not for_local and table.is_upward_closed:
+        return False
     return len(table.minimal) > 1 and len(table.satisfying) < 0.8 * len(table.generalizations)
 
 
@@ -155,10 +164,14 @@ def _draw(rng: random.Random, number: int, for_local: bool) -> SmallTable:
         | {name: _value(rng, tree) for name, tree in sensitive.items()}
         for i, combination in enumerate(combinations)
     ]
+    people = None
     if person is not None:
         rows = [row | {person: who} for row, who in zip(rows, _persons(rng, combinations), strict=True)]
-    people = _population(rng, trees, combinations) if number % 4 == 2 and not for_local else None
-    source = Source(rows, trees, sensitive, person, people)
+    if not for_local and number % 4 == 2:
+        people = _population(rng, trees, combinations)
+    elif not for_local and number % 8 == 5:
+        people = _population_of_persons(rng, rows, trees)
+    source = Source(rows, trees, sensitive, person, people, person if people else None)
     level_limits, forbidden = [], []
     for tree in trees.values():
         limits = [(0, tree.height), (0, tree.height), (1, tree.height), (0, max(tree.height - 1, 1))]
@@ -267,6 +280,16 @@ def _population(rng: random.Random, trees: dict[str, Hierarchy], combinations: l
     return [dict(zip(trees, combination, strict=True)) for combination in (*from_source, *random_rows)]
 
 
+def _population_of_persons(rng: random.Random, rows: Sequence[Record], trees: dict[str, Hierarchy]) -> list[Record]:
+    """Most rows of the source with their persons, some of them two times, some under the name of somebody else."""
+    people: list[Record] = []
+    for row in rows:
+        for _ in range(rng.choice([1, 1, 2, 0])):
+            who = row["mover"] if rng.random() < 0.8 else f"other {rng.randrange(4)}"
+            people.append({name: row[name] for name in trees} | {"mover": who})
+    return people
+
+
 def _objective(
     rng: random.Random, number: int, names: list[str], for_local: bool
 ) -> tuple[str, str | None, dict[str, float] | None]:
@@ -285,10 +308,14 @@ def _privacy(rng: random.Random, number: int, source: Source, for_local: bool) -
     kinds = [] if for_local else [*rng.sample(eligible, rng.choice([0, 0, 1])), eligible[number // 2 % len(eligible)]]
     if for_local and number % 4 in (1, 2):
         kinds.append(CLASS_REQUIREMENTS[(number // 4 * 2 + number % 4 // 2) % len(CLASS_REQUIREMENTS)])
-    if source.population is not None:
+    if source.population is not None and source.person is not None:
+        kinds.append("wrong_map")
+    elif source.population is not None:
         kinds.append(POPULATION_REQUIREMENTS[number // 4 % len(POPULATION_REQUIREMENTS)])
     for kind in kinds:
         privacy[kind] = _requirement(rng, source, kind)
+    if not for_local and "k_anonymity" in privacy and len(source.quasi) > 1:
+        privacy["k_anonymity"] += _requirement(rng, source, "k_anonymity")
     return privacy
 
 
@@ -310,5 +337,6 @@ def _requirement(rng: random.Random, source: Source, kind: str) -> Any:
         "k_map": rng.choice([2, 3, 5]),
         "delta_presence": {"max": rng.choice([1, 0.8, 2.0]), "min": rng.choice([0.1, 0.25, 0.5])},
         "null_map": {"max": rng.choice([0, 0.1, 0.3])},
+        "wrong_map": {"max": 0.1 if len(source.rows) % 2 else 0.3},
     }
     return specs[kind]

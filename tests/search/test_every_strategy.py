@@ -202,7 +202,11 @@ def tables_of(source: Source) -> dict[str, Any]:
     rows = arrow_table(source.rows, types | {ROW: pa.int64()})
     if source.population is None:
         return {"t": rows}
-    return {"t": rows, "people": arrow_table(source.population, {name: types[name] for name in source.quasi})}
+    person = [source.population_person] if source.population_person else []
+    return {
+        "t": rows,
+        "people": arrow_table(source.population, {name: types[name] for name in (*source.quasi, *person)}),
+    }
 
 
 def policy(table: SmallTable, directory: Path) -> sqlanon.Policy:
