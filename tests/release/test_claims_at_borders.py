@@ -1,0 +1,97 @@
+"""What a release claims, at the borders of the rules: its score, its suppressed rows by value, its smallest class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+
+import sqlanon
+from sqlanon.against_source import _of_figures
+from sqlanon.expressions import table
+from sqlanon.policy import ReleaseSection
+from sqlanon.release.draft import ReleaseDraft
+from sqlanon.release.manifest import Facts, Manifest
+from sqlanon.release.metadata import quality
+from sqlanon.release.verify import _score
+
+
+@contextmanager
+def draft_of(k: int, classes: str, **sections: Any) -> Iterator[ReleaseDraft]:
+    """Of classes (ward, street, rows); ``kept`` has those of at least k rows."""
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        connection.execute(f"""
+            CREATE TABLE t AS
+            SELECT ward, street, 'p' || row_number() OVER () AS person
+            FROM (VALUES {classes}) AS r(ward, street, n), range(n);
+            CREATE TABLE kept AS FROM t QUALIFY count(*) OVER (PARTITION BY ward, street) >= {k}
+        """)
+        attributes = {"ward": "suppress", "street": "suppress", "person": "identifying"}
+        yield db.anonymize(make_policy(attributes, k=k, **sections))._draft
+
+
+@pytest.fixture(scope="module")
+def draft() -> Iterator[ReleaseDraft]:
+    """Of ward a, seven rows are in classes of fewer than five: they are suppressed."""
+    search = {"suppression_limit": 0.2, "measure": "average_class_size"}
+    with draft_of(5, "('a', 'x', 20), ('b', 'x', 20), ('a', 'y', 4), ('a', 'z', 3)", search=search) as draft:
+        assert draft.recoding.generalization == {"ward": 0, "street": 0}
+        yield draft
+
+
+def released_as(draft: ReleaseDraft, **release: Any) -> ReleaseDraft:
+    policy = draft.prepared.policy.model_copy(update={"release": ReleaseSection(**release)})
+    return replace(draft, prepared=replace(draft.prepared, policy=policy))
+
+
+def manifest_of(draft: ReleaseDraft) -> Manifest:
+    expected = draft.expected
+    return draft.manifest("t", Facts(expected.rows, expected.classes, expected.smallest_class, "digest"))
+
+
+@pytest.mark.parametrize(("keep", "shown"), [(1, [("ward", "a", 7, 20)]), (2, [])])
+def test_suppressed_rows_are_shown_where_readers_have_one_version(
+    keep: int, shown: list[Any], draft: ReleaseDraft
+) -> None:
+    """Rows that only one of two versions has could be told from their sums."""
+    assert released_as(draft, keep=keep).suppressed_by(table("kept")) == shown
+
+
+@pytest.mark.parametrize(("after", "is_shown"), [((), True), (("first",), False)])
+def test_the_score_of_a_release_beside_others_is_hidden(
+    after: tuple[str, ...], is_shown: bool, draft: ReleaseDraft
+) -> None:
+    manifest = manifest_of(released_as(draft, after=after))
+    score = draft.score if is_shown else None
+    assert manifest.score == score
+    assert [value for _, figure, value, _ in quality(manifest) if figure == "score"] == [score]
+
+
+@pytest.mark.parametrize(("factor", "passed"), [(1.005, False), (1 + 1e-6, False), (1, True)])
+def test_a_score_that_is_a_little_off_is_refused(factor: float, passed: bool, draft: ReleaseDraft) -> None:
+    """By a release alone, and with its source: there it is the only figure that is."""
+    right = manifest_of(draft)
+    assert right.score
+    manifest = replace(right, score=right.score * factor)
+    opened: Any = SimpleNamespace(manifest=manifest)
+    assert [check.passed for check in _score(opened)] == [passed]
+    checks = _of_figures(draft.prepared, manifest, draft.recoding, draft.score)
+    failures = [check.name for check in checks if not check.passed]
+    assert failures == ([] if passed else ["against the source: score"])
+
+
+@pytest.mark.parametrize(("each", "smallest"), [(1, 3), (2, 5)])
+def test_masked_persons_are_the_smallest_class_where_they_are_fewest(each: int, smallest: int) -> None:
+    classes = f"('a', 'x', 5), ('b', 'x', 5), ('c', 'x', {each}), ('d', 'x', {each}), ('e', 'x', {each})"
+    source, release = {"table": "t", "person": "person"}, {"suppressed": "mask"}
+    with draft_of(
+        3, classes, source=source, release=release, search={"suppression_limit": 0.4, "measure": "height"}
+    ) as draft:
+        assert draft.recoding.masked_rows == 3 * each
+        assert manifest_of(draft).smallest_class == smallest
