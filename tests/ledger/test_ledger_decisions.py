@@ -20,13 +20,20 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
 from sqlanon.expressions import all_of, col, named, same, star, table
-from sqlanon.ledger import joint_audit
-from sqlanon.ledger.earlier import _refuse_others, _search_policy, _too_fine
+from sqlanon.ledger import earlier, joint_audit, source_change
+from sqlanon.ledger.earlier import _refuse_others, _search_policy, _too_fine, earlier_publications
 from sqlanon.ledger.extend import _CLASS_FIGURES, _OF_UNRELEASED, _PERSONS, _UNRELEASED
 from sqlanon.ledger.joint_audit import JointAudit, _parts_with_new_rows
-from sqlanon.ledger.records import History, Publication, Spent, named_publications, read_history
+from sqlanon.ledger.records import (
+    History,
+    Publication,
+    Spent,
+    named_publications,
+    publications_elsewhere,
+    read_history,
+)
 from sqlanon.ledger.released_rows import rows_in_release
-from sqlanon.ledger.source_change import _CLASSES, _OF_SAMPLES
+from sqlanon.ledger.source_change import _CLASSES, _OF_SAMPLES, can_mark_rows, count_changes
 from sqlanon.ledger.source_change import _PERSONS as PERSONS_OF_CLASS
 from sqlanon.ledger.withdrawn_rows import _GONE
 from sqlanon.policy.names import EARLIER
@@ -232,6 +239,47 @@ def test_rows_that_a_new_version_lacks_are_counted_by_class(connection: duckdb.D
     lost = {key: n - Counter(drafted)[key] for key, n in Counter(published).items()}
     few = [n for n in lost.values() if n > 0]
     assert rows_of(connection, query) == [(len(few), sum(few), min(few))] == [(2, 5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("rows_now", "suppressed", "deleted", "present", "new"),
+    [
+        (10, 2, 0, 8, 0),  # nothing has changed
+        (11, 2, 0, 8, 1),
+        (10, 2, 1, 7, 1),
+        (10, 0, 0, 10, 0),
+        (9, 2, 0, 8, 0),  # a suppressed row has left, of which the ledger has no key
+    ],
+)
+def test_suppressed_rows_are_not_new(
+    rows_now: int, suppressed: int, deleted: int, present: int, new: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_change._PublishedRelease, "count_deleted_rows", lambda _: (deleted, present))
+    policy = make_policy({"zip": "mask"}, source={"table": "t", "person": False}, catalog={"database": "c.duckdb"})
+    run: Any = None
+    manifest: Any = SimpleNamespace(rows=10, suppressed_rows=suppressed)
+    change = count_changes(run, policy, published("r"), manifest, rows_now)
+    assert (change.deleted_rows, change.withdrawn_persons, change.new_rows) == (deleted, deleted, new)
+
+
+@pytest.mark.parametrize(
+    ("access", "level", "decoys", "suppressed", "can_be"),
+    [
+        ("rows", 1, None, "drop", True),
+        ("rows", 1, 0, "drop", True),
+        ("rows", 1, 3, "drop", False),
+        ("rows", None, None, "drop", False),
+        ("counts", 1, None, "drop", False),
+        ("rows", 1, None, "mask", False),
+    ],
+)
+def test_rows_are_marked_by_releases_of_real_rows_at_one_level(
+    access: str, level: int | None, decoys: int | None, suppressed: str, can_be: bool
+) -> None:
+    policy = make_policy({"zip": "mask"}, release={"suppressed": suppressed})
+    source: Any = SimpleNamespace(access=access)
+    manifest: Any = SimpleNamespace(generalization={"zip": level}, decoys=decoys)
+    assert can_mark_rows(policy, source, manifest) is can_be
 
 
 # --- the joint audit
@@ -445,6 +493,17 @@ def test_releases_are_named_with_those_that_they_are_based_on() -> None:
         ids("old", "other")
 
 
+def test_as_many_earlier_releases_as_a_mark_has_bits_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [published("a"), published("b")]
+    run: Any = None
+    monkeypatch.setattr(earlier, "MOST", 2)
+    monkeypatch.setattr(earlier, "_publications", lambda *_: found)
+    assert earlier_publications(run, make_policy({"zip": "mask"})) == found
+    found.append(published("c"))
+    with pytest.raises(PolicyError, match="3 earlier releases are more than 2"):
+        earlier_publications(run, make_policy({"zip": "mask"}))
+
+
 @pytest.mark.parametrize(
     ("fields", "is_part"),
     [({}, False), ({"extends": "a"}, True), ({"only_rows_of": "a"}, True), ({"after": ("a",)}, False)],
@@ -507,3 +566,29 @@ def test_the_ledger_is_read_as_it_stands() -> None:
     assert [(record.run_id, record.epsilon) for record in history.spent] == [("b", 0.5), ("d", 0.25)]
     assert [export.run_id for export in history.exports] == ["x"]
     assert history.secret == "s"
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "draft", "replaced", "is_named"),
+    [
+        ("here", "old.duckdb", False, None, True),
+        ("here", "old.duckdb", True, None, False),
+        ("here", "old.duckdb", False, "2026-02-01", False),
+        ("here", "new.duckdb", False, None, False),  # where this release goes
+        ("there", "old.duckdb", False, None, False),
+    ],
+)
+def test_releases_of_the_source_in_a_catalog_beside_are_named(
+    source: str, place: str, draft: bool, replaced: str | None, is_named: bool, tmp_path: Path
+) -> None:
+    beside = tmp_path / "beside.duckdb"
+    with duckdb.connect(beside) as connection:
+        connection.execute(f"CREATE SCHEMA sqlanon; CREATE TABLE sqlanon.releases ({RELEASES})")
+        connection.execute(
+            "INSERT INTO sqlanon.releases (source, path, draft, replaced_at) VALUES (?, ?, ?, ?)",
+            [source, str(tmp_path / place), draft, replaced],
+        )
+    with duckdb.connect() as connection:
+        engine = DuckDBEngine(connection)
+        found = publications_elsewhere(engine, tmp_path / "c.duckdb", "here", tmp_path / "new.duckdb")
+    assert found == [beside] * is_named
