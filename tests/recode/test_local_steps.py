@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import pytest
 from local_tasks import Plain
 from oracle import Row
-from small_tasks import Small, best_levels, drawn, letters, small_task
+from small_tasks import Small, best_levels, drawn, generalizations, letters, small_task
 from sqlglot import exp
 from test_similar_steps import price_of, query
 
@@ -199,6 +199,26 @@ def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
         found = [dict(task.engine.rows(one)) for one in grouped]
         assert found == [cells for _, cells in climb.steps]
         assert len(found) > 1
+
+
+def test_rows_that_are_held_and_left_are_those_that_may_be_released() -> None:
+    small = TAKEN[1]
+    with small_task(small) as task:
+        plain, groups = Plain(task), Groups(task, "g")
+        expected, most = {}, 0
+        for levels in generalizations(task):
+            at = {
+                c: nodes
+                for c, nodes in plain.at(levels).items()
+                if all(by[node].released for by, node in zip(plain.nodes, nodes, strict=True))
+            }
+            sizes: Counter[tuple[int, ...]] = Counter()
+            for c, nodes in at.items():
+                sizes[nodes] += plain.n[c]
+            expected[levels] = sum(size for size in sizes.values() if size >= small.k)
+            most = max(most, sum(sizes.values()))
+        assert groups._held(groups.prices, [*expected]) == (expected, most)
+        assert groups._held(groups.prices, [(1, 0), (0, 0)])[1] == most
 
 
 @pytest.mark.parametrize("small", HELD)

@@ -186,6 +186,12 @@ def price_of(plain: Plain, members: Sequence[int]) -> int | None:
 
 
 THREE, TWO = [A, B, C], [A, B]
+NOTHING_SHOWN = Small(
+    [(f"a{i}",) for i in range(4) for _ in range(i + 1)],
+    [A],
+    4,
+    forbidden=[[f"a{i}" for i in range(4)] + ["aa0", "aa1"]],
+)
 WITHOUT_A_NODE = {"weights": (1.0, 2.0), "forbidden": [["aa0"], []]}
 
 
@@ -195,6 +201,7 @@ WITHOUT_A_NODE = {"weights": (1.0, 2.0), "forbidden": [["aa0"], []]}
         (Small(drawn(25, 34, THREE), THREE, 4), 1, 4),
         (Small(drawn(24, 34, THREE), THREE, 4), 2, 5),
         (Small(drawn(2, 34, TWO), TWO, 4, **WITHOUT_A_NODE), 1, 4),
+        (NOTHING_SHOWN, 1, 4),  # together they are large, and cost no more
     ],
 )
 def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: Small, size: int, rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -19,6 +20,8 @@ from sqlanon.coding import Levels
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.local.mu_argus import mu_argus
 from sqlanon.recode.local.subtree import SCALE, TRIED, _Cuts, _Split, subtree
+
+module = importlib.import_module("sqlanon.recode.local.mu_argus")
 
 A, B, C, D = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3), letters("d", 2)
 CLASSES = [("most", "more", "identifying", "identifying"), ("more", "more", "most", "identifying"), ()]
@@ -52,6 +55,22 @@ def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
         assert plain.placed(mu_argus(task).placed) == expected
 
 
+def test_combinations_of_attributes_that_are_checked_apart_count_as_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(ARGUS[1], start=(2, 2, 1, 1))
+    with small_task(small) as task:
+        tables = []
+        for number, together in enumerate([64, 2]):
+            monkeypatch.setattr(module, "TOGETHER", together)
+            argus = module._Argus(task)
+            argus._number = 100 * number
+            found = argus._unsafe_in(argus._at([0] * 4), argus.checked)
+            assert len(argus.checked) > 2
+            tables.append(sorted(task.engine.rows(exp.select("*").from_(found))))
+        assert tables[0] == tables[1] and tables[0]
+        names = task.engine.rows(exp.select("table_name").from_("duckdb_tables").where("table_name LIKE '%unsafe%'"))
+        assert len(names) == 2
+
+
 # Strategy subtree
 
 
@@ -68,11 +87,10 @@ SUBTREE = [
     ),
     Small([*drawn(6, 30, [UNEVEN, B], 0.6), ("?", "b0")], [UNEVEN, B], 3, 4, forbidden=[["p"], []]),
     Small(drawn(7, 30, [UNEVEN, B], 0.6), [UNEVEN, B], 3, 3, spans=[(1, 3), (0, 1)]),
+    # Splitting at once what was raised leads to another cut.
+    Small(drawn(40, 24, [A, B], 0.6), [A, B], 2),
 ]
-PERSONS = [
-    Small(drawn(n, 18, [A, B], 0.6), [A, B], 2, limit, persons=[row * row % count for row in range(18)])
-    for n, limit, count in [(1, 3, 97), (2, 4, 29)]
-]
+OF_PERSONS = Small(drawn(2, 18, [A, B], 0.6), [A, B], 2, 4, persons=[row * row % 29 for row in range(18)])
 
 
 @dataclass
@@ -246,12 +264,11 @@ class Splits:
         return {combination: its for combination, its in best.nodes.items() if best.kept[its]}
 
 
-@pytest.mark.parametrize("small", PERSONS)
-def test_cuts_of_persons_are_those_of_a_plain_search(small: Small) -> None:
-    with small_task(replace(small, start=(1, 1))) as task:
+def test_cuts_of_persons_are_those_of_a_plain_search() -> None:
+    levels = (1, 1)
+    with small_task(replace(OF_PERSONS, start=levels)) as task:
         plain = Plain(task)
-        found = plain.placed(subtree(task).placed)
-        assert found == Splits(plain, small.k).run((1, 1))
+        assert plain.placed(subtree(task).placed) == Splits(plain, OF_PERSONS.k).run(levels)
 
 
 @pytest.mark.parametrize("small", SUBTREE)
