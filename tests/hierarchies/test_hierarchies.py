@@ -742,7 +742,7 @@ def test_what_a_file_says_is_what_is_read(
     assert bench.labels() == {key: (label, "*") for key, label in rows.items()}
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(6)
 @pytest.mark.parametrize(
     ("content", "column_type", "words"),
     [

@@ -325,7 +325,7 @@ def test_a_value_meets_its_rounded_form(first: str, second: str) -> None:
         assert connection.execute(query).fetchone() == (True,)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     ("first", "second", "pairs"),
     [

@@ -98,7 +98,7 @@ GOOD = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("case", GOOD)
 @pytest.mark.parametrize("bad", ["", "9,m\n"], ids=["alone", "beside a bad line"])
 def test_good_lines_are_kept(case: str, bad: str, tmp_path: Path) -> None:
