@@ -32,7 +32,8 @@ def query(sql: exp.Expr, **tables: tuple[str, Sequence[Row]]) -> list[Any]:
             connection.execute(f"CREATE TABLE {name} ({columns})")
             if rows:
                 connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-        return sorted(connection.execute(sql.sql("duckdb")).fetchall())
+        answer = connection.execute(sql.sql("duckdb")).fetchall()
+        return sorted(answer, key=lambda row: [(value is not None, value) for value in row])
 
 
 # The groups that are united
