@@ -135,6 +135,22 @@ def test_a_grown_source_is_named_and_the_release_has_lost_nothing(visits: Path) 
 
 
 @pytest.mark.thorough
+def test_suppressed_rows_are_not_new(tmp_path: Path) -> None:
+    with sqlanon.connect() as db:
+        change(
+            tmp_path / "h.duckdb",
+            CREATE,
+            "INSERT INTO visits SELECT 500 + i, 'rare', 95, 'x', 'a' FROM range(2) AS r(i)",
+        )
+        result = db.anonymize(policy(tmp_path, person=False))
+        assert result.suppressed_rows == 2
+        result.publish()
+    change(tmp_path / "h.duckdb", GROW)
+    found = source_change(tmp_path, person=False)
+    assert (found.new_rows, found.differences) == (4, "4 rows are new")
+
+
+@pytest.mark.thorough
 def test_a_changed_value_is_named(visits: Path) -> None:
     change(visits / "h.duckdb", CHANGE_A_VALUE)
     found = source_change(visits)
