@@ -224,7 +224,7 @@ class Labels:
         zeros, nines = _WITH_ZEROS(label=label), _WITH_NINES(label=label)
         half_open = part_of(label, _HALF_OPEN, 2)
         lowers = [part_of(label, form) for form in [*_CLOSED, _HALF_OPEN, f"≥({NUMERAL})"]]
-        uppers = [part_of(label, form, min(2, form.count("("))) for form in _CLOSED]
+        uppers = [part_of(label, form, form.count(f"({NUMERAL})")) for form in _CLOSED]
         uppers += [half_open]
         if self.masked:
             lowers.append(zeros)
