@@ -90,7 +90,7 @@ SUBTREE = [
     # Splitting at once what was raised leads to another cut.
     Small(drawn(40, 24, [A, B], 0.6), [A, B], 2),
 ]
-OF_PERSONS = Small(drawn(2, 18, [A, B], 0.6), [A, B], 2, 4, persons=[row * row % 29 for row in range(18)])
+OF_PERSONS = Small(drawn(2, 14, [A, B], 0.6), [A, B], 2, 4, persons=[row * row % 29 for row in range(14)])
 
 
 @dataclass
