@@ -115,7 +115,7 @@ LEVELS: list[tuple[str, str, list[Sequence[str | None]], int, int | None]] = [
     ("the first", "INTEGER", [PAIRS, FOURS], 0, 1),
     ("from the floor up", "INTEGER", [PAIRS, FOURS], 2, 2),
     ("names", "INTEGER", [["few"] * 4 + ["many"] * 4, FOURS], 0, None),
-    ("width one", "INTEGER", [[f"[{i}, {i + 1})" for i in range(8)], FOURS], 0, None),
+    ("width one", "DECIMAL(4, 0)", [[f"[{i}, {i + 1})" for i in range(8)], FOURS], 0, None),
     ("one of width one", "INTEGER", [[*PAIRS[:6], "6", "7"], FOURS], 0, 1),
     ("a value below", "INTEGER", [["1-3"] * 4 + ["4-7"] * 4, FOURS], 0, None),
     ("not one after the other", "INTEGER", [["0-7", *["1-6"] * 6, "0-7"], FOURS], 0, None),

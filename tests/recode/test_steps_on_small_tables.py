@@ -90,7 +90,7 @@ SUBTREE = [
     # Splitting at once what was raised leads to another cut.
     Small(drawn(40, 24, [A, B], 0.6), [A, B], 2),
 ]
-OF_PERSONS = Small(drawn(2, 14, [A, B], 0.6), [A, B], 2, 4, persons=[row * row % 29 for row in range(14)])
+OF_PERSONS = Small(drawn(6, 16, [A, C], 0.5), [A, C], 2, 1, persons=[row * row % 7 for row in range(16)])
 
 
 @dataclass
@@ -265,7 +265,7 @@ class Splits:
 
 
 def test_cuts_of_persons_are_those_of_a_plain_search() -> None:
-    levels = (1, 1)
+    levels = (2, 1)
     with small_task(replace(OF_PERSONS, start=levels)) as task:
         plain = Plain(task)
         assert plain.placed(subtree(task).placed) == Splits(plain, OF_PERSONS.k).run(levels)
