@@ -119,7 +119,8 @@ def released(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], list[Ro
         "h1": ("value VARCHAR, code_1 INTEGER", [("b0", 0), ("b1", 1), ("b2", 1)]),
         "h2": ("value VARCHAR, code_0 INTEGER", [("c0", 0), ("c1", 1)]),
         "kept": (f"{columns}, first_row INTEGER, last_row INTEGER", [row for rows in kept.values() for row in rows]),
-        **{f"labels_{i}": (TYPES, [*labels.items()]) for i, labels in enumerate(LABELS)},
+        # Several nodes may read the same.
+        **{f"labels_{i}": (TYPES, [*labels.items()] * 2) for i, labels in enumerate(LABELS)},
     }
     recoding = LocalRecoding(
         table("source"), COLUMNS, ATTRIBUTES, ("A", "B", None), TREES, table("kept"),
