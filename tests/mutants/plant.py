@@ -116,7 +116,7 @@ class Copy:
                 shutil.copy2(source, folder / name)
 
     def plant(self, fault: Fault, runs: Sequence[Sequence[str]]) -> str:
-        """Plant a fault, and tell the first result of a run of tests that is not ``SURVIVED``, if there is one."""
+        """Plant a fault, and return the first result of a run of tests other than ``SURVIVED``, if any."""
         path = self._folder / fault.file
         text = path.read_text(encoding="utf-8")
         _rewrite(path, fault.apply(text))

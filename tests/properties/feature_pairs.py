@@ -239,7 +239,7 @@ def pairs_of(row: Row) -> set[Pair]:
 
 
 CANDIDATES = 12
-"""So many random rows are drawn, and the one with the most new pairs is taken."""
+"""Number of random rows of which the one with the most new pairs is taken."""
 
 COST: Mapping[Value, float] = {
     ("strategy", "subtree"): 2,

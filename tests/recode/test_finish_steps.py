@@ -1,4 +1,4 @@
-"""What is said of the result of a local strategy, and which of its classes are kept, compared with plain Python."""
+"""Figures and warnings of a local result, and its kept classes, compared with plain Python."""
 
 from __future__ import annotations
 

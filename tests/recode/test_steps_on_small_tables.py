@@ -286,7 +286,7 @@ def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
 
 
 def cuts(rows: int, persons: int) -> _Cuts:
-    """A search in which so many rows and persons may be suppressed."""
+    """A search with limits of suppressed rows and persons."""
     found = object.__new__(_Cuts)
     found._allowed, found._allowed_persons = rows, persons
     return found

@@ -63,7 +63,7 @@ def check_words(
     scores: Mapping[Levels, float],
     wanted: Mapping[Levels, float],
 ) -> None:
-    """What is said to satisfy the policy or to break it does; ``wanted``: those of which that is said."""
+    """No generalization has a wrong status. Only ``wanted`` ones must not be called hopeless."""
     for levels in known:
         if search.may(levels) is False:
             assert not any(at_most(low, levels) for low in wanted), levels
